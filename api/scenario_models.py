@@ -115,10 +115,11 @@ class NewScenarioRun(BaseModel):
 
 SEEDS = (
     "chaos", "calm", "ensemble", "reconfiguring", "read-only", "disks", "swarm", "swarm-ensemble", "swarm-disks",
-    "whole",
+    "whole", "whole-cluster",
 )  # fmt: skip
 """The scenarios whose faults are drawn from a seed, as `zabka replay` names them; a test compares."""
-WHOLE = "whole"
+OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
+"""Those of them whose servers are configured by the seed alone, and to whose network nobody listens."""
 
 
 class NewSeedRun(BaseModel):

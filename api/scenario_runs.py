@@ -18,7 +18,7 @@ from api.runs.kept import KeptRuns
 from api.runs.plays import BUG, NotKept, Play, keep, workspace
 from api.runs.run_models import Verdict
 from api.scenario_models import (
-    WHOLE,
+    OF_WHOLE_PROCESSES,
     KeptPlays,
     NewScenarioRun,
     NewSeedRun,
@@ -110,8 +110,8 @@ class ScenarioRuns:
             split_settings(wanted.pairs())
         except BadSetting as reason:
             raise Problem(422, str(reason)) from None
-        if wanted.scenario == WHOLE and wanted.settings:
-            raise Problem(422, f"{WHOLE} draws the keys of every server from its seed: it takes no settings")
+        if wanted.scenario in OF_WHOLE_PROCESSES and wanted.settings:
+            raise Problem(422, f"{wanted.scenario} draws the keys of every server from its seed: it takes no settings")
         arguments = _arguments("replay", "--scenario", wanted.scenario, seed=seed, pairs=wanted.pairs())
         run = ScenarioRun(
             id=_new_id(), scenario=wanted.scenario, seed=seed, switches=[], settings=wanted.settings, state="queued",
@@ -182,7 +182,9 @@ class ScenarioRuns:
         assert directory is not None
         journal = directory / f"{SEED}.jsonl"
         # Whole processes have a network of their own, which nobody listens to.
-        messages = [] if run.scenario == WHOLE else ["--messages", str(directory / f"{SEED}.messages.jsonl")]
+        messages = (
+            [] if run.scenario in OF_WHOLE_PROCESSES else ["--messages", str(directory / f"{SEED}.messages.jsonl")]
+        )
         told = await self._player.ask(*wanted.arguments, "--out", str(journal), *messages, "--json")
         played = SeedPlay.model_validate_json(told)
         verdict: Verdict = "violated" if played.problems else "held"

@@ -14,6 +14,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import NoReturn
 
 import structlog
 
@@ -27,6 +28,7 @@ from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
 from broker_sim.request_times import RequestTimes
+from broker_sim.surroundings import Surroundings
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
 from ensemble.client.client_tap import ClientTap
@@ -34,12 +36,15 @@ from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.dropped_connections import DroppedConnections
+from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
 from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.runtime.workers import THREADS
+from ensemble.txnlog.files import make_directories
 from journal.cause import Cause
 from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
 from journal.message_log import MessageLog, open_message_log
-from journal.writer import JournalWriter
+from journal.writer import Journal, JournalWriter
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.kafka_tap import KafkaTap
 from kafka_protocol.zk.registration import BrokerIdInUse
@@ -99,8 +104,7 @@ def run_broker(config_path: Path) -> None:
     """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
     config = parse_config(config_path.read_text())
     with ExitStack() as held:
-        for log_dir in config.log_dirs:
-            held.enter_context(_locked(Path(log_dir)))
+        lock_log_dirs(config, held)
         if config.broker_id < 0:
             config = asyncio.run(identified(config))
         log = node_logger(config.node_name)
@@ -115,49 +119,77 @@ def run_broker(config_path: Path) -> None:
             held.callback(messages.close)
         gc.set_threshold(*GC_THRESHOLDS)
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(_run(config, journal, log, messages))
+            runner.run(serve(config, host_surroundings(log, journal, messages)))
 
 
-async def _run(
-    config: KafkaConfig, journal: JournalWriter, log: structlog.BoundLogger, messages: MessageLog | None
-) -> None:
-    await BrokerProcess(config, journal, log, messages).run()
+def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: MessageLog | None = None) -> Surroundings:
+    """What a broker takes from this machine."""
+    return Surroundings(
+        log=log,
+        journal=journal,
+        files=HOST,
+        workers=THREADS,
+        exit=_exit,
+        made=lambda _: None,
+        started=gc.freeze,
+        messages=messages,
+    )
+
+
+def _exit(code: int, said: str) -> NoReturn:
+    sys.stderr.write(said)
+    sys.stderr.flush()
+    os._exit(code)
+
+
+async def serve(config: KafkaConfig, surroundings: Surroundings) -> None:
+    """Be a broker until told to stop.  Raises CannotRun, and what `Broker.start` raises."""
+    await BrokerProcess(config, surroundings).run()
+
+
+def lock_log_dirs(config: KafkaConfig, held: ExitStack, files: Files = HOST) -> None:
+    """Take the log directories, made where they are missing, until `held` is closed.  Raises CannotRun where another
+    process has one, OSError."""
+    for log_dir in config.log_dirs:
+        held.enter_context(_locked(Path(log_dir), files))
 
 
 @contextmanager
-def _locked(log_dir: Path) -> Iterator[None]:
+def _locked(log_dir: Path, files: Files) -> Iterator[None]:
     """Hold Kafka's .lock of a log directory.  Raises CannotRun where another process does, OSError."""
-    log_dir.mkdir(parents=True, exist_ok=True)
-    with (log_dir / LOCK_FILE).open("w") as file:
+    make_directories(log_dir, files)
+    descriptor = files.open(log_dir / LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            files.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise CannotRun(f"Failed to acquire lock on file {LOCK_FILE} in {log_dir}: a broker uses it") from None
         yield
+    finally:
+        files.close(descriptor)
 
 
 class BrokerProcess:
     """Everything around one `Broker`: ports, connections, journal, signals.  Made on the running loop."""
 
-    def __init__(
-        self,
-        config: KafkaConfig,
-        journal: JournalWriter,
-        log: structlog.BoundLogger,
-        messages: MessageLog | None = None,
-    ) -> None:
+    def __init__(self, config: KafkaConfig, surroundings: Surroundings) -> None:
+        messages = surroundings.messages
         self._kafka_tap = KafkaTap(messages) if messages is not None else None
         self._client_tap = ClientTap(messages) if messages is not None else None
         self._config = config
-        self._journal = journal
-        self._log = log
+        self._journal = surroundings.journal
+        self._log = surroundings.log
+        self._exit = surroundings.exit
+        self._started = surroundings.started
         self._loop = asyncio.get_running_loop()
         self._flushing = False
         self._over: asyncio.Future[None] = self._loop.create_future()
-        self._runtime = AsyncioRuntime(self._loop, on_failure=self._fail)
+        self._runtime = AsyncioRuntime(self._loop, surroundings.random_seed, on_failure=self._fail)
         self._faults = LinkFaults(_peer_names(config))
         self._channel = AsyncioChannel(f"broker-{config.broker_id}", self._faults.open_connection, self._kafka_tap)
-        self._log_directories = [FileLogDirectory(Path(log_dir)) for log_dir in config.log_dirs]
+        self._log_directories = [
+            FileLogDirectory(Path(log_dir), surroundings.files, surroundings.workers) for log_dir in config.log_dirs
+        ]
         self._broker = Broker(
             config,
             BrokerPorts(
@@ -171,6 +203,7 @@ class BrokerProcess:
                 resolve=_address,
             ),
         )
+        surroundings.made(self._broker)
         self._ports: list[KafkaPort] = []
         self._dropped = DroppedConnections(self._say_dropped, self._runtime.call_later)
         self._control: ControlSocket | None = None
@@ -226,7 +259,7 @@ class BrokerProcess:
         return is_over or self._broker.coordination.session_id != 0
 
     async def _serve(self) -> None:
-        gc.freeze()
+        self._started()
         confirming = self._runtime.spawn(self._confirm(), "confirm controller")
         try:
             await self._over
@@ -316,7 +349,7 @@ class BrokerProcess:
             # Asked twice: leave at once, as a crash would.
             self._emit(NodeStopped("asked twice to stop"))
             self._journal.flush()
-            os._exit(130)
+            self._exit(130, "")
         self._over.set_result(None)
 
     def _say_dropped(self, remote: str, reason: str, count: int) -> None:
@@ -332,18 +365,13 @@ class BrokerProcess:
     def _halt(self, reason: str) -> None:
         """There is nothing left to store records in: end at once, as Kafka does."""
         self._journal.flush()
-        sys.stderr.write(f"zabka broker: {reason}\n")
-        sys.stderr.flush()
-        os._exit(1)
+        self._exit(1, f"zabka broker: {reason}\n")
 
     def _fail(self, name: str, failure: BaseException) -> None:
         """We are wrong: end loudly, with the reason as the journal's last word."""
         self._emit(NodeStopped(f"{name}: {type(failure).__name__}: {failure}"))
         self._journal.flush()
-        traceback.print_exception(failure, file=sys.stderr)
-        sys.stderr.write(f"zabka broker: {name} failed\n")
-        sys.stderr.flush()
-        os._exit(70)
+        self._exit(70, "".join(traceback.format_exception(failure)) + f"zabka broker: {name} failed\n")
 
 
 def _address(host: str) -> str | None:

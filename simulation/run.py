@@ -14,7 +14,9 @@ from simulation.seeds.read_only import READ_ONLY
 from simulation.seeds.reconfiguring import RECONFIGURING
 from simulation.seeds.seed_run import Outcome, SeedRun
 from simulation.seeds.swarm import SWARM, SWARM_DISKS, SWARM_ENSEMBLE
+from simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun
 from simulation.serving.serving_seed import WHOLE, ServingRun
+from simulation.serving.whole_run import WholeRun
 from simulation.settings import WorldSettings
 
 SCENARIOS = {
@@ -22,8 +24,10 @@ SCENARIOS = {
     for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
 }
 """Those that draw their faults from the seed, of nodes in a simulated surrounding."""
-SEARCHED = (*SCENARIOS, WHOLE)
-"""Every scenario that draws its faults; that of whole processes has a world of its own."""
+WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
+"""Those of whole processes, which have worlds of their own."""
+SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
+"""Every scenario that draws its faults."""
 
 
 def has_messages(scenario: str) -> bool:
@@ -41,8 +45,8 @@ def run_with_journal(
 ) -> tuple[Outcome, Iterator[bytes]]:
     """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
     draws its delays.  `tap` is told of every message, where the scenario is one that `has_messages`."""
-    if scenario == WHOLE:
-        served = ServingRun(seed)
+    if scenario in WHOLE_RUNS:
+        served: WholeRun = WHOLE_RUNS[scenario](seed)
         return served.execute(), served.world.record.lines()
     if scenario in SCENARIOS:
         run = SeedRun(seed, SCENARIOS[scenario], settings, tap)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
+from simulation.judges.audited_broker import replicas_agree
 from simulation.judges.committed_membership import CommittedMembership
 from simulation.judges.peer_audit import EnsembleJudges, PeerAudit
 from simulation.judges.replication_audit import ReplicationAudit
@@ -261,13 +262,11 @@ class World(Site):
 
     def replicas_agree(self, topic: str) -> bool:
         """Do all replicas of every partition of the topic hold the same log, byte for byte?"""
-        for partition in self.record.state.partitions.values():
-            if partition.topic == topic:
-                name = f"{topic}-{partition.partition}"
-                logs = [self.brokers[replica].log_bytes(name) for replica in partition.replicas]
-                if any(log != logs[0] for log in logs):
-                    return False
-        return True
+        return all(
+            replicas_agree(self.brokers, f"{topic}-{partition.partition}", partition.replicas)
+            for partition in self.record.state.partitions.values()
+            if partition.topic == topic
+        )
 
     def unsettled(self) -> str | None:
         """The first thing on the Kafka side that is not yet as it must be with all nodes up and all links whole; None

@@ -19,6 +19,7 @@ Scenario = Annotated[
         envvar="ZABKA_SCENARIO",
         help="What happens to the simulated cluster: chaos, calm, ensemble (peers alone), reconfiguring, read-only, "
         "disks (that fail, fill up, stall and forget), swarm, swarm-ensemble, swarm-disks (a few acts among roles, as "
-        "`zabka search` draws them), whole (peers as whole processes), or a scenario that `zabka scenarios list` names",
+        "`zabka search` draws them), whole (peers as whole processes), whole-cluster (brokers too), or a scenario that "
+        "`zabka scenarios list` names",
     ),
 ]

@@ -45,10 +45,9 @@ def parse_seeds(text: str) -> range:
 
 def configured(scenario: str, settings: list[str]) -> WorldSettings:
     """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
-    from simulation.run import SEARCHED
+    from simulation.run import SEARCHED, WHOLE_RUNS
     from simulation.scenarios.library import LIBRARY
     from simulation.seeds.chaos import check_played
-    from simulation.serving.serving_seed import WHOLE
 
     if scenario not in SEARCHED and scenario not in LIBRARY:
         searches = ", ".join(sorted(SEARCHED))
@@ -57,8 +56,8 @@ def configured(scenario: str, settings: list[str]) -> WorldSettings:
         )
     if settings and scenario in LIBRARY:
         raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
-    if settings and scenario == WHOLE:
-        raise ValueError(f"{WHOLE} draws the keys of every server's zoo.cfg from its seed: it takes no settings")
+    if settings and scenario in WHOLE_RUNS:
+        raise ValueError(f"{scenario} draws the keys of every server from its seed: it takes no settings")
     world = world_settings(settings)
     check_played(scenario, world, (setting.partition("=")[0] for setting in settings))
     return world

@@ -7,7 +7,7 @@ from functools import partial
 
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN
 from simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, WHO, Deed, Stage, Words
-from simulation.faults.kafka_operator import KafkaOperator
+from simulation.faults.kafka_operator import operator_in
 from simulation.faults.operator import Operator
 from simulation.faults.roles import parts
 from simulation.kernel.scheduler import Deadlock
@@ -114,7 +114,7 @@ class Prompt:
     """The operator's deeds; one for each run."""
 
     def __init__(self, stage: Stage) -> None:
-        self._kafka = KafkaOperator(stage.world)
+        self._kafka = operator_in(stage.world)
         self._zookeeper = Operator(stage.world)
 
     def move_controller(self, stage: Stage, words: Words) -> str:

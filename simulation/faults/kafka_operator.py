@@ -10,6 +10,7 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
+from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import TOPIC_RESOURCE, AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -20,17 +21,16 @@ from simulation.network.addresses import KAFKA_SERVICE
 from simulation.network.channel import SimChannel
 from simulation.world import World
 
+NAME = "kafka-operator"
 PATIENCE_MS = 5_000
 
 
 class KafkaOperator:
     """Starts things and does not wait for them."""
 
-    def __init__(self, world: World) -> None:
-        self._runtime = SimRuntime(world.scheduler, derive_random(world.seed, "kafka-operator"))
-        host = world.network.boot("kafka-operator", self._runtime)
-        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-        self._client = AdminClient(SimChannel(world.network, host, self._runtime), self._runtime, bootstrap)
+    def __init__(self, client: AdminClient, runtime: Runtime) -> None:
+        self._client = client
+        self._runtime = runtime
 
     def _try(self, asked: Coroutine[Any, Any, object]) -> None:
         async def attempt() -> None:
@@ -68,3 +68,11 @@ class KafkaOperator:
         rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
         asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=PATIENCE_MS, topics=rows)
         self._try(self._client.at_controller(asked, lambda answer: [answer.error_code], PATIENCE_MS))
+
+
+def operator_in(world: World) -> KafkaOperator:
+    """One on a host of that world."""
+    runtime = SimRuntime(world.scheduler, derive_random(world.seed, NAME))
+    host = world.network.boot(NAME, runtime)
+    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
+    return KafkaOperator(AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap), runtime)

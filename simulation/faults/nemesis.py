@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from random import Random
 
-from simulation.faults.kafka_operator import KafkaOperator
+from simulation.faults.kafka_operator import KafkaOperator, operator_in
 from simulation.faults.operator import Operator
 from simulation.world import World
 
@@ -36,7 +36,7 @@ class Nemesis:
     @cached_property
     def kafka(self) -> KafkaOperator:
         """What an administrator of brokers does; for worlds that have some."""
-        return KafkaOperator(self.world)
+        return operator_in(self.world)
 
     def start(self) -> None:
         """Begin to do harm."""

@@ -10,15 +10,15 @@ GoneTopicsStayGone     nobody leads or follows a partition of a topic that is go
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from broker_sim.replication.partition import Partition
 from journal import events as e
 from journal.events import Entry, TopicPartition, topic_partition
 from journal.judges.judged import Judged
+from simulation.judges.audited_broker import AuditedBroker
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten
-from simulation.nodes.broker_node import BrokerNode
 
 Violated = Callable[[str, TopicPartition, str], None]
 _Lives = dict[int, int]
@@ -28,7 +28,9 @@ NOT_REGISTERED = -1
 class KafkaRules:
     """Watches all partitions of one world."""
 
-    def __init__(self, znodes: KafkaZnodes, nodes: dict[int, BrokerNode], judged: Judged, violated: Violated) -> None:
+    def __init__(
+        self, znodes: KafkaZnodes, nodes: Mapping[int, AuditedBroker], judged: Judged, violated: Violated
+    ) -> None:
         self._znodes = znodes
         self._nodes = nodes
         self._judged = judged

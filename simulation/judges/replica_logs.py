@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-from broker_sim.logs.memory_log_directory import MemoryLogFile
 from broker_sim.logs.segment import SUFFIX
 from kafka_protocol.record_batch import read_header
+from simulation.judges.audited_broker import AuditedBroker, LogBytes
 
 
 class Stored(NamedTuple):
@@ -19,25 +18,19 @@ class Stored(NamedTuple):
     checksum: int
 
 
-class Files(Protocol):
-    """Where replicas' segment files lie."""
-
-    def files(self, name: str, /) -> Mapping[str, MemoryLogFile]: ...
-
-
 class ReplicaLog:
     """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
 
-    __slots__ = ("_directory", "_last", "_name", "_newest", "_read", "batches", "end", "epochs_rise", "start")
+    __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "end", "epochs_rise", "start")
 
-    def __init__(self, directory: Files, name: str) -> None:
-        self._directory = directory
+    def __init__(self, broker: AuditedBroker, name: str) -> None:
+        self._broker = broker
         self._name = name
         self.again()
 
     def again(self) -> None:
         """Forget everything: the files were cut, removed or made anew."""
-        self._read: dict[str, tuple[MemoryLogFile, int]] = {}
+        self._read: dict[str, tuple[LogBytes, int]] = {}
         self._newest = ""
         """The file that is written to."""
         self._last: Stored | None = None
@@ -48,7 +41,7 @@ class ReplicaLog:
 
     def read(self) -> None:
         """Take in what was appended since."""
-        files = self._directory.files(self._name)
+        files = self._broker.files(self._name)
         unchanged = len(files) == len(self._read)
         if unchanged and self._newest:
             file, size = self._read[self._newest]

@@ -25,7 +25,7 @@ lost.  What does not hold goes to the journal as `invariant_violated`, where the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from broker_sim.replication.partition import Partition
 from ensemble.txn import Txn
@@ -33,11 +33,11 @@ from journal import events as e
 from journal.events import Entry, InvariantViolated, TopicPartition, topic_partition
 from journal.judges.judged import Judged
 from kafka_protocol.zk.znodes import LeaderAndIsr
+from simulation.judges.audited_broker import AuditedBroker
 from simulation.judges.kafka_rules import KafkaRules
 from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 from simulation.judges.replica_logs import ReplicaLog, Stored
 from simulation.kernel.scheduler import Scheduler
-from simulation.nodes.broker_node import BrokerNode
 
 _PARTITION_EVENTS = (
     e.RecordsAppended,
@@ -94,7 +94,7 @@ class ReplicationAudit:
     def __init__(
         self,
         scheduler: Scheduler,
-        nodes: dict[int, BrokerNode],
+        nodes: Mapping[int, AuditedBroker],
         judged: Judged,
         emit: Callable[[InvariantViolated], object],
     ) -> None:

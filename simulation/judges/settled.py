@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 
 from journal.events import TopicPartition
 from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment
+from simulation.judges.audited_broker import AuditedBroker
 from simulation.judges.kafka_znodes import KafkaZnodes
-from simulation.nodes.broker_node import BrokerNode
 
-Brokers = Mapping[int, BrokerNode]
+Brokers = Mapping[int, AuditedBroker]
 
 
 def unsettled(brokers: Brokers, znodes: KafkaZnodes, controller_id: int) -> str | None:

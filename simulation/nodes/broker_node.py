@@ -80,11 +80,6 @@ class BrokerNode(Machine["BrokerProcess"]):
         """A replica's segment files as they lie on the disk."""
         return (self.disks or self.log_directory).files(partition)
 
-    def log_bytes(self, partition: str) -> bytes:
-        """All that a replica's segments hold, in order."""
-        files = self.files(partition)
-        return b"".join(files[name].read(0, files[name].size()) for name in sorted(files))
-
     def stop(self, back_after_ms: int) -> None:
         """Let the broker shut down; when it has, its process ends, and another begins after that time (0: never)."""
         process = self.process

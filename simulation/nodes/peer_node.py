@@ -9,9 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from ensemble.ids import ConnectionId, LinkId, PeerId
-from ensemble.ports import Instant
 from ensemble.records import ClientMessage, ServerMessage
-from ensemble.tree.service import Service
 from ensemble.txn import Txn
 from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.zab.application import EnsembleConfig
@@ -44,6 +42,7 @@ from simulation.network.network import Endpoint
 from simulation.network.wire import ClientWire, LinkWire
 from simulation.nodes.machine import Machine, Process
 from simulation.nodes.site import Site
+from simulation.nodes.watched_service import WatchedService
 
 
 class Witness(Protocol):
@@ -128,21 +127,6 @@ class PeerNode(Machine["PeerProcess"]):
         return PeerProcess(self, incarnation)
 
 
-class _WatchedService(Service):
-    """A peer's service, which keeps what it has applied until its journal says that it is committed."""
-
-    def __init__(self, config: EnsembleConfig) -> None:
-        super().__init__(config)
-        self.applied: dict[int, Txn] = {}
-
-    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
-        """Apply them, and keep them."""
-        applied = self.applied
-        for txn in txns:
-            applied[txn.zxid] = txn
-        return super().apply(now, txns)
-
-
 class PeerProcess(Process):
     """One run of a peer's process: carries out the core's effects."""
 
@@ -157,7 +141,7 @@ class PeerProcess(Process):
         self._witness = node.witness(self)
         recovered = node.disk.attach(self._durable, self._recovered, self._storage_failed)
         config = node.config_on_disk()
-        self.service = _WatchedService(config)
+        self.service = WatchedService(config)
         self.peer = Peer(config, self.service, recovered, self.random)
         self.peer.hand_effects_to(self.do)
 

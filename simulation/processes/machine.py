@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NoReturn
 
 from simulation.filesystem.process_files import ProcessFiles
 from simulation.filesystem.volume import PowerLost, Volume
@@ -18,6 +18,10 @@ from simulation.processes.tcp import TcpNetwork
 from simulation.processes.virtual_time import Turn
 
 Main = Callable[["SimProcess"], Coroutine[Any, Any, Any]]
+
+
+class ProcessExited(BaseException):
+    """A process has ended itself at once (_exit(2)); no code of it may catch it."""
 
 
 class Ground:
@@ -145,6 +149,12 @@ class Machine:
         """SIGKILL: everything of the process is gone at once, and its kernel says so to whom it talked."""
         if self.process is not None:
             self._drop(self.process)
+
+    def exit(self, process: SimProcess) -> NoReturn:
+        """_exit(2), in the midst of a turn of that process: as SIGKILL, by its own hand."""
+        if self.process is process:
+            self._drop(process)
+        raise ProcessExited
 
     def _drop(self, process: SimProcess) -> None:
         self.process = None

@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from journal.events import Entry
 from simulation.kernel.tape import Stream, Tape, TapedSeed
-from simulation.run import SCENARIOS
+from simulation.run import SCENARIOS, WHOLE_RUNS
 from simulation.scenarios.scenario import StepTaken, Verdict
 from simulation.search.files import play_files
 from simulation.search.protocol import play_protocol
 from simulation.search.reached import reached
 from simulation.seeds.seed_run import SeedRun
-from simulation.serving.serving_seed import WHOLE, ServingRun
+from simulation.serving.whole_run import WholeRun
 from simulation.settings import WorldSettings
 
 PROTOCOL, FILES = "swarm-protocol", "swarm-files"
 _DRAWN_STEPS = {PROTOCOL: play_protocol, FILES: play_files}
-SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, WHOLE)
+SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 """What a search can be made in."""
 
 
@@ -39,7 +39,11 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
         played = _DRAWN_STEPS[scenario](seed)
         found = {**reached(played.cores.journal), **played.states}
         return Ran(played.problems, found, _written(seed), time.process_time() - begin)
-    run = ServingRun(seed) if scenario == WHOLE else SeedRun(seed, SCENARIOS[scenario], settings)
+    run: WholeRun | SeedRun
+    if scenario in WHOLE_RUNS:
+        run = WHOLE_RUNS[scenario](seed)
+    else:
+        run = SeedRun(seed, SCENARIOS[scenario], settings)
     outcome = run.execute()
     return Ran(outcome.problems, reached(run.world.record.entries), _written(seed), time.process_time() - begin)
 
@@ -51,8 +55,8 @@ def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
         played = _DRAWN_STEPS[scenario](seed)
         cores = played.cores
         return _verdict(scenario, played.problems, cores.journal, played.taken, (cores.steps, cores.now_ms, 0))
-    if scenario == WHOLE:
-        served = ServingRun(seed)
+    if scenario in WHOLE_RUNS:
+        served: WholeRun = WHOLE_RUNS[scenario](seed)
         problems, over = served.execute().problems, served.world
         counts = (over.scheduler.steps, over.now_ms, over.faults)
         return _verdict(scenario, problems, over.record.entries, [], counts)

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from broker_sim.groups.config import CONSUMER_OFFSETS
 from journal.judges.cause_chains import JUDGED as DECISIONS
 from journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from journal.judges.cause_chains import broken_chains
@@ -28,7 +27,7 @@ from simulation.network.tap import MessageTap
 from simulation.network.wire import EncodedWire, TypedWire, Wire
 from simulation.settings import WorldSettings
 from simulation.workloads.consuming import Consuming
-from simulation.workloads.producing import Producing
+from simulation.workloads.producing import Producing, clients_in
 from simulation.workloads.reading import Reading
 from simulation.workloads.visiting import Visiting
 from simulation.workloads.watching import MACHINE as WATCHER
@@ -162,15 +161,8 @@ class SeedRun:
         found += [f"reads and watches: {line}" for line in (self.visiting.violations if self.visiting else [])]
         found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
         found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
-        found += [f"groups: {line}" for line in self._group_violations()]
+        found += [f"groups: {line}" for line in (self.consuming.violations if self.consuming else [])]
         return found + self.failures
-
-    def _group_violations(self) -> list[str]:
-        """Where the log that groups are kept in was lost, as Kafka allows, their generations begin anew."""
-        forgiven = self.world.replication.forgiven()
-        if self.consuming is None or any(name.startswith(f"{CONSUMER_OFFSETS}-") for name in forgiven):
-            return []
-        return self.consuming.violations
 
     # -- the parts scenarios are made of -----------------------------------------------------------------------------
 
@@ -182,10 +174,12 @@ class SeedRun:
         self.watching = watching = Watching(client, runtime, lambda: writer.acknowledged)
         world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
         if world.brokers:
-            self.producing = producing = Producing(world, self._topics())
+            self.producing = producing = Producing(
+                clients_in(world), world.replication, self._topics(), world.settings.workload.acks
+            )
             world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
             if self.seed % GROUP_EVERY == 0:
-                self.consuming = consuming = Consuming(world, TOPIC, producing.history)
+                self.consuming = consuming = Consuming(clients_in(world), world.replication, TOPIC, producing.history)
                 world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
 
     def boot_writer(self) -> Writer:

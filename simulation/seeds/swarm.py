@@ -23,7 +23,7 @@ from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import client_on
 from simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from simulation.settings import WorldSettings
-from simulation.workloads.producing import Producing
+from simulation.workloads.producing import Producing, clients_in
 from simulation.workloads.visiting import Visiting
 from simulation.workloads.watching import MACHINE as WATCHER
 from simulation.workloads.watching import Watching
@@ -83,7 +83,9 @@ def _boot(run: SeedRun) -> None:
     run.writer = writer = Writer(client_on(world.network, runtime, world.zookeeper_connect, WRITER), runtime, pause_ms)
     world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
     if world.brokers:
-        run.producing = producing = Producing(world, [_topic(run)])
+        run.producing = producing = Producing(
+            clients_in(world), world.replication, [_topic(run)], world.settings.workload.acks
+        )
         world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
         world.until(lambda: world.unsettled() is None, BOOT_MS_MAX, "a settled cluster")
         return

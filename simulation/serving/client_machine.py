@@ -16,22 +16,21 @@ from simulation.processes.machine import Ground, Machine, SimProcess
 SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
 
+Program = Callable[[AsyncioRuntime], Awaitable[None]]
 Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
 """What a client's program does with its client, for as long as it lasts."""
 
 
-class ClientMachine(Machine):
-    """A computer with one client's program on it, which nobody kills; its links may be cut."""
+class ProgramMachine(Machine):
+    """A computer with a program of a client's on it, which nobody kills; its links may be cut."""
 
-    def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
+    def __init__(self, ground: Ground, name: str, address: str, program: Program) -> None:
         super().__init__(ground, name, address, self._run, on_exit=self._ended)
-        self._hosts = hosts
-        self._work = work
+        self._program = program
 
     async def _run(self, process: SimProcess) -> None:
         runtime = AsyncioRuntime(asyncio.get_running_loop(), process.random.getrandbits(64), on_failure=self._failed)
-        client = Client(self._hosts, AsyncioConnector(), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=self.name)
-        await self._work(client, runtime)
+        await self._program(runtime)
 
     def _failed(self, name: str, failure: BaseException) -> None:
         self.ground.failures.append(f"{self.name}: {name}: {failure!r}")
@@ -40,6 +39,17 @@ class ClientMachine(Machine):
         failure = None if task.cancelled() else task.exception()
         if failure is not None:
             self.ground.failures.append(f"{self.name}: {failure!r}")
+
+
+class ClientMachine(ProgramMachine):
+    """One with a client of the ensemble."""
+
+    def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
+        async def program(runtime: AsyncioRuntime) -> None:
+            client = Client(hosts, AsyncioConnector(), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
+            await work(client, runtime)
+
+        super().__init__(ground, name, address, program)
 
 
 async def forever(_: Client, __: AsyncioRuntime) -> None:

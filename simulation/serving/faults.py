@@ -9,6 +9,7 @@ from random import Random
 from ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, zxid_of
 from simulation.filesystem.inode import BLOCK_BYTES
 from simulation.serving.peer_machine import PeerMachine
+from simulation.serving.server_machine import ServerMachine
 from simulation.serving.serving_world import ServingWorld
 
 Undo = Callable[[], None]
@@ -59,7 +60,7 @@ class ServingNemesis:
         self.active = False
         self.finish_all()
         self.hush(False)
-        for machine in self.world.peers.values():
+        for machine in self.world.servers():
             machine.volume.mend()
 
     def finish_all(self) -> None:
@@ -85,7 +86,15 @@ class ServingNemesis:
         """Is everything undone?"""
         return not self._undo
 
-    def pick(self) -> PeerMachine:
+    def struck(self) -> list[ServerMachine]:
+        """Whom its faults may befall."""
+        return list(self.world.peers.values())
+
+    def pick(self) -> ServerMachine:
+        """A server's machine."""
+        return self.pick_peer()
+
+    def pick_peer(self) -> PeerMachine:
         """A peer's machine; the leader's more often than others."""
         leader = self.world.leader()
         if leader is not None and self.random.random() < 0.3:
@@ -93,12 +102,12 @@ class ServingNemesis:
         machines = list(self.world.peers.values())
         return machines[self.random.randrange(0, len(machines))]
 
-    def again(self, machine: PeerMachine) -> None:
+    def again(self, machine: ServerMachine) -> None:
         """A machine in trouble loses its power as well."""
         if self.active and not self.holds_still:
             self.down(machine, power=True)
 
-    def down(self, machine: PeerMachine, *, power: bool, lasts_ms: int = 0) -> None:
+    def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
         """Kill it, or cut its power; it comes back."""
         self.world.announce("power_loss" if power else "crash", machine.name)
         if power:
@@ -123,14 +132,14 @@ def power_loss(nemesis: ServingNemesis) -> None:
 
 
 def power_loss_of_all(nemesis: ServingNemesis) -> None:
-    """A power cut takes the ensemble at once."""
-    for machine in nemesis.world.peers.values():
+    """A power cut takes all at once."""
+    for machine in nemesis.struck():
         nemesis.down(machine, power=True)
 
 
 def restart_of_all(nemesis: ServingNemesis) -> None:
     """Every server is stopped in good order, one after the other or at once, and started again."""
-    for machine in nemesis.world.peers.values():
+    for machine in nemesis.struck():
         nemesis.world.announce("stop", machine.name)
         machine.terminate()
 
@@ -165,24 +174,24 @@ def slow_disk(nemesis: ServingNemesis) -> None:
 
 
 def cut(nemesis: ServingNemesis) -> None:
-    """A link between two peers, one way or both."""
-    names = [machine.name for machine in nemesis.world.peers.values()]
+    """A link between two servers, one way or both."""
+    names = [machine.name for machine in nemesis.struck()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
 
 
 def isolate(nemesis: ServingNemesis) -> None:
-    """A peer loses all others, but not its clients."""
+    """A server loses all others, but not its clients."""
     victim = nemesis.pick()
     lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
-    for machine in nemesis.world.peers.values():
+    for machine in nemesis.struck():
         if machine is not victim:
             nemesis.until_healed(nemesis.world.cut(victim.name, machine.name, both_ways=True), lasts_ms)
 
 
 def split(nemesis: ServingNemesis) -> None:
     """Two parts that do not see each other."""
-    names = [machine.name for machine in nemesis.world.peers.values()]
+    names = [machine.name for machine in nemesis.struck()]
     nemesis.random.shuffle(names)
     size = nemesis.random.randrange(1, len(names))
     lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
@@ -193,7 +202,7 @@ def split(nemesis: ServingNemesis) -> None:
 
 def delay(nemesis: ServingNemesis) -> None:
     """One direction is slow."""
-    names = [machine.name for machine in nemesis.world.peers.values()]
+    names = [machine.name for machine in nemesis.struck()]
     source, target = nemesis.random.sample(names, 2)
     nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
 
@@ -213,7 +222,7 @@ def lagging_peer(nemesis: ServingNemesis) -> None:
 def replace(nemesis: ServingNemesis) -> None:
     """A server is replaced by an empty one, as the manual has it: one, while all others serve and nothing else is
     wrong; what is committed then is on all of their disks."""
-    world, machine = nemesis.world, nemesis.pick()
+    world, machine = nemesis.world, nemesis.pick_peer()
     others = [each for each in world.peers.values() if each is not machine]
     if not nemesis.is_calm or not world.every_peer_serves():
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Any
 
 import structlog
 
-from ensemble.ports import Instant
 from ensemble.runtime.files import Files
 from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from ensemble.server.net.sockets import PortError
@@ -19,23 +17,20 @@ from ensemble.server.process.driver import Stopped
 from ensemble.server.process.peer_process import load_history, serve
 from ensemble.server.process.surroundings import Surroundings
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, make_directories, replace_file, zxid_of
-from journal.cause import UNKNOWN, Cause
-from journal.events import Event
+from ensemble.txnlog.files import LOG_PREFIX, make_directories, zxid_of
+from ensemble.zab.application import EnsembleConfig
 from simulation.filesystem.process_files import ProcessFiles
 from simulation.network.addresses import peer_name
-from simulation.processes.loop import ProcessLoop
-from simulation.processes.machine import Ground, Machine, SimProcess
+from simulation.nodes.watched_service import WatchedService
+from simulation.processes.machine import Ground, SimProcess
 from simulation.record import Record
 from simulation.serving.reached import Reached
+from simulation.serving.server_machine import RecordJournal, ServerMachine, Silent, write_durably
 
 ROOT = Path("/")
 DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
-RESTART_US = 500_000
-"""How soon a supervisor starts a peer again that has given up, as the host agent does."""
-
 _TROUBLES = (ConfigError, DataDirectoryError, PortError, Stopped, OSError)
 """What `zabka peer` says in one line, and ends with."""
 
@@ -45,62 +40,24 @@ def peer_address(peer: int) -> str:
     return f"10.0.0.{peer}"
 
 
-def write_durably(path: Path, text: str, files: Files) -> None:
-    """Put a file where it survives a power loss."""
-    replace_file(path, text.encode(), path.name + ".tmp", files)
-
-
-class RecordJournal:
-    """A process's journal, which is the world's record."""
-
-    def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
-        self._record = record
-        self._node = node
-        self._loop = loop
-
-    def write(self, event: Event) -> Cause:
-        """Others see it at once: what a buffer would lose with its process has happened all the same."""
-        if self._loop.killed:
-            return UNKNOWN
-        now = Instant(self._loop.mono_ns() // 1_000_000, self._loop.wall_ns() // 1_000_000)
-        return self._record.write(self._node, now, event)
-
-    def flush(self) -> None:
-        """Nothing waits."""
-
-
-class _Silent:
-    """The log for people, in a world without them."""
-
-    def __call__(self, *_: object, **__: object) -> None:
-        return
-
-    def __getattr__(self, name: str) -> _Silent:
-        return self
-
-
-class PeerMachine(Machine):
+class PeerMachine(ServerMachine):
     """A computer with a peer on it; `keys` are those of its zoo.cfg, but for its data directory."""
 
     def __init__(
         self, ground: Ground, record: Record, reached: Reached, peer_id: int, keys: dict[str, str], skew_ms: int
     ) -> None:
         super().__init__(
-            ground, peer_name(peer_id), peer_address(peer_id), self._run, on_exit=self._ended,
-            skew_us=skew_ms * 1000,
-        )  # fmt: skip
+            ground, record, peer_name(peer_id), peer_address(peer_id), self._run, skew_ms=skew_ms, troubles=_TROUBLES
+        )
         self.peer_id = peer_id
-        self.record = record
         self.running: RunningPeer | None = None
-        self.gave_up = 0
-        """How often the process ended without being told to."""
-        self.is_wanted = False
-        """Is a process that ends to be started again?"""
+        self.service: WatchedService | None = None
+        """Of the present process, or the last one."""
         self.reached = reached
         self.on_unlink = self._unlinks
         self.on_no_member: Callable[[PeerMachine], None] = _nobody
         """Hears of a server that cannot start, since it has left the ensemble."""
-        self._restart_due = False
+        self.on_trouble = self._gives_up
         self._keys = keys
         self._set_up()
 
@@ -120,35 +77,14 @@ class PeerMachine(Machine):
         lines = [f"{key}={value}\n" for key, value in {**keys, "dataDir": str(DATA)}.items()]
         write_durably(ZOO_CFG, "".join(lines), files)
 
-    def switch_on(self) -> None:
-        """Run the peer, and again whenever it ends by itself."""
-        self.is_wanted = True
-        self.start()
-
     @property
     def serves(self) -> bool:
         """Does it lead, or follow a leader that is established?"""
         running = self.running
         return self.process is not None and running is not None and running.peer.status().serving
 
-    def terminate(self) -> None:
-        """SIGTERM; its supervisor starts it again."""
-        if self.process is not None:
-            self.process.loop.terminate()
-
-    def kill(self) -> None:
-        """SIGKILL; nobody starts it again."""
-        self.is_wanted = False
-        self._note_end()
-        super().kill()
-
-    def lose_power(self) -> None:
-        """Pull the plug."""
-        self.is_wanted = False
-        self._note_end()
-        super().lose_power()
-
-    def _note_end(self) -> None:
+    def note_end(self) -> None:
+        """What it had done as a leader is counted."""
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)
@@ -163,7 +99,7 @@ class PeerMachine(Machine):
     async def _run(self, process: SimProcess) -> bool:
         """What `ensemble.server.process.peer_process.main` does."""
         self.running = None
-        silent: Any = _Silent()
+        silent: Any = Silent()
         while True:
             config = load(ZOO_CFG, process.files)
             with ExitStack() as held:
@@ -182,28 +118,19 @@ class PeerMachine(Machine):
             workers=process.workers,
             clock_ns=process.loop.mono_ns,
             started=self._started,
+            make_service=self._make_service,
         )
+
+    def _make_service(self, config: EnsembleConfig, nonce: Callable[[], str]) -> WatchedService:
+        self.service = WatchedService(config, nonce)
+        return self.service
 
     def _started(self, running: RunningPeer) -> None:
         self.running = running
 
-    def _ended(self, task: asyncio.Task[Any]) -> None:
-        """The process has ended by itself."""
-        self._note_end()
-        failure = None if task.cancelled() else task.exception()
-        if failure is not None and not isinstance(failure, _TROUBLES):
-            self.ground.failures.append(f"{self.name}: {failure!r}")
-        self.gave_up += 1
+    def _gives_up(self, failure: BaseException) -> None:
         if isinstance(failure, ConfigError):
             self.on_no_member(self)
-        if not self._restart_due:
-            self._restart_due = True
-            self.ground.scheduler.after(RESTART_US, self._start_again)
-
-    def _start_again(self) -> None:
-        self._restart_due = False
-        if self.is_wanted and self.process is None:
-            self.start()
 
     def join(self, members: Mapping[int, str]) -> None:
         """Give a server that has left a zoo.cfg with the present members, and its own line."""

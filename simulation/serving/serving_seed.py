@@ -2,28 +2,21 @@
 
 from __future__ import annotations
 
-import gc
-import time
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 
 from ensemble.client.client import Client
 from ensemble.client.history_clients import judge
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.judges.cause_chains import JUDGED as DECISIONS
-from journal.judges.cause_chains import NAME as CAUSE_CHAINS
-from journal.judges.cause_chains import broken_chains
 from journal.judges.judged import Judged
 from simulation.kernel.draws import derive_random
-from simulation.kernel.scheduler import Deadlock
-from simulation.processes.virtual_time import virtual_time
-from simulation.seeds.seed_run import Outcome
 from simulation.serving.changing import Changing
 from simulation.serving.client_machine import Playing, forever, make_ground
 from simulation.serving.episodes import draw_episode
 from simulation.serving.faults import draw_nemesis
 from simulation.serving.serving_world import ServingWorld
 from simulation.serving.shape import Shape, draw_shape
+from simulation.serving.whole_run import WholeRun
 from simulation.workloads.watching import Watching
 from simulation.workloads.writer import Writer
 
@@ -41,82 +34,36 @@ Plant = AbstractContextManager[object]
 """Within it something is wrong with the code that serves."""
 
 
-class ServingRun:
+class ServingRun(WholeRun):
     """A seed's world with its clients; `execute` plays it to the end.  `shape` and `episode` are drawn unless they are
     given."""
 
+    scenario = WHOLE
+
     def __init__(self, seed: int, shape: Shape | None = None, episode: str | None = None) -> None:
-        self.seed = seed
         self.episode = episode
         self.shape = shape or draw_shape(derive_random(seed, "serving shape"))
-        self.world = ServingWorld(seed, self.shape)
+        super().__init__(seed, ServingWorld(seed, self.shape))
         self.playing = Playing(seed)
         self.changing: Changing | None = None
-        self.writer: Writer | None = None
         self.watching: Watching | None = None
-        self.recovery_ms = 0
-        self.outcome: Outcome | None = None
-        self._failures: list[str] = []
 
-    def execute(self) -> Outcome:
-        """Play it."""
-        begin, cpu_begin = time.perf_counter(), time.process_time()
-        world = self.world
-        try:
-            with self.in_virtual_time():
-                self._play()
-        except Deadlock as stuck:
-            self._failures.append(f"liveness: {stuck}")
-        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
-            self._failures.append(f"crash: {crash!r}")
-        world.end()
-        # Snapshots freeze what there is; of a world that is over nothing is to stay.
-        gc.unfreeze()
-        return Outcome(
-            seed=self.seed,
-            scenario=WHOLE,
-            problems=self.problems(),
-            virtual_ms=world.now_ms,
-            recovery_ms=self.recovery_ms,
-            steps=world.scheduler.steps,
-            events=len(world.record.entries),
-            acknowledged_writes=self.writer.acknowledged if self.writer else 0,
-            acknowledged_records=0,
-            faults=world.faults,
-            wall_s=time.perf_counter() - begin,
-            cpu_s=time.process_time() - cpu_begin,
-            judged=self._had_to_judge(),
-            reached=dict(world.reached.counts),
-        )
-
-    def _had_to_judge(self) -> dict[str, int]:
+    def had_to_judge(self) -> Judged:
         """How often each invariant had something to judge; what clients saw counts by what was compared."""
-        every = Judged()
-        every.add(self.world.record.had_to_judge())
-        every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
-        every.note("linearizable writes", self._acknowledged())
+        every = super().had_to_judge()
         every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
         every.note("clients' histories", len(self.playing.history.operations) + len(self.playing.history.seen))
-        return every.counts
+        return every
 
-    def in_virtual_time(self) -> AbstractContextManager[None]:
-        """Within it the world may go on."""
-        return virtual_time(self.world.ground.turn)
-
-    def problems(self) -> list[str]:
-        """Every violation so far, one line each."""
-        record = self.world.record
-        found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in record.violations]
-        found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
-        found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
-        found += [f"clients' histories: {line}" for line in judge(self.playing.history, []).wrong]
-        found += [f"{v.invariant}: {v.detail}" for v in broken_chains(record.entries)]
-        found += [f"process: {line}" for line in self.world.ground.failures]
-        return found + self._failures
+    def clients_problems(self) -> list[str]:
+        """What is wrong with what watchers and players saw."""
+        found = [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
+        return found + [f"clients' histories: {line}" for line in judge(self.playing.history, []).wrong]
 
     # -- the play ----------------------------------------------------------------------------------------------------
 
-    def _play(self) -> None:
+    def play(self) -> None:
+        """Boot, do harm, heal, recover; then every machine loses its power."""
         self.boot()
         world = self.world
         nemesis = draw_nemesis(world, derive_random(self.seed, "serving nemesis"))
@@ -133,7 +80,7 @@ class ServingRun:
         world = self.world
         world.start()
         world.add_client("writer", self._write)
-        world.until(lambda: self._acknowledged() > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        world.until(lambda: self.acknowledged() > 0, BOOT_MS_MAX, "the first write to the ensemble")
         world.add_client("watcher", self._watch)
         world.add_client("setup", make_ground)
         setup = world.clients["setup"]
@@ -145,15 +92,12 @@ class ServingRun:
             self.changing = Changing(derive_random(self.seed, "changes"), self.shape.peers)
             world.add_client("operator", self.changing.work)
 
-    def _acknowledged(self) -> int:
-        return self.writer.acknowledged if self.writer is not None else 0
-
     async def _write(self, client: Client, runtime: AsyncioRuntime) -> None:
         self.writer = Writer(client, runtime, WRITER_PAUSE_MS)
         await forever(client, runtime)
 
     async def _watch(self, client: Client, runtime: AsyncioRuntime) -> None:
-        self.watching = Watching(client, runtime, self._acknowledged)
+        self.watching = Watching(client, runtime, self.acknowledged)
         await forever(client, runtime)
 
     def _hush(self, quiet: bool) -> None:
@@ -169,8 +113,8 @@ class ServingRun:
 
     def _recover(self) -> None:
         """With all faults gone, everything must come back within bounded time."""
-        world, before = self.world, self._acknowledged()
-        self.recovery_ms = world.until(lambda: self._acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
+        world, before = self.world, self.acknowledged()
+        self.recovery_ms = world.until(lambda: self.acknowledged() > before + 2, RECOVERY_MS_MAX, "a serving ensemble")
         if self.changing is None:
             self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
         if (changing := self.changing) is not None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ensemble.server.operator.running_peer import RunningPeer
+from ensemble.txn import Txn
 from ensemble.zab.messages import PeerState
-from journal.events import FaultInjected, FaultRemoved
+from journal.events import Entry, FaultInjected, FaultRemoved, TxnCommitted
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Deadlock, Scheduler
 from simulation.processes.machine import Ground, Machine
 from simulation.record import Record
-from simulation.serving.client_machine import ClientMachine, Work
+from simulation.serving.client_machine import ClientMachine, ProgramMachine, Work
 from simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
 from simulation.serving.platters import Platters
 from simulation.serving.reached import Reached
+from simulation.serving.server_machine import ServerMachine
 from simulation.serving.shape import Shape
 
 
@@ -29,7 +31,8 @@ class ServingWorld:
         self.record = Record(self.scheduler)
         self.ground = Ground(seed, self.scheduler, pieces=shape.pieces)
         self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
-        self._emit = self.record.emitter("world", self._observer)
+        self.emit = self.record.emitter("world", self._observer)
+        """Writes what the world itself says."""
         self._fault_number = 0
         self.reached = Reached()
         self.record.listeners.append(self.reached.see)
@@ -41,10 +44,12 @@ class ServingWorld:
                 self.ground, self.record, self.reached, peer, keys=self._zoo_cfg(), skew_ms=skew_ms
             )
             self.peers[peer].on_no_member = self._configure_anew
-        self.clients: dict[str, ClientMachine] = {}
+        self.clients: dict[str, ProgramMachine] = {}
+        self._last_committed = 0
+        self.record.listeners.append(self._hears_commit)
         if not shape.changes_members:
             platters = Platters(
-                range(1, shape.voters + 1), lambda peer: self.peers[peer].volume, self.record.judged, self._emit
+                range(1, shape.voters + 1), lambda peer: self.peers[peer].volume, self.record.judged, self.emit
             )
             self.record.listeners.append(platters.journalled)
 
@@ -57,6 +62,19 @@ class ServingWorld:
     def _peer_ids(self) -> range:
         return range(1, self.shape.peers + 1)
 
+    def _hears_commit(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, TxnCommitted):
+            service = self.peers[int(entry.node.removeprefix("peer-"))].service
+            assert service is not None, "a peer that commits has begun"
+            txn = service.applied.pop(event.zxid)
+            if event.zxid > self._last_committed:
+                self._last_committed = event.zxid
+                self.committed(txn)
+
+    def committed(self, txn: Txn) -> None:
+        """A transaction that nobody had applied as committed was applied."""
+
     # -- what there is -----------------------------------------------------------------------------------------------
 
     @property
@@ -67,14 +85,24 @@ class ServingWorld:
     def add_client(self, name: str, work: Work, server: PeerMachine | None = None) -> ClientMachine:
         """A machine with a client's program, which knows all servers or that one; it runs at once."""
         hosts = self.hosts if server is None else f"{server.address}:{CLIENT_PORT}"
-        machine = ClientMachine(self.ground, name, f"10.0.1.{len(self.clients) + 1}", hosts, work)
+        machine = ClientMachine(self.ground, name, self.next_client_address(), hosts, work)
         self.clients[name] = machine
         machine.start()
         return machine
 
+    def servers(self) -> list[ServerMachine]:
+        """Every machine with a server on it."""
+        return list(self.peers.values())
+
+    def next_client_address(self) -> str:
+        """Where the next client's machine is to stand."""
+        return f"10.0.1.{len(self.clients) + 1}"
+
     def machine(self, name: str) -> Machine:
         """A machine by its name."""
-        return self.clients[name] if name in self.clients else self.peers[int(name.removeprefix("peer-"))]
+        if name in self.clients:
+            return self.clients[name]
+        return next(machine for machine in self.servers() if machine.name == name)
 
     def running(self) -> list[RunningPeer]:
         """The peers that run, and have got as far as to open their ports."""
@@ -130,13 +158,13 @@ class ServingWorld:
         return (self.scheduler.now_us - begin_us) // 1000
 
     def start(self) -> None:
-        """Boot every peer that is down."""
-        for machine in self.peers.values():
+        """Boot every server that is down."""
+        for machine in self.servers():
             machine.switch_on()
 
     def end(self) -> None:
         """Nothing happens any more."""
-        for machine in (*self.peers.values(), *self.clients.values()):
+        for machine in (*self.servers(), *self.clients.values()):
             machine.kill()
         self.scheduler.end()
         self.ground.end()
@@ -147,12 +175,12 @@ class ServingWorld:
         """Journal a fault; its number, for `over`."""
         self._fault_number += 1
         fault_id = f"f{self._fault_number}"
-        self._emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
+        self.emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
         return fault_id
 
     def over(self, fault_id: str) -> None:
         """Journal a fault's end."""
-        self._emit(FaultRemoved(fault_id))
+        self.emit(FaultRemoved(fault_id))
 
     def cut(self, source: str, target: str, *, both_ways: bool) -> Callable[[], None]:
         """Cut a link; call what is returned to heal it."""

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from broker_sim.groups.config import CONSUMER_OFFSETS
+from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import KafkaHistory, Polled
 from kafka_protocol.client.client import KafkaClient
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
 from kafka_protocol.record_batch import Record
-from simulation.kernel.draws import derive_random
-from simulation.kernel.runtime import SimRuntime
-from simulation.network.addresses import KAFKA_SERVICE
-from simulation.network.channel import SimChannel
-from simulation.world import World
+from simulation.judges.replication_audit import ReplicationAudit
+from simulation.workloads.producing import RunClient
 
 GROUP = "readers"
 MEMBERS = 2
@@ -32,16 +31,25 @@ REBALANCE_TIMEOUT_MS = 8_000
 class Consuming:
     """Members of one group that consumes one topic."""
 
-    def __init__(self, world: World, topic: str, history: KafkaHistory, members: int = MEMBERS) -> None:
+    def __init__(
+        self,
+        run_client: RunClient,
+        replication: ReplicationAudit,
+        topic: str,
+        history: KafkaHistory,
+        members: int = MEMBERS,
+    ) -> None:
         self.topic = topic
-        self._world = world
+        self._replication = replication
         self._history = history
         self._seen: dict[str, dict[int, None]] = {}
         self._readers: dict[tuple[int, TopicPartition], str] = {}
         self._overlaps: dict[str, None] = {}
         self.read_to: dict[TopicPartition, int] = {}
         """How far the group has read each partition."""
-        self.members = [_Member(world, f"member-{number}", self) for number in range(1, members + 1)]
+        self.members = [_Member(f"member-{number}", self) for number in range(1, members + 1)]
+        for number, member in enumerate(self.members, 1):
+            run_client(f"member-{number}", member.run)
 
     @property
     def consumed(self) -> int:
@@ -51,7 +59,10 @@ class Consuming:
     @property
     def is_whole(self) -> bool:
         """Is every member in the present generation, with its share of the partitions?"""
-        statuses = [member.consumer.status() for member in self.members]
+        consumers = [member.consumer for member in self.members]
+        statuses = [consumer.status() for consumer in consumers if consumer is not None]
+        if len(statuses) < len(consumers):
+            return False
         return len({status.generation_id for status in statuses}) == 1 and statuses[0].generation_id >= 0
 
     def has_read_to(self, ends: dict[str, int]) -> bool:
@@ -75,9 +86,12 @@ class Consuming:
     def violations(self) -> list[str]:
         """What the group itself did wrong; what it was shown is in the history.
 
-        Where a log was cut and written anew, records may have been passed over: there the invariants judge.
+        Where a log was cut and written anew, records may have been passed over: there the invariants judge.  Where the
+        log that groups are kept in was lost, as Kafka allows, their generations begin anew.
         """
-        forgiven = self._world.replication.forgiven()
+        forgiven = self._replication.forgiven()
+        if any(name.startswith(f"{CONSUMER_OFFSETS}-") for name in forgiven):
+            return []
         passed_over = [
             f"{sent.partition} offset {sent.offset} was acknowledged, and passed over by the group"
             for sent in self._history.sent
@@ -90,20 +104,22 @@ class Consuming:
 
 
 class _Member:
-    """One member, on a machine of its own."""
+    """One member's program."""
 
-    def __init__(self, world: World, machine: str, group: Consuming) -> None:
+    def __init__(self, name: str, group: Consuming) -> None:
+        self.consumer: GroupConsumer | None = None
+        self._name = name
         self._group = group
-        self._name = machine
-        runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
-        host = world.network.boot(machine, runtime)
-        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-        client = KafkaClient(SimChannel(world.network, host, runtime), runtime, bootstrap)
-        settings = GroupSettings(GROUP, (group.topic,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
+
+    async def run(self, client: KafkaClient, runtime: Runtime) -> None:
+        """On a machine of its own."""
+        settings = GroupSettings(GROUP, (self._group.topic,), None, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS)
         self.consumer = GroupConsumer(client, runtime, settings, self._take, poll_period_ms=POLL_MS)
         self.consumer.start()
+        await runtime.future()
 
     def _take(self, name: TopicPartition, records: Sequence[Record]) -> None:
+        assert self.consumer is not None, "who is given records consumes"
         status = self.consumer.status()
         self._group.took(self._name, status.generation_id, status.assignment, name, list(records))
 

@@ -6,47 +6,74 @@ For every topic there is a producer that writes with acks=all, and a consumer th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
+from ensemble.ports import Runtime
 from journal.events import TopicPartition
-from journal.judges.kafka_analysis import Anomaly, KafkaHistory
+from journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
 from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from kafka_protocol.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
+from simulation.judges.replication_audit import ReplicationAudit
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.network.addresses import KAFKA_SERVICE
 from simulation.network.channel import SimChannel
 from simulation.world import World
 
+Program = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
+"""What a client does with its client and its runtime."""
+RunClient = Callable[[str, Program], None]
+"""Has a client's program run on a machine of that name."""
+
 
 class Producing:
-    """All clients of one run.  `stop()` ends the sending; `verified` once everything was read to the end."""
+    """All clients of one run.  `stop()` ends the sending; `verified` once everything was read to the end.
 
-    def __init__(self, world: World, topics: Sequence[TopicPlan]) -> None:
-        self._world = world
+    `run_client` gives each a machine; `replication` says where logs end, and what may be lost.
+    """
+
+    def __init__(
+        self,
+        run_client: RunClient,
+        replication: ReplicationAudit,
+        topics: Sequence[TopicPlan],
+        acks: int = ACKS_ALL,
+        pause_ms: int = PAUSE_MS,
+    ) -> None:
+        self._replication = replication
+        self._acks = acks
+        self._pause_ms = pause_ms
         self._stopping = False
-        self._writers: list[HistoryProducer] = []
-        self._readers: list[HistoryConsumer] = []
+        self._writers: dict[str, HistoryProducer] = {}
+        self._readers: dict[str, HistoryConsumer] = {}
         self.history = KafkaHistory()
         self.topics = [topic.name for topic in topics]
         for topic in topics:
-            self._begin(topic)
+            run_client(f"producer-{topic.name}", self._producer(topic))
+            run_client(f"consumer-{topic.name}", self._consumer(topic))
 
-    def _begin(self, topic: TopicPlan) -> None:
-        client, runtime = _client_on(self._world, f"producer-{topic.name}")
-        writer = HistoryProducer(client, runtime, topic, self.history, acks=self._world.settings.workload.acks)
-        runtime.spawn(writer.run(lambda: self._stopping), "producer")
-        self._writers.append(writer)
-        client, runtime = _client_on(self._world, f"consumer-{topic.name}")
-        reader = HistoryConsumer(client, runtime, topic, self.history, self._sending_ended, self._is_end)
-        runtime.spawn(reader.run(), "consumer")
-        self._readers.append(reader)
+    def _producer(self, topic: TopicPlan) -> Program:
+        async def produce(client: AdminClient, runtime: Runtime) -> None:
+            writer = HistoryProducer(client, runtime, topic, self.history, self._pause_ms, self._acks)
+            self._writers[topic.name] = writer
+            await writer.run(lambda: self._stopping)
+
+        return produce
+
+    def _consumer(self, topic: TopicPlan) -> Program:
+        async def consume(client: AdminClient, runtime: Runtime) -> None:
+            reader = HistoryConsumer(client, runtime, topic, self.history, self._sending_ended, self._is_end)
+            self._readers[topic.name] = reader
+            await reader.run()
+
+        return consume
 
     def _sending_ended(self) -> bool:
-        return all(writer.done for writer in self._writers)
+        return all(topic in self._writers and self._writers[topic].done for topic in self.topics)
 
     def _is_end(self, name: TopicPartition, offset: int) -> bool:
-        return self._world.replication.leader_log_end(name) == offset
+        return self._replication.leader_log_end(name) == offset
 
     def stop(self) -> None:
         """Send no more."""
@@ -60,16 +87,16 @@ class Producing:
     @property
     def acknowledged(self) -> int:
         """How many of them were acknowledged."""
-        return sum(writer.acknowledged for writer in self._writers)
+        return sum(writer.acknowledged for writer in self._writers.values())
 
     @property
     def verified(self) -> bool:
         """Has every partition been read to its end, behind the last record?"""
-        return all(reader.done for reader in self._readers)
+        return all(topic in self._readers and self._readers[topic].done for topic in self.topics)
 
     def every_topic_took_records(self) -> bool:
         """Has each topic acknowledged one?"""
-        return all(writer.acknowledged for writer in self._writers)
+        return all(topic in self._writers and self._writers[topic].acknowledged for topic in self.topics)
 
     @property
     def violations(self) -> list[str]:
@@ -78,7 +105,7 @@ class Producing:
         Where an unclean election, or a replica that lost its power, took records with it, offsets are given twice, and
         all but made-up records is forgiven; the invariants judge those runs record by record.
         """
-        forgiven = self._world.replication.forgiven()
+        forgiven = self._replication.forgiven()
         return [
             str(found)
             for found in self.history.violations()
@@ -86,8 +113,14 @@ class Producing:
         ]
 
 
-def _client_on(world: World, machine: str) -> tuple[AdminClient, SimRuntime]:
-    runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
-    host = world.network.boot(machine, runtime)
-    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
-    return AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap), runtime
+def clients_in(world: World) -> RunClient:
+    """Machines that no fault of that world touches."""
+
+    def run(machine: str, program: Program) -> None:
+        runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
+        host = world.network.boot(machine, runtime)
+        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
+        client = AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap)
+        runtime.spawn(program(client, runtime), machine)
+
+    return run

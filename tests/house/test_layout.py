@@ -59,6 +59,7 @@ SHELLS = {
     "kafka_protocol/kafka_tap.py",
     "kafka_protocol/wire/frames.py",
     "broker_sim/broker_process.py",
+    "broker_sim/surroundings.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
 PURE_ROOMS = ("journal", "ensemble", "kafka_protocol", "controller", "broker_sim")

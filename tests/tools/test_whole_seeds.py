@@ -25,6 +25,13 @@ def test_seeds_of_whole_processes_hold_and_tell_how_learners_were_brought_up() -
     assert "SNAP: " in said and "DIFF from memory: " in said
 
 
+def test_seeds_of_whole_clusters_hold_and_tell_where_logs_were_cut() -> None:
+    said = _said("simulate", "--scenario", "whole-cluster", "--seeds", "1-2")
+
+    assert "2 seeds, 0 with violations" in said
+    assert "records lost with the power: " in said and "log cut for a new leader: " in said
+
+
 def test_a_seed_of_whole_processes_is_one_history_whatever_strings_hash_to(tmp_path: Path) -> None:
     files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
     for number, file in enumerate(files):

@@ -42,7 +42,6 @@ from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
 from ensemble.server.process.ownership import claim
 from ensemble.server.process.surroundings import Surroundings
-from ensemble.tree.service import Service
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
@@ -204,7 +203,7 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
     directories, recovery, restored, _ = loaded
     loop = asyncio.get_running_loop()
     settings = ensemble_config(config)
-    service = Service(settings, surroundings.nonce)
+    service = surroundings.make_service(settings, surroundings.nonce)
     if recovery.recovered.snapshot is None:
         # As ZooKeeper does on an empty directory: later starts can tell an empty tree from a lost one.
         write_snapshot(directories.data, service.snapshot(), directories.files)

@@ -11,6 +11,8 @@ import structlog
 from ensemble.runtime.files import Files
 from ensemble.runtime.workers import Workers
 from ensemble.server.operator.running_peer import RunningPeer
+from ensemble.tree.service import Service
+from ensemble.zab.application import EnsembleConfig
 from journal.message_log import MessageLog
 from journal.writer import Journal
 
@@ -29,5 +31,7 @@ class Surroundings(NamedTuple):
     workers: Workers
     clock_ns: Callable[[], int]
     started: Callable[[RunningPeer], None]
+    make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
+    """Makes what serves clients, of the ensemble's settings and the nonce."""
     messages: MessageLog | None = None
     """Where messages are written down, where they are."""

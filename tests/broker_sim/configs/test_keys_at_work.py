@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from broker_sim.broker_process import BrokerProcess
+from broker_sim.broker_process import BrokerProcess, host_surroundings
 from broker_sim.configs.broker_config import KafkaConfig, config_from
 from broker_sim.configs.replica_config import replica_config
 from broker_sim.controlled_shutdown import ControlledShutdown
@@ -166,7 +166,8 @@ def test_a_brokers_connection_is_closed_once_it_was_silent_for_so_long(tmp_path:
     async def run() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)
-        process = BrokerProcess(config, cast(Any, SimpleNamespace(write=None)), structlog.get_logger())
+        said = cast(Any, SimpleNamespace(write=None))
+        process = BrokerProcess(config, host_surroundings(structlog.get_logger(), said))
         await process._listen()
         (port,) = process._ports
         real_time, ahead_s = loop.time, 0.0

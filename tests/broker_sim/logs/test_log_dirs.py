@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.broker_process import main
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from broker_sim.ports import FetchParams, FetchPartition
+from ensemble.runtime.files import HOST
 from journal import events as e
 from journal.events import TopicPartition
 from kafka_protocol.zk import znodes
@@ -172,12 +173,12 @@ def test_a_broker_whose_disks_are_full_says_so_and_what_to_do(cluster: TwoDisks)
 def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def full(self: Path, *_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device", str(self))
+    def full(path: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", str(path))
 
     config = tmp_path / "server.properties"
     config.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:1\nlog.dirs={tmp_path / 'logs'}\n")
-    monkeypatch.setattr(Path, "mkdir", full)
+    monkeypatch.setattr(HOST, "mkdir", full)
     assert main(config) == 1
     said = capsys.readouterr().err
     assert said == (

@@ -22,11 +22,12 @@ from simulation.filesystem.volume import PowerLost, Volume
 from simulation.filesystem.workers import SimWorkers
 from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Scheduler
+from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
 
 ROOT = Path("/var/kafka")
 TP = TopicPartition("orders", 0)
 CHECKPOINT = "replication-offset-checkpoint"
-KINDS = ("power", "kill", "full", "sync fails", "write fails", "read fails")
+KINDS = COMMON
 NO_LIMIT = 1 << 62
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 
@@ -45,6 +46,14 @@ class LogRun:
         self._volume = Volume(derive_random(seed, "volume"), lambda: self._scheduler.now_us)
         self._kinds = tuple(kind for kind in KINDS if self.random.random() < 0.5)
         self._actions = actions
+        self._troubles = DiskTroubles(
+            self.random,
+            self._volume,
+            self._kinds,
+            Measure(operations=30, room_bytes=30_000, within=[str(ROOT)]),
+            lose_power=self._lose_power,
+            kill=self._end,
+        )
         self._log: PartitionLog | None = None
         self._directory: FileLogDirectory | None = None
         self._workers: SimWorkers | None = None
@@ -90,7 +99,7 @@ class LogRun:
     def _act(self, log: PartitionLog) -> None:
         draw = self.random.random()
         if draw < 0.15:
-            self._befall()
+            self._troubles.befall(self.reached)
         elif draw < 0.65:
             self._append(log)
         elif draw < 0.78:
@@ -145,23 +154,6 @@ class LogRun:
         self.reached["checkpoint"] += 1
 
     # -- what befalls it ---------------------------------------------------------------------------------------------
-
-    def _befall(self) -> None:
-        if not self._kinds:
-            return
-        kind, volume = self.random.choice(self._kinds), self._volume
-        self.reached[kind] += 1
-        if kind == "power":
-            if self.random.random() < 0.7:
-                volume.lose_power_after(self.random.randrange(0, 30))
-            else:
-                self._lose_power()
-        elif kind == "kill":
-            self._end()
-        elif kind == "full":
-            volume.room_bytes = self.random.randrange(0, 30_000)
-        else:
-            volume.fail_next(kind.removesuffix(" fails"), within=str(ROOT))
 
     def _lose_power(self) -> None:
         self.reached["power lost"] += 1

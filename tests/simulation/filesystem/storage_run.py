@@ -40,12 +40,13 @@ from simulation.filesystem.volume import PowerLost, Volume
 from simulation.filesystem.workers import SimWorkers
 from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Scheduler
+from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
 
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)
 NO_SNAPSHOT = "has no snapshot at or before"
 """A TRUNC beyond the oldest snapshot: the peer stops, and says so."""
-KINDS = ("power", "kill", "full", "sync fails", "write fails", "read fails", "stall", "rot")
+KINDS = (*COMMON, "stall", "rot")
 """What may befall a disk; each run leaves some of them out."""
 
 
@@ -64,6 +65,15 @@ class StorageRun:
         chosen = tuple(kind for kind in KINDS if self.random.random() < 0.5)
         self._kinds = chosen if kinds is None else kinds
         self._actions = actions
+        self._troubles = DiskTroubles(
+            self.random,
+            self._volume,
+            self._kinds,
+            Measure(operations=80, room_bytes=60_000, within=[LOG_PREFIX, "version-2"]),
+            lose_power=self.lose_power,
+            kill=self._end,
+            own={"stall": lambda: self._volume.stall_next_sync(200_000), "rot": self._rot},
+        )
         self._log_dir = self.random.choice([DATA, Path("/log")])
         self._retain = self.random.choice([1, 2, 3])
         self._suffix = self.random.choice(["", "", ".gz"])
@@ -117,7 +127,7 @@ class StorageRun:
         assert self._running is not None
         draw = self.random.random()
         if draw < 0.25:
-            self._befall()
+            self._troubles.befall(self.reached)
         elif self._waits:
             return
         elif draw < 0.75:
@@ -254,27 +264,6 @@ class StorageRun:
             self._volume.lose_power_after(self.random.randrange(0, 40))
 
     # -- what befalls it ---------------------------------------------------------------------------------------------
-
-    def _befall(self) -> None:
-        if not self._kinds:
-            return
-        kind, volume = self.random.choice(self._kinds), self._volume
-        self.reached[kind] += 1
-        if kind == "power":
-            if self.random.random() < 0.7:
-                volume.lose_power_after(self.random.randrange(0, 80))
-            else:
-                self.lose_power()
-        elif kind == "kill":
-            self._end()
-        elif kind == "full":
-            volume.room_bytes = self.random.randrange(0, 60_000)
-        elif kind == "stall":
-            volume.stall_next_sync(200_000)
-        elif kind == "rot":
-            self._rot()
-        else:
-            volume.fail_next(kind.removesuffix(" fails"), within=self.random.choice([LOG_PREFIX, "version-2"]))
 
     def _rot(self) -> None:
         """Damage comes to light at the next start."""

@@ -6,6 +6,7 @@ from journal.events import TopicPartition
 from journal.judges.kafka_analysis import KafkaHistory, Sent
 from kafka_protocol.record_batch import Record
 from simulation.workloads.consuming import Consuming
+from simulation.workloads.producing import clients_in
 from simulation.world import World
 
 P0 = TopicPartition("orders", 0)
@@ -15,7 +16,8 @@ def a_group() -> tuple[Consuming, KafkaHistory]:
     """A group without members, spoken for by the test; offsets 0 to 3 were acknowledged."""
     history = KafkaHistory()
     history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
-    return Consuming(World(0), "orders", history, members=0), history
+    world = World(0)
+    return Consuming(clients_in(world), world.replication, "orders", history, members=0), history
 
 
 def records(*offsets: int) -> list[Record]:

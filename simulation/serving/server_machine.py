@@ -1,0 +1,124 @@
+"""A machine on which a server of the cluster runs, and what starts it again when it gives up."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ensemble.ports import Instant
+from ensemble.runtime.files import Files
+from ensemble.txnlog.files import replace_file
+from journal.cause import UNKNOWN, Cause
+from journal.events import Event
+from simulation.processes.loop import ProcessLoop
+from simulation.processes.machine import Ground, Machine, Main
+from simulation.record import Record
+
+RESTART_US = 500_000
+"""How soon a supervisor starts a server again that has given up, as the host agent does."""
+
+
+def write_durably(path: Path, text: str, files: Files) -> None:
+    """Put a file where it survives a power loss."""
+    replace_file(path, text.encode(), path.name + ".tmp", files)
+
+
+class RecordJournal:
+    """A process's journal, which is the world's record."""
+
+    def __init__(self, record: Record, node: str, loop: ProcessLoop) -> None:
+        self._record = record
+        self._node = node
+        self._loop = loop
+
+    def write(self, event: Event) -> Cause:
+        """Others see it at once: what a buffer would lose with its process has happened all the same."""
+        if self._loop.killed:
+            return UNKNOWN
+        now = Instant(self._loop.mono_ns() // 1_000_000, self._loop.wall_ns() // 1_000_000)
+        return self._record.write(self._node, now, event)
+
+    def flush(self) -> None:
+        """Nothing waits."""
+
+
+class Silent:
+    """The log for people, in a world without them."""
+
+    def __call__(self, *_: object, **__: object) -> None:
+        return
+
+    def __getattr__(self, name: str) -> Silent:
+        return self
+
+
+class ServerMachine(Machine):
+    """A computer with a server on it; `troubles` is what its program may end with, all else is a failure of ours."""
+
+    def __init__(
+        self, ground: Ground, record: Record, name: str, address: str, main: Main, *,
+        skew_ms: int, troubles: tuple[type[BaseException], ...],
+    ) -> None:  # fmt: skip
+        super().__init__(ground, name, address, main, on_exit=self._ended, skew_us=skew_ms * 1000)
+        self.record = record
+        self.gave_up = 0
+        """How often the process ended without being told to."""
+        self.is_wanted = False
+        """Is a process that ends to be started again?"""
+        self.on_trouble: Callable[[BaseException], None] = _nobody_hears
+        """Hears of what made a process give up."""
+        self._troubles = troubles
+        self._restart_due = False
+
+    def switch_on(self) -> None:
+        """Run the server, and again whenever it ends by itself."""
+        self.is_wanted = True
+        self.start()
+
+    def terminate(self) -> None:
+        """SIGTERM; its supervisor starts it again."""
+        if self.process is not None:
+            self.process.loop.terminate()
+
+    def kill(self) -> None:
+        """SIGKILL; nobody starts it again."""
+        self.is_wanted = False
+        self.note_end()
+        super().kill()
+
+    def lose_power(self) -> None:
+        """Pull the plug."""
+        self.is_wanted = False
+        self.note_end()
+        super().lose_power()
+
+    def note_end(self) -> None:
+        """The process is about to be over, or is."""
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        """The process has ended by itself."""
+        self.note_end()
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None and not isinstance(failure, self._troubles):
+            self.ground.failures.append(f"{self.name}: {failure!r}")
+        self.gave_up += 1
+        if failure is not None:
+            self.on_trouble(failure)
+        self.start_again_soon()
+
+    def start_again_soon(self) -> None:
+        """What the supervisor does."""
+        if not self._restart_due:
+            self._restart_due = True
+            self.ground.scheduler.after(RESTART_US, self._start_again)
+
+    def _start_again(self) -> None:
+        self._restart_due = False
+        if self.is_wanted and self.process is None:
+            self.start()
+
+
+def _nobody_hears(_: BaseException) -> None:
+    return

@@ -1,0 +1,63 @@
+"""What befalls one disk and the process on it, drawn from a seed, for runs over the simulated file system."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from random import Random
+from types import MappingProxyType
+from typing import NamedTuple
+
+from simulation.filesystem.volume import Volume
+
+COMMON = ("power", "kill", "full", "sync fails", "write fails", "read fails")
+"""What any run knows; each run leaves some of them out."""
+IN_MID_OPERATION = 0.7
+"""How often the power goes between two operations of the process, and not between two of its run's actions."""
+_NONE: Mapping[str, Callable[[], None]] = MappingProxyType({})
+
+
+class Measure(NamedTuple):
+    """How soon the power may go, in operations; how little room a full disk has, in bytes; in whose paths an operation
+    fails."""
+
+    operations: int
+    room_bytes: int
+    within: Sequence[str]
+
+
+class DiskTroubles:
+    """Has one of `kinds` befall a volume; `lose_power` and `kill` end its process, and `own` are a run's own kinds."""
+
+    def __init__(
+        self, random: Random, volume: Volume, kinds: Sequence[str], measure: Measure,
+        *, lose_power: Callable[[], None], kill: Callable[[], None], own: Mapping[str, Callable[[], None]] = _NONE,
+    ) -> None:  # fmt: skip
+        self._random = random
+        self._volume = volume
+        self._kinds = kinds
+        self._measure = measure
+        self._lose_power = lose_power
+        self._by_kind = {"kill": kill, "power": self._power_goes, "full": self._fill, **own}
+
+    def befall(self, reached: Counter[str]) -> None:
+        """Draw one and count it; nothing where the run has left all of them out."""
+        if not self._kinds:
+            return
+        kind = self._random.choice(self._kinds)
+        reached[kind] += 1
+        if kind in self._by_kind:
+            self._by_kind[kind]()
+        else:
+            within = self._measure.within
+            path = within[0] if len(within) == 1 else self._random.choice(within)
+            self._volume.fail_next(kind.removesuffix(" fails"), within=path)
+
+    def _power_goes(self) -> None:
+        if self._random.random() < IN_MID_OPERATION:
+            self._volume.lose_power_after(self._random.randrange(0, self._measure.operations))
+        else:
+            self._lose_power()
+
+    def _fill(self) -> None:
+        self._volume.room_bytes = self._random.randrange(0, self._measure.room_bytes)

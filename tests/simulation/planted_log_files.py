@@ -1,0 +1,30 @@
+"""Mistakes in how a broker keeps its logs, planted where files are written, flushed and read again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
+
+from broker_sim.logs.file_log_directory import DiskLogFile
+from broker_sim.logs.segment import Damage, Segment
+from kafka_protocol.record_batch import BatchHeader
+
+
+@contextmanager
+def a_torn_tail_is_trusted() -> Iterator[None]:
+    """What a power cut has left of a batch counts, if only its header makes sense."""
+    recover = Segment.recover
+
+    def without_checksums(self: Segment, check: bool, see: Callable[[BatchHeader], None]) -> Damage | None:
+        return recover(self, False, see)
+
+    with patch.object(Segment, "recover", without_checksums):
+        yield
+
+
+@contextmanager
+def a_flush_is_not_awaited() -> Iterator[None]:
+    """A segment that is full, or whose broker stops, is left to the kernel."""
+    with patch.object(DiskLogFile, "flush", lambda self: None):
+        yield

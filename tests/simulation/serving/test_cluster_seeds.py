@@ -1,0 +1,126 @@
+"""Clusters whose brokers are whole processes: seeds hold every invariant, replay byte for byte, and planted mistakes
+show."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from broker_sim.logs.checkpoints import CLEAN_SHUTDOWN
+from journal.events import LogDamageFound, NodeStopped
+from simulation.kernel.draws import derive_random
+from simulation.run import run_seed
+from simulation.serving.broker_machine import BrokerMachine
+from simulation.serving.cluster_reached import PLACES
+from simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun, serve_cluster
+from simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
+from tests.simulation.planted_log_files import a_flush_is_not_awaited, a_torn_tail_is_trusted
+
+SEEDS, SEEDS_IN_THE_SUITE = 60, 2
+A_TENTH = 10
+SETTLED_MS_MAX = 30_000
+
+
+def a_calm_cluster() -> ClusterRun:
+    shape = draw_cluster_shape(derive_random(1, "cluster shape"))
+    calm = ClusterShape(shape.ensemble._replace(pieces=0.4, skew_ms_max=0), 3, 1, shape.keys, 20)
+    run = ClusterRun(7, calm)
+    with run.in_virtual_time():
+        run.boot()
+        run.world.run(2_000)
+    return run
+
+
+def settle(run: ClusterRun) -> None:
+    run.world.until(lambda: run.cluster.unsettled() is None, SETTLED_MS_MAX, "a full ISR for every partition")
+
+
+def leaves_its_mark(machine: BrokerMachine) -> bool:
+    return f"{machine.log_dirs[0]}/{CLEAN_SHUTDOWN}" in dict(machine.volume.files())
+
+
+@pytest.mark.parametrize(
+    "seed",
+    [pytest.param(seed, marks=[pytest.mark.long] if seed > SEEDS_IN_THE_SUITE else []) for seed in range(1, SEEDS)],
+)
+def test_a_seed_of_whole_brokers_holds_every_invariant_and_recovers(seed: int) -> None:
+    outcome = run_seed(seed, WHOLE_CLUSTER)
+    assert outcome.problems == []
+    assert outcome.acknowledged_records > 0
+
+
+def test_the_same_seed_of_whole_brokers_gives_the_same_bytes_whatever_strings_hash_to() -> None:
+    code = (
+        "from hashlib import sha256; from simulation.run import run_with_journal; "
+        "print(sha256(b''.join(run_with_journal(1, 'whole-cluster')[1])).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    here = sha256(b"".join(serve_cluster(1).world.record.lines())).hexdigest()
+    assert done.stdout == f"{here}\n"
+
+
+def test_a_broker_whose_only_directory_fails_ends_and_is_started_again() -> None:
+    run = a_calm_cluster()
+    machine = run.cluster.brokers[2]
+    with run.in_virtual_time():
+        machine.volume.fail_next("write", within="/kafka-1/orders")
+        run.world.until(lambda: machine.gave_up == 1, SETTLED_MS_MAX, "a broker that has given up")
+        assert machine.broker is None
+        settle(run)
+    damages = [entry.event for entry in run.world.record.entries if isinstance(entry.event, LogDamageFound)]
+    assert [damage.action for damage in damages] == ["taken offline"]
+    assert run.problems() == []
+    run.world.end()
+
+
+def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_does_not() -> None:
+    run = a_calm_cluster()
+    told, cut = run.cluster.brokers[1], run.cluster.brokers[2]
+    with run.in_virtual_time():
+        told.is_wanted = False
+        told.terminate()
+        run.world.until(lambda: told.process is None, SETTLED_MS_MAX, "a broker that has stopped")
+        run.world.announce("power_loss", cut.name)
+        cut.lose_power()
+        assert [leaves_its_mark(machine) for machine in (told, cut)] == [True, False]
+        told.switch_on()
+        cut.switch_on()
+        settle(run)
+    reasons = [entry.event.reason for entry in run.world.record.entries if isinstance(entry.event, NodeStopped)]
+    assert reasons == ["shutdown"]
+    assert run.problems() == []
+    run.world.end()
+
+
+PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
+    a_torn_tail_is_trusted: (91, "a batch is damaged"),
+    a_flush_is_not_awaited: (3, "on disk it ends at"),
+}
+"""What is planted, the seed that finds it, and what it shows there."""
+
+
+@pytest.mark.parametrize("mistake", PLANTED, ids=lambda mistake: mistake.__name__)
+def test_a_seed_finds_a_planted_mistake_and_holds_without_it(
+    mistake: Callable[[], AbstractContextManager[None]],
+) -> None:
+    seed, shown = PLANTED[mistake]
+    assert any(shown in problem for problem in serve_cluster(seed, [mistake()]).problems())
+    assert serve_cluster(seed).problems() == []
+
+
+@pytest.mark.long
+def test_every_place_of_logs_and_roles_is_reached_in_one_seed_of_ten() -> None:
+    reached = Counter[str]()
+    for seed in range(1, SEEDS):
+        outcome = run_seed(seed, WHOLE_CLUSTER)
+        reached.update(place for place, count in outcome.reached.items() if count)
+    assert {place: reached[place] for place in PLACES if reached[place] < SEEDS // A_TENTH} == {}
