@@ -48,7 +48,7 @@ PEERS_STOP_S = 4.0
 API_STOP_S = 3.0
 FAULT_APPLY_S = 1.0
 _JOURNAL_POLL_S = 0.04
-# While nothing is written.  Both are below the times for which the collector holds lines back, so that their order is kept.
+# While nothing is written.  Both are below the times for which the collector holds lines back: their order is kept.
 _JOURNAL_IDLE_POLL_S = 0.1
 _JOURNAL_IDLE_AFTER_S = 3.0
 
