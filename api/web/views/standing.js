@@ -41,12 +41,13 @@ function brokerRow(broker, m, actions) {
   const { verdict, text } = broker.judged;
   const says = broker.silent || broker.age_ms === null ? nothing : html`<span class="says ${verdict}" title=${text}>${verdict === "stale"
     ? html`${icon("warn")} ` : nothing}${belief(broker.believes_id, broker.believes_epoch)}</span>`;
-  const amiss = [!official && broker.is_controller ? "acts as controller" : "", broker.registered || broker.silent ? "" : "not registered"].filter(Boolean);
+  const zombie = !official && broker.is_controller;
+  const amiss = [zombie ? "acts as controller" : "", broker.registered || broker.silent ? "" : "not registered"].filter(Boolean);
   return html`<li class="node ${broker.process} ${official ? "leads" : ""}" aria-label="Broker ${broker.id}">
     <span class="who of-broker b${broker.id % 8}">${icon(official ? "crown" : "empty")}<b>broker ${broker.id}</b></span>
-    <span class="how">${state(broker)}${official ? html`<span class="role">controller</span>` : nothing}${amiss.length === 1 ? html`<span class="warn">${amiss[0]}</span>` : nothing}</span>
+    <span class="how">${state(broker)}${official ? html`<span class="role">controller</span>` : nothing}${zombie || !amiss.length ? nothing : html`<span class="warn">${amiss[0]}</span>`}</span>
     ${says}${handles(actions, broker)}
-    ${amiss.length > 1 ? html`<span class="note warn">${amiss.join(", ")}</span>` : nothing}
+    ${zombie ? html`<span class="note warn">${amiss.join(", ")}</span>` : nothing}
     ${broker.registered && broker.lost_us ? html`<span class="note warn" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</span>` : nothing}
     ${broker.silent ? html`<span class="note quiet">${silenceText(broker.silent)}</span>` : nothing}</li>`;
 }
