@@ -7,7 +7,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, MapType, StringType
 
 from pipeline.bodies import bodies, milliseconds
-from pipeline.clocks import run_clocks, with_run_time
+from pipeline.clocks import timed, timed_rows
 from pipeline.rows import Journal
 from pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 
@@ -26,23 +26,15 @@ def availability(journal: Journal) -> DataFrame:
     observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), elections, unclean_elections.  The
     time between a topic's deletion and its next creation does not count.
     """
-    spans = _with_min_isr(_spans(journal), journal)
-    down = _overlap(spans, journal, planned=False)
-    planned = _overlap(spans, journal, planned=True)
+    spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
     up = f.greatest(f.col("length") - f.col("down_us") - f.col("planned_us"), f.lit(0))
     led = f.col("leader") >= 0
-    totals = (
-        spans.join(down, _SPAN, "left")
-        .join(planned, _SPAN, "left")
-        .fillna({"down_us": 0, "planned_us": 0})
-        .groupBy(*PARTITION)
-        .agg(
-            _sum(f.col("length") - f.col("planned_us")).alias("observed_ms"),
-            _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
-            _sum(f.col("down_us")).alias("leader_down_ms"),
-            _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
-            _sum(f.col("planned_us")).alias("planned_ms"),
-        )
+    totals = spans.groupBy(*PARTITION).agg(
+        _sum(f.col("length") - f.col("planned_us")).alias("observed_ms"),
+        _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
+        _sum(f.col("down_us")).alias("leader_down_ms"),
+        _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
+        _sum(f.col("planned_us")).alias("planned_ms"),
     )
     lacking = f.col("offline_ms") + f.col("leader_down_ms") + f.col("under_min_isr_ms")
     share = f.when(f.col("observed_ms") > 0, f.round(f.col("available_ms") / f.col("observed_ms"), 6))
@@ -54,7 +46,6 @@ def availability(journal: Journal) -> DataFrame:
             *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "available_ms",
             "availability", "planned_ms", "elections", "unclean_elections",
         )
-        .orderBy(*PARTITION)
     )  # fmt: skip
 
 
@@ -76,14 +67,12 @@ def _elections(journal: Journal) -> DataFrame:
 
 def _spans(journal: Journal) -> DataFrame:
     """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr."""
-    clocks = run_clocks(journal)
-    rows = journal.rows.where(f.col("problem").isNull()).withColumnRenamed("wall_us", "at_us")
-    ends = with_run_time(rows, clocks).groupBy("run").agg(f.max("run_us").alias("end_us"))
-    writes = leader_writes(journal)
+    ends = timed_rows(journal).where(f.col("problem").isNull()).groupBy("run").agg(f.max("run_us").alias("end_us"))
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
-        writes.join(ends_of_lives(writes, journal), LIFE, "left")
+        leader_writes(journal)
+        .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
         .withColumn("end", end)
         .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr")
@@ -93,8 +82,8 @@ def _spans(journal: Journal) -> DataFrame:
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     """The spans, cut where min.insync.replicas of their topic changed: with min_isr and length (microseconds)."""
-    told = bodies(journal, ["config_changed", "node_started"], entity=StringType(), config=_CONFIG)
-    told = with_run_time(told, run_clocks(journal)).withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    told = timed(journal, ["config_changed", "node_started"], entity=StringType(), config=_CONFIG)
+    told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
     default = (
         told.where("type = 'node_started' AND node LIKE 'broker-%'").groupBy("run").agg(f.max("min_isr").alias("usual"))
     )
@@ -122,16 +111,21 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     )
 
 
-def _overlap(spans: DataFrame, journal: Journal, *, planned: bool) -> DataFrame:
-    """Of each span, for how long its leader's process did not run."""
-    name = "planned_us" if planned else "down_us"
+def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
+    """The spans, with for how long of each its leader's process did not run: down_us, and planned_us on purpose."""
     overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
+    # `least` and `greatest` pass over nulls: a leader that always ran has no `since`.
+    stopped = f.when(f.col("since").isNotNull() & (overlap > 0), overlap).otherwise(0)
     return (
-        spans.join(processes_not_running(journal).where(f.col("planned") == planned), ["run", "leader"])
-        .withColumn(name, overlap)
-        .where(f.col(name) > 0)
+        spans.join(processes_not_running(journal), ["run", "leader"], "left")
         .groupBy(*_SPAN)
-        .agg(f.sum(name).alias(name))
+        .agg(
+            f.first("isr").alias("isr"),
+            f.first("min_isr").alias("min_isr"),
+            f.first("length").alias("length"),
+            f.sum(f.when(f.col("planned"), 0).otherwise(stopped)).alias("down_us"),
+            f.sum(f.when(f.col("planned"), stopped).otherwise(0)).alias("planned_us"),
+        )
     )
 
 
@@ -141,7 +135,7 @@ def processes_not_running(journal: Journal) -> DataFrame:
     A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
     faults say that it crashed or was paused, and what it says next that it goes on.
     """
-    told = bodies(
+    told = timed(
         journal, ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"],
         target=StringType(), source=StringType(), process=StringType(), action=StringType(), kind=StringType(),
         fault_id=StringType(),
@@ -149,7 +143,7 @@ def processes_not_running(journal: Journal) -> DataFrame:
     paused = told.where("type = 'fault_injected' AND kind = 'pause'").select(
         "run", "fault_id", f.col("target").alias("paused")
     )
-    told = with_run_time(told, run_clocks(journal)).join(paused, ["run", "fault_id"], "left")
+    told = told.join(paused, ["run", "fault_id"], "left")
     kind, of_itself = f.col("type"), f.col("source") == f.col("target")
     now = (
         f.when(kind == "process_changed", f.col("process"))
@@ -192,7 +186,7 @@ def client_availability(journal: Journal) -> DataFrame:
     `share` is acknowledged of answered (acknowledged and failed), 0 to 1; null before there is an answer.
     """
     told = bodies(
-        journal, ["workload_progressed"],
+        journal.rows, ["workload_progressed"],
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(),
     )  # fmt: skip
@@ -205,5 +199,4 @@ def client_availability(journal: Journal) -> DataFrame:
             *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed", "lost")),
         )
         .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
-        .orderBy("run", "node", "workload_id")
     )

@@ -6,8 +6,6 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import ArrayType, DataType, LongType, StringType, StructField, StructType
 
-from pipeline.rows import Journal
-
 INTS = ArrayType(LongType())
 STRINGS = ArrayType(StringType())
 STANDINGS = ArrayType(
@@ -24,12 +22,13 @@ STANDINGS = ArrayType(
 """Where followers stood when their leader decided about them (`ReplicaStanding`)."""
 
 
-def bodies(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
-    """The entries of those types: run, node, node_seq, at_us, mono_us, type, and the named fields of their bodies."""
+def bodies(told: DataFrame, kinds: list[str], *columns: str, **fields: DataType) -> DataFrame:
+    """The entries of those types among a journal's rows: run, node, node_seq, at_us, mono_us, type, such other columns
+    of the rows, and the named fields of the bodies."""
     schema = StructType([StructField(name, kind) for name, kind in fields.items()])
-    rows = journal.rows.where(f.col("problem").isNull() & f.col("type").isin(kinds))
+    rows = told.where(f.col("problem").isNull() & f.col("type").isin(kinds))
     parsed = rows.withColumn("e", f.from_json("body", schema))
-    return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "mono_us", "type", "e.*")
+    return parsed.select("run", "node", "node_seq", f.col("wall_us").alias("at_us"), "mono_us", "type", *columns, "e.*")
 
 
 def milliseconds(us: Column) -> Column:

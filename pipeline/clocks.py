@@ -9,9 +9,9 @@ the run's.
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
-from pyspark.sql.types import LongType
+from pyspark.sql.types import DataType, LongType
 
 from pipeline.bodies import bodies
 from pipeline.rows import Journal
@@ -20,12 +20,23 @@ APART_MAX_US = 10_000_000
 """Readings of a wall and a monotonic clock that drift apart further than that are of several boots."""
 
 
+def timed(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
+    """The entries of those types, as `bodies` has them, with `run_us`: the moment on the run's one clock."""
+    return bodies(timed_rows(journal), kinds, "run_us", **fields)
+
+
+def timed_rows(journal: Journal) -> DataFrame:
+    """The journal's rows, with `run_us`: the moment on the run's one clock, or on the node's where there is none."""
+    return journal.once("timed", lambda: _timed_rows(journal))
+
+
+def _timed_rows(journal: Journal) -> DataFrame:
+    run_us = f.coalesce(f.col("mono_us") + f.col("base_us"), f.col("wall_us"))
+    return journal.rows.join(run_clocks(journal), "run", "left").withColumn("run_us", run_us).drop("base_us")
+
+
 def run_clocks(journal: Journal) -> DataFrame:
     """Of every run whose monotonic clocks are one: run, base_us, the wall clock's reading when that one showed 0."""
-    return journal.once("clocks", lambda: _run_clocks(journal))
-
-
-def _run_clocks(journal: Journal) -> DataFrame:
     ahead = f.col("wall_us") - f.col("mono_us")
     bases = (
         journal.rows.where(f.col("problem").isNull())
@@ -33,7 +44,7 @@ def _run_clocks(journal: Journal) -> DataFrame:
         .agg(f.percentile(ahead, 0.5).cast(LongType()).alias("base_us"), (f.max(ahead) - f.min(ahead)).alias("apart"))
     )
     moments = (
-        bodies(journal, ["session_created", "session_closed"], zxid=LongType())
+        bodies(journal.rows, ["session_created", "session_closed"], zxid=LongType())
         .groupBy("run", "node", "zxid")
         .agg(f.min("at_us").alias("wall"), f.min("mono_us").alias("mono"))
         .groupBy("run", "zxid")
@@ -41,14 +52,5 @@ def _run_clocks(journal: Journal) -> DataFrame:
         .groupBy("run")
         .agg(f.percentile("wall", 0.5).alias("wall"), f.percentile("mono", 0.5).alias("mono"))
     )
-    return bases.join(moments, "run").where((f.col("apart") < APART_MAX_US) & (f.col("mono") <= f.col("wall")))
-
-
-def with_run_time(told: DataFrame, clocks: DataFrame) -> DataFrame:
-    """Rows with `at_us` and `mono_us`, and `run_us` besides: the moment on the run's one clock, where there is one."""
-    base = clocks.select("run", "base_us")
-    return told.join(f.broadcast(base), "run", "left").withColumn("run_us", _run_us()).drop("base_us")
-
-
-def _run_us() -> Column:
-    return f.coalesce(f.col("mono_us") + f.col("base_us"), f.col("at_us"))
+    one = (f.col("apart") < APART_MAX_US) & (f.col("mono") <= f.col("wall"))
+    return bases.join(moments, "run").where(one).select("run", "base_us")

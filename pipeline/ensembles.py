@@ -20,7 +20,7 @@ def sessions(journal: Journal) -> DataFrame:
     timeout_ms where it began before the journal.  heard_ms_ago is how long an expired one had been silent.
     """
     told = bodies(
-        journal, ["session_created", "session_closed"],
+        journal.rows, ["session_created", "session_closed"],
         session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
     )  # fmt: skip
     # A peer that starts tells again what it replays: its first word of each is what counts.
@@ -34,7 +34,7 @@ def sessions(journal: Journal) -> DataFrame:
         f.max(f.col("caused_by").startswith("expiry")).alias("expired"),
     )
     expired = (
-        bodies(journal, ["session_expired"], session_id=LongType(), heard_ms_ago=LongType())
+        bodies(journal.rows, ["session_expired"], session_id=LongType(), heard_ms_ago=LongType())
         .groupBy(*_SESSION)
         .agg(f.max("heard_ms_ago").alias("heard_ms_ago"))
     )
@@ -57,7 +57,6 @@ def sessions(journal: Journal) -> DataFrame:
             *_SESSION, "timeout_ms", "from_us", "to_us", "duration_ms", "ended_by", "heard_ms_ago", "ephemerals",
             "created_zxid", "closed_zxid",
         )
-        .orderBy("run", "created_zxid", "session_id")
     )  # fmt: skip
 
 
@@ -74,7 +73,7 @@ def elections(journal: Journal) -> DataFrame:
     FOLLOWING, OBSERVING; null where nothing), with leader_id and epoch.
     """
     told = bodies(
-        journal, ["peer_state_changed", "node_started", "node_stopped"],
+        journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
         state=StringType(), phase=StringType(), leader_id=LongType(), round=LongType(), current_epoch=LongType(),
     ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
     in_order = Window.partitionBy("run", "node").orderBy("node_seq")
@@ -108,7 +107,6 @@ def elections(journal: Journal) -> DataFrame:
             "run", f.col("node").alias("peer"), "first_seq", "from_us", "to_us", "election_ms", "discovery_ms",
             "synchronization_ms", "total_ms", "rounds", "state", "leader_id", "epoch",
         )
-        .orderBy("run", "peer", "first_seq")
     )  # fmt: skip
 
 

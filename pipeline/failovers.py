@@ -47,25 +47,26 @@ def failovers(journal: Journal) -> DataFrame:
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
             *phases, "total_ms", "zxid",
         )
-        .orderBy(*_REIGN)
     )  # fmt: skip
 
 
 def _once(journal: Journal, kind: str, *names: str) -> DataFrame:
-    told = bodies(journal, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
+    told = bodies(journal.rows, [kind], controller_epoch=LongType(), **{name: LongType() for name in names})
     return told.groupBy(*_REIGN).agg(*(f.min_by(name, "node_seq").alias(name) for name in names))
 
 
 def _detected(reigns: DataFrame, journal: Journal) -> DataFrame:
     """Of each reign: how long the session of the one before had been silent when it was declared dead."""
     closed = (
-        bodies(journal, ["session_closed"], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS)
+        bodies(journal.rows, ["session_closed"], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS)
         .where(f.array_contains("ephemerals", "/controller"))
         .groupBy("run", "session_id")
         .agg(f.min("zxid").alias("zxid_closed"))
     )
     expired = (
-        bodies(journal, ["session_expired"], session_id=LongType(), heard_ms_ago=LongType(), caused_by=StringType())
+        bodies(
+            journal.rows, ["session_expired"], session_id=LongType(), heard_ms_ago=LongType(), caused_by=StringType()
+        )
         .where("heard_ms_ago >= 0")
         .groupBy("run", "session_id")
         .agg(f.max("heard_ms_ago").alias("heard_ms_ago"))

@@ -16,7 +16,7 @@ def faults(journal: Journal) -> DataFrame:
     to_us and duration_ms are null while it holds.  Who injects a fault removes it, so both readings are of one clock.
     """
     told = bodies(
-        journal, ["fault_injected", "fault_removed"],
+        journal.rows, ["fault_injected", "fault_removed"],
         fault_id=StringType(), kind=StringType(), source=StringType(), target=StringType(), both_ways=BooleanType(),
         delay_ms=LongType(),
     )  # fmt: skip
@@ -30,5 +30,4 @@ def faults(journal: Journal) -> DataFrame:
             "run", "node", "fault_id", "kind", "source", "target", "both_ways", "delay_ms",
             f.col("at_us").alias("from_us"), "to_us", "duration_ms", "node_seq",
         )
-        .orderBy("run", "node", "node_seq")
     )  # fmt: skip

@@ -157,13 +157,15 @@ class Observed(NamedTuple):
         return {rule: counts[f"rule_{n}"] for n, rule in enumerate(self.rules) if counts[f"rule_{n}"]}
 
 
-def observed(table: Table, frame: DataFrame) -> Observed:
-    """The frame of a table, in its order, with its expectations checked in the same pass."""
+def observed(table: Table, journal: Journal) -> Observed:
+    """A table, in its order, with its expectations checked in the same pass."""
+    frame = table.build(journal)
     rules = table.expectations
     checks = [f"rule_{n}" for n in range(len(rules))]
     for check, rule in zip(checks, rules, strict=True):
         frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
     observation = Observation(table.name)
     counts = [f.coalesce(f.sum(check), f.lit(0)).alias(check) for check in checks]
-    written = frame.orderBy(*table.order).observe(observation, f.count(f.lit(1)).alias("rows"), *counts).drop(*checks)
+    ordered = journal.in_order(frame, table.order)
+    written = ordered.observe(observation, f.count(f.lit(1)).alias("rows"), *counts).drop(*checks)
     return Observed(written, observation, [rule.name for rule in rules])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as f
+from pyspark.sql import SparkSession
 
 from pipeline import places, versions
 from pipeline.gold import TABLES, TYPES, Table, observed
@@ -17,6 +17,8 @@ from pipeline.rows import Journal
 
 STAGE = "_stage"
 """Where what several tables need lies while they are made, in a version that nobody sees yet."""
+AT_A_TIME = 3
+"""So many tables are made at a time: one is planned while another one's tasks run."""
 Progress = Callable[[str, int], None]
 
 
@@ -25,13 +27,27 @@ def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)
 
     An event that was written twice counts once, and so does a run that was copied to another place of a directory.
     """
-    return Journal(once(places.batch(spark, place, types)))
+    return Journal(places.batch(spark, place, types))
 
 
-def once(rows: DataFrame) -> DataFrame:
-    """The rows without those that say again what another one says; lines that were set aside all count."""
-    place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
-    return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")
+class Made(NamedTuple):
+    """A table that was written: its rows, and of each expectation that was not met how many rows break it."""
+
+    name: str
+    rows: int
+    broken: dict[str, int]
+
+
+def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
+    """Write tables as Parquet below a directory, some at a time, and tell of them in their order."""
+
+    def make(table: Table) -> Made:
+        made = observed(table, journal)
+        made.frame.write.parquet(str(directory / table.name))
+        return Made(table.name, made.rows(), made.broken())
+
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        yield from threads.map(make, wanted)
 
 
 class Written(NamedTuple):
@@ -55,13 +71,11 @@ def write_tables(
         number, directory = versions.begin(out)
         journal.stage = directory / STAGE
         written = Written({}, {})
-        for table in wanted:
-            made = observed(table, table.build(journal))
-            made.frame.write.parquet(str(directory / table.name))
-            written.rows[table.name] = made.rows()
-            if broken := made.broken():
-                written.broken[table.name] = broken
-            progress(table.name, written.rows[table.name])
+        for name, rows, broken in make_tables(journal, directory, wanted):
+            written.rows[name] = rows
+            if broken:
+                written.broken[name] = broken
+            progress(name, rows)
         shutil.rmtree(journal.stage, ignore_errors=True)
         versions.publish(out, number)
     return written

@@ -20,7 +20,7 @@ def records_lost(journal: Journal) -> DataFrame:
     told of it, first at first_us and last at last_us, because of causes.
     """
     told = bodies(
-        journal, ["records_lost"],
+        journal.rows, ["records_lost"],
         broker_id=LongType(), topic=StringType(), partition=LongType(), first_offset=LongType(), last_offset=LongType(),
         below_high_watermark=LongType(), cause=StringType(),
     )  # fmt: skip
@@ -45,5 +45,4 @@ def records_lost(journal: Journal) -> DataFrame:
             *_PARTITION, "first_offset", "last_offset", "count", "below_high_watermark", "broker_ids", "causes",
             "first_us", "last_us",
         )
-        .orderBy(*_PARTITION, "first_offset")
     )  # fmt: skip

@@ -191,7 +191,8 @@ def read_file(
         if isinstance(block, LongLine):
             yield long_line(run, name, block)
         else:
-            starts = list(accumulate((len(line) + 1 for line in block.lines), initial=block.position))
+            lengths = accumulate(map(len, block.lines), initial=block.position)
+            starts = [start + newlines for newlines, start in enumerate(lengths)]
             yield from rows_of(run, name, block.lines, starts, wanted)
 
 
@@ -223,10 +224,14 @@ def long_line(run: str, file: str, line: LongLine) -> Row:
 
 def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
     """The places of what is wanted, of what was set aside, and of the latest entries by either clock."""
-    walls = [-1 if type(entry) is Refused else entry.wall_us for entry in found]
-    monos = [-1 if type(entry) is Refused else entry.mono_us for entry in found]
-    latest = {walls.index(max(walls)), monos.index(max(monos))}
-    return sorted(latest.union(place for place, entry in enumerate(found) if type(entry) in wanted))
+    kinds = [type(entry) for entry in found]
+    chosen = {place for place, kind in enumerate(kinds) if kind in wanted}
+    if Refused in kinds:
+        walls = [-1 if kind is Refused else entry.wall_us for kind, entry in zip(kinds, found, strict=True)]
+        monos = [-1 if kind is Refused else entry.mono_us for kind, entry in zip(kinds, found, strict=True)]
+    else:
+        walls, monos = [entry.wall_us for entry in found], [entry.mono_us for entry in found]
+    return sorted(chosen | {walls.index(max(walls)), monos.index(max(monos))})
 
 
 def _aside(run: str, line: bytes, file: str, position: int, reason: str) -> Row:

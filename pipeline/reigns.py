@@ -33,8 +33,9 @@ def controller_reigns(journal: Journal) -> DataFrame:
     clock; gap_before_ms is how long there was no controller before.  It is what `journal.fold` makes of the same
     history in its true order.
     """
-    reigns = _elected(journal)
-    ends = _ends(reigns, _first_closings(reigns, journal), journal)
+    reigns = journal.once("elected", lambda: _elected(journal))
+    closings = journal.once("closings", lambda: _first_closings(reigns, journal))
+    ends = _ends(reigns, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
     before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & (moment < f.col("closed_after")))
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
@@ -63,14 +64,13 @@ def controller_reigns(journal: Journal) -> DataFrame:
             "run", "broker_id", "controller_epoch", "from_us", (f.col("from_us") + f.col("after")).alias("to_us"),
             milliseconds(f.col("after")).alias("duration_ms"), "ended_by", "gap_before_ms", "zxid",
         )
-        .orderBy(*_REIGN)
     )  # fmt: skip
 
 
 def _elected(journal: Journal) -> DataFrame:
     """Every reign once, with where the next one begins."""
     told = bodies(
-        journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
+        journal.rows, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType()
     )  # fmt: skip
     once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
@@ -88,7 +88,7 @@ def _elected(journal: Journal) -> DataFrame:
 def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
     """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
     told = bodies(
-        journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
+        journal.rows, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType()
     )  # fmt: skip
     if kind == "session_closed":
         told = told.where(f.array_contains("ephemerals", "/controller"))
@@ -102,7 +102,7 @@ def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
 def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
     """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
     connected = (
-        bodies(journal, ["broker_session_changed"], state=StringType(), session_id=LongType())
+        bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
         .where("state = 'connected'")
         .groupBy("run", "node", "session_id")
         .agg(f.min("node_seq").alias("connected_seq"), f.min_by("at_us", "node_seq").alias("connected_us"))
@@ -140,13 +140,13 @@ def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame
     """Every reign with what might have ended it, in microseconds after its beginning."""
     resigned = (
         bodies(
-            journal, ["controller_resigned"],
+            journal.rows, ["controller_resigned"],
             broker_id=LongType(), controller_epoch=LongType(), reason=StringType(),
         )
         .groupBy("run", "broker_id", "controller_epoch")
         .agg(f.min_by("at_us", "node_seq").alias("resigned_us"), f.min_by("reason", "node_seq").alias("reason"))
     )  # fmt: skip
-    begun = _on_the_clocks_of_peers(reigns, journal)
+    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(reigns, journal))
     following = begun.select("run", "peer", f.col("controller_epoch").alias("next_epoch"), f.col("begin_us").alias("n"))
     apart = (
         reigns.select(*_REIGN, "next_epoch")

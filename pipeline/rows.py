@@ -1,8 +1,10 @@
 """A journal's rows, as every table takes them, with what several tables need of them made once.
 
-What is made once is written as Parquet and read again: so it takes no memory while it waits, whichever machine made it
-may die, and the plans that stand on it begin there.  (Kept in Spark's cache, each table's plan still held the plans of
-all before it, and planning took longer than the work.)
+On one machine the rows of a run lie in one share, in memory (what does not fit, on disk), and so does all that is made
+of them: whatever groups, orders or joins by run and more needs no exchange, and a table is one stage.  On a cluster,
+what is made once is written as Parquet and read again: so whichever machine made it may die.  Either way the plans that
+stand on it begin there.  (Kept in Spark's cache, each table's plan still held the plans of all before it, and planning
+took longer than the work.)
 """
 
 from __future__ import annotations
@@ -10,17 +12,21 @@ from __future__ import annotations
 import atexit
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from threading import Lock
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from pipeline.masters import is_local
 
 
 class Journal:
-    """The rows of a journal (the columns of `zabka-journal`), and frames made of them.
+    """The rows of a journal (the columns of `zabka-journal`), and frames made of them; for any number of threads.
 
-    They are staged in a directory that every machine of the Spark sees: `stage`, or one of this machine's for temporary
-    files, which goes with the process.
+    An event that was written twice counts once.  On a cluster frames are staged in a directory that all its machines
+    see: `stage`, or one of this machine's for temporary files, which goes with the process.
     """
 
     def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
@@ -29,19 +35,38 @@ class Journal:
             # Frames made of it may outlive this object.
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
-        self._source = source
-        self._made: dict[str, DataFrame] = {}
+        self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
+        self._source = source.repartition("run") if self._in_memory else source
+        self._lock = Lock()
+        self._made: dict[str, tuple[Lock, list[DataFrame]]] = {}
 
     @property
     def rows(self) -> DataFrame:
         """All rows: the journals themselves are read when they are first asked for, and not again."""
-        return self.once("rows", lambda: self._source)
+        return self.once("rows", lambda: _told_once(self._source))
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """The frame of that name: made when it is first asked for."""
-        if name not in self._made:
-            frame = make()
-            place = str(self.stage / name)
-            frame.write.parquet(place)
-            self._made[name] = frame.sparkSession.read.schema(frame.schema).parquet(place)
-        return self._made[name]
+        with self._lock:
+            lock, made = self._made.setdefault(name, (Lock(), []))
+        with lock:
+            if not made:
+                made.append(self._kept(name, make()))
+        return made[0]
+
+    def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
+        """The frame's rows in an order that begins with `run`: on one machine, each run's rows in one share."""
+        return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
+
+    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+        if self._in_memory:
+            return frame.localCheckpoint()
+        place = str(self.stage / name)
+        frame.write.parquet(place)
+        return frame.sparkSession.read.schema(frame.schema).parquet(place)
+
+
+def _told_once(rows: DataFrame) -> DataFrame:
+    """The rows without those that say again what another one says; lines that were set aside all count."""
+    place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
+    return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

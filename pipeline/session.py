@@ -33,10 +33,20 @@ _FOR_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # Rows that lie by run meet without an exchange (`pipeline.rows`); to broadcast them would be a job of its own.
+    "spark.sql.requireAllClusterKeysForCoPartition": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
 }
-_SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives."""
-_ON_A_CLUSTER = {"spark.sql.shuffle.partitions": "200", "spark.sql.adaptive.enabled": "true"}
+_SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m -XX:ReservedCodeCacheSize=240m"
+"""Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives, and so do the
+collections by which it finds out how many classes Spark has.  Without that compiler there are 48 MB for compiled code,
+which a stream fills within minutes, and then Java compiles no more: so it is told to be what it is with it."""
+_ON_A_CLUSTER = {
+    "spark.sql.shuffle.partitions": "200",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.sql.requireAllClusterKeysForCoPartition": "true",
+    "spark.sql.autoBroadcastJoinThreshold": str(10 * 1024 * 1024),
+}
 """Where there may be many cores, rows are shared out among them, and small shares put together again."""
 
 

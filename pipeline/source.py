@@ -36,14 +36,19 @@ def _end(path: Path) -> int:
         return 1
 
 
+def shares_of(root: Path, types: frozenset[str] | None) -> list[Share]:
+    """All that the journals below a directory hold now, in shares; a run that was copied is read once."""
+    files = without_copies(journal_files(root))
+    return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], types)
+
+
 class _BatchReader(DataSourceReader):
     def __init__(self, root: Path, types: frozenset[str] | None) -> None:
         self._root = root
         self._types = types
 
     def partitions(self) -> Sequence[Share]:
-        files = without_copies(journal_files(self._root))
-        return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], self._types)
+        return shares_of(self._root, self._types)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline import places, versions
-from pipeline.gold import TABLES, TYPES, Table, observed
-from pipeline.jobs import STAGE, once
+from pipeline.gold import TABLES, TYPES, Table
+from pipeline.jobs import STAGE, make_tables
 from pipeline.lake import commits
 from pipeline.lake.commits import Commit
 from pipeline.ranges import SCHEMA
@@ -109,8 +109,9 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     )
     by_wall = latest.select("run", "wall_us", (f.col("wall_us") - f.col("ahead")).alias("mono_us"))
     by_mono = latest.select("run", (f.col("mono_us") + f.col("ahead")).alias("wall_us"), "mono_us")
-    shown = by_wall.unionByName(by_mono).withColumn("type", f.lit("latest"))
-    return once(chosen).unionByName(shown, allowMissingColumns=True)
+    # Their bodies keep them from counting as one.
+    shown = by_wall.withColumn("body", f.lit("by wall")).unionByName(by_mono.withColumn("body", f.lit("by mono")))
+    return chosen.unionByName(shown.withColumn("type", f.lit("latest")), allowMissingColumns=True)
 
 
 class _Trailing:
@@ -169,10 +170,13 @@ class _Trailing:
         number, directory = versions.begin(self._lake)
         journal = Journal(read_lake(self._spark, self._lake), directory / STAGE)
         for table in self._wanted:
-            if table.name in self._due:
-                self._write(table, journal, directory)
-            else:
+            if table.name not in self._due:
                 versions.keep(self._lake, number, table.name)
+        for made in make_tables(journal, directory, [table for table in self._wanted if table.name in self._due]):
+            if made.broken:
+                self._status.broken[made.name] = made.broken
+            else:
+                self._status.broken.pop(made.name, None)
         shutil.rmtree(journal.stage, ignore_errors=True)
         if "availability" in self._due:
             self._availability_s = begin
@@ -181,14 +185,6 @@ class _Trailing:
         pq.write_table(pa.Table.from_pylist(missing, schema=_GAPS), directory / GAPS / "part-00000.parquet")
         versions.publish(self._lake, number)
         self._due = set()
-
-    def _write(self, table: Table, journal: Journal, directory: Path) -> None:
-        made = observed(table, table.build(journal))
-        made.frame.write.parquet(str(directory / table.name))
-        if broken := made.broken():
-            self._status.broken[table.name] = broken
-        else:
-            self._status.broken.pop(table.name, None)
 
 
 def start(

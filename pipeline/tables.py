@@ -14,7 +14,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import BooleanType, LongType, StringType
 
 from pipeline.bodies import INTS, STANDINGS, bodies, milliseconds
-from pipeline.clocks import run_clocks, with_run_time
+from pipeline.clocks import timed
 from pipeline.reigns import controller_reigns as controller_reigns
 from pipeline.rows import Journal
 
@@ -33,13 +33,12 @@ def leader_writes(journal: Journal) -> DataFrame:
 
 
 def _leader_writes(journal: Journal) -> DataFrame:
-    told = bodies(
+    told = timed(
         journal, ["leader_elected", "isr_changed"],
         topic=StringType(), partition=LongType(), leader=LongType(), leader_epoch=LongType(), isr=INTS, replicas=INTS,
         partition_epoch=LongType(), controller_epoch=LongType(), unclean=BooleanType(), cause=StringType(),
         zxid=LongType(), moved=STANDINGS, caused_by=StringType(),
     ).na.fill({"zxid": 0})  # fmt: skip
-    told = with_run_time(told, run_clocks(journal))
     once = Window.partitionBy(*PARTITION, "zxid", "partition_epoch").orderBy(f.desc("type"), "node", "node_seq")
     in_order = Window.partitionBy(*PARTITION).orderBy("zxid", "partition_epoch")
     begins = f.col("partition_epoch") <= f.lag("partition_epoch").over(in_order)
@@ -58,7 +57,7 @@ def _deletions(journal: Journal) -> DataFrame:
 
     The event has no zxid of its own.  Its controller began to reign, or made the topic, before it deleted it.
     """
-    told = bodies(
+    told = timed(
         journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
         topic=StringType(), zxid=LongType(),
     )  # fmt: skip
@@ -66,18 +65,22 @@ def _deletions(journal: Journal) -> DataFrame:
     return (
         told.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
         .where("type = 'topic_deleted'")
-        .transform(with_run_time, run_clocks(journal))
         .select(
             "run", "topic", f.col("at_us").alias("deleted_us"), f.col("run_us").alias("deleted_run_us"), "after_zxid"
         )
     )
 
 
-def ends_of_lives(writes: DataFrame, journal: Journal) -> DataFrame:
-    """When each life of a partition ended with its topic: run, topic, partition, life, deleted_us."""
+def ends_of_lives(journal: Journal) -> DataFrame:
+    """When each life of a partition ended with its topic: run, topic, partition, life, deleted_us, deleted_run_us."""
+    return journal.once("ends", lambda: _ends_of_lives(journal))
+
+
+def _ends_of_lives(journal: Journal) -> DataFrame:
     next_life = Window.partitionBy(*PARTITION).orderBy("life")
     lives = (
-        writes.groupBy(*LIFE)
+        leader_writes(journal)
+        .groupBy(*LIFE)
         .agg(f.min("zxid").alias("first_zxid"))
         .withColumn("next_zxid", f.lead("first_zxid").over(next_life))
     )
@@ -102,11 +105,10 @@ def partition_leaderships(journal: Journal) -> DataFrame:
     such write, or until the topic is deleted; to_us is null while it lasts.  `life` counts how often the partition was
     deleted and made again.
     """
-    writes = leader_writes(journal)
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     return (
-        writes.where("type = 'leader_elected'")
-        .join(ends_of_lives(writes, journal), LIFE, "left")
+        leader_writes(journal).where("type = 'leader_elected'")
+        .join(ends_of_lives(journal), LIFE, "left")
         .withColumn("to_us", f.coalesce(f.lead("at_us").over(in_order), "deleted_us"))
         .withColumn("to_run_us", f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"))
         .withColumn("duration_ms", milliseconds(f.col("to_run_us") - f.col("run_us")))
@@ -114,7 +116,6 @@ def partition_leaderships(journal: Journal) -> DataFrame:
             *LIFE, "leader", "leader_epoch", f.col("at_us").alias("from_us"), "to_us", "duration_ms",
             "unclean", "cause", "isr", "replicas", "partition_epoch", "controller_epoch", "zxid", "run_us",
         )
-        .orderBy(*PARTITION, "zxid", "partition_epoch")
     )  # fmt: skip
 
 
@@ -123,7 +124,7 @@ def _proposals(journal: Journal) -> DataFrame:
     names = f.format_string("proposal %s-%d@%d", "topic", "partition", "upon")
     return (
         bodies(
-            journal, ["isr_proposed"],
+            journal.rows, ["isr_proposed"],
             topic=StringType(), partition=LongType(), upon=LongType(), moved=STANDINGS,
         )
         .withColumn("caused_by", names)
@@ -153,7 +154,6 @@ def isr_changes(journal: Journal) -> DataFrame:
             *LIFE, "at_us", "isr_before", "isr", "removed", "added", "cause", "evidence", "leader", "leader_epoch",
             "partition_epoch", "zxid", "run_us",
         )
-        .orderBy(*PARTITION, "zxid", "partition_epoch")
     )  # fmt: skip
 
 
@@ -168,7 +168,7 @@ def isr_membership(journal: Journal) -> DataFrame:
     steps = (
         changes.select(*fields, f.explode("added").alias("replica"), f.lit(True).alias("comes"))
         .unionByName(changes.select(*fields, f.explode("removed").alias("replica"), f.lit(False).alias("comes")))
-        .join(ends_of_lives(leader_writes(journal), journal), LIFE, "left")
+        .join(ends_of_lives(journal), LIFE, "left")
     )
     in_order = Window.partitionBy(*LIFE, "replica").orderBy("zxid", "partition_epoch")
     return (
@@ -182,14 +182,11 @@ def isr_membership(journal: Journal) -> DataFrame:
             milliseconds(f.col("to_run_us") - f.col("run_us")).alias("duration_ms"), "ended_by",
             f.col("zxid").alias("from_zxid"),
         )
-        .orderBy(*LIFE, "replica", "from_zxid")
     )  # fmt: skip
 
 
 def bad_lines(journal: Journal) -> DataFrame:
     """The lines that were set aside: run, file, position (in bytes), problem, and how the line begins."""
-    return (
-        journal.rows.where(f.col("problem").isNotNull())
-        .select("run", "file", "position", "problem", f.col("body").alias("line"))
-        .orderBy("run", "file", "position")
+    return journal.rows.where(f.col("problem").isNotNull()).select(
+        "run", "file", "position", "problem", f.col("body").alias("line")
     )

@@ -29,9 +29,6 @@ def spark() -> Iterator[SparkSession]:
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         session = open_session("local[2]")
-    # Compiling a plan takes longer than a few lines do without; the README's `zabka pipeline tables` does it.
-    session.conf.set("spark.sql.codegen.wholeStage", "false")
-    session.conf.set("spark.sql.shuffle.partitions", "1")
     yield session
     session.stop()
 

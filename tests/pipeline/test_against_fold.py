@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,10 @@ from pipeline import jobs, tables
 from pipeline.availability import availability
 from pipeline.losses import records_lost
 from pipeline.reigns import CLOSED
+from pipeline.rows import Journal
 from tests.pipeline import outages
 from tests.pipeline.folded import Folded, folded, play
+from tests.pipeline.in_order import told
 
 CLOSE_MS = 100
 """Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""
@@ -68,27 +71,26 @@ class Seeds:
         self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
         self.journal = jobs.read_journal(spark, directory)
 
-    def rows(self, frame: DataFrame, *columns: str) -> dict[str, list[tuple[Any, ...]]]:
+    def rows(self, build: Callable[[Journal], DataFrame], *columns: str) -> dict[str, list[tuple[Any, ...]]]:
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-        for row in frame.select("run", *columns).collect():
+        for row in told(self.journal, build, *columns):
             found[row[0]].append(tuple(row)[1:])
         return {run: found[run] for run in self.wanted}
 
     def compare(self) -> None:
-        leaderships = tables.partition_leaderships(self.journal)
         assert self.rows(
-            leaderships, "topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"
-        ) == {run: wanted.leaderships for run, wanted in self.wanted.items()}
-        changes = tables.isr_changes(self.journal)
-        assert self.rows(changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
+            tables.partition_leaderships,
+            "topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean",
+        ) == {run: wanted.leaderships for run, wanted in self.wanted.items()}  # fmt: skip
+        assert self.rows(tables.isr_changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
             run: wanted.isr_changes for run, wanted in self.wanted.items()
         }
         reigns = self.rows(
-            tables.controller_reigns(self.journal),
+            tables.controller_reigns,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
-        told = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
-        assert told == {run: wanted.reigns for run, wanted in self.wanted.items()}
+        found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
+        assert found == {run: wanted.reigns for run, wanted in self.wanted.items()}
         for run, wanted in self.wanted.items():
             for row, durations in zip(reigns[run], wanted.durations, strict=True):
                 assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
@@ -96,8 +98,8 @@ class Seeds:
 
     def compare_outages(self) -> None:
         """Availability to the rounding of its parts, and lost records to the offset."""
-        spent = self.rows(availability(self.journal), "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
-        lost = self.rows(records_lost(self.journal), "topic", "partition", "first_offset", "last_offset", "count")
+        spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
+        lost = self.rows(records_lost, "topic", "partition", "first_offset", "last_offset", "count")
         for run in self.wanted:
             wanted = outages.availability(self.directory / run)
             assert [row[:2] for row in spent[run]] == list(wanted), run
@@ -130,19 +132,14 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
     def asked(query: str) -> list[tuple[Any, ...]]:
         return [(Path(row[0]).name, *row[1:]) for row in connection.execute(query).fetchall()]
 
-    def told(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in frame.select("run", *columns).collect()]
+    def found(build: Callable[[Journal], DataFrame], *columns: str) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in told(seeds.journal, build, *columns)]
 
-    leaderships = tables.partition_leaderships(seeds.journal)
     columns = ["topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"]
-    assert told(leaderships, *columns) == asked(LEADERSHIPS)
-    changes = told(
-        tables.isr_changes(seeds.journal), "topic", "partition", "isr_before", "isr", "partition_epoch", "cause"
-    )
+    assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)
+    changes = found(tables.isr_changes, "topic", "partition", "isr_before", "isr", "partition_epoch", "cause")
     assert changes == [(*row[:3], row[3] or [], *row[4:]) for row in asked(ISR_CHANGES)]
-    reigns = told(
-        tables.controller_reigns(seeds.journal), "broker_id", "controller_epoch", "from_us", "ended_by"
-    )  # fmt: skip
+    reigns = found(tables.controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
     closed = {row[:3] for row in asked(REIGNS) if row[4]}
     # Who let go of it itself did so before its session was closed.

@@ -14,6 +14,7 @@ from pipeline.failovers import failovers
 from pipeline.faults import faults
 from pipeline.gold import TABLES
 from pipeline.losses import records_lost
+from tests.pipeline.in_order import told
 
 
 def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:
@@ -24,7 +25,7 @@ def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> 
     write("broker-2", e.ControllerElected(2, 2, 2, 6))
     write("broker-2", e.ControllerReady(2, 2, 30, 20))
     write("broker-2", e.ControllerPropagated(2, 2, 1, 7))
-    (row,) = failovers(jobs.read_journal(spark, history.directory)).collect()
+    (row,) = told(jobs.read_journal(spark, history.directory), failovers)
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
@@ -34,7 +35,7 @@ def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> 
 def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
-    rows = records_lost(jobs.read_journal(spark, history.directory)).collect()
+    rows = told(jobs.read_journal(spark, history.directory), records_lost)
     assert [(r["first_offset"], r["last_offset"], r["count"], r["broker_ids"]) for r in rows] == [
         (10, 25, 16, [1, 2, 3]),
         (40, 41, 2, [1]),
@@ -58,13 +59,13 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     for peer in ("peer-1", "peer-2"):
         write(peer, e.SessionClosed(7, 9, ["/brokers/ids/1"], "expiry 0x7"))
     journal = jobs.read_journal(spark, history.directory)
-    (session,) = sessions(journal).collect()
+    (session,) = told(journal, sessions)
     assert (session["duration_ms"], session["ended_by"], session["timeout_ms"]) == (9_000, "expired", 6_000)
     assert session["ephemerals"] == ["/brokers/ids/1"]
-    (election,) = elections(journal).collect()
+    (election,) = told(journal, elections)
     assert (election["election_ms"], election["discovery_ms"], election["total_ms"]) == (2_000, 2_000, 4_000)
     assert (election["rounds"], election["state"], election["leader_id"]) == (2, "FOLLOWING", 3)
-    assert [(row["fault_id"], row["duration_ms"]) for row in faults(journal).collect()] == [("f1", 2_000), ("f1", None)]
+    assert [(row["fault_id"], row["duration_ms"]) for row in told(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
 def test_an_expectation_that_is_not_met_is_named(spark: SparkSession, history: Any, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from journal import events as e
 from pipeline import jobs, tables
 from pipeline.availability import availability
 from pipeline.runs import journal_files, without_copies
+from tests.pipeline.in_order import told
 
 
 def write(path: Path, content: bytes = b"{}\n") -> None:
@@ -68,7 +69,7 @@ def test_reigns_of_two_clusters_do_not_end_each_other(spark: SparkSession, histo
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = tables.controller_reigns(jobs.read_journal(spark, tmp_path / "both")).collect()
+    found = told(jobs.read_journal(spark, tmp_path / "both"), tables.controller_reigns)
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 
@@ -83,18 +84,18 @@ def test_a_partition_made_again_begins_another_life(spark: SparkSession, history
     # Told again, and told late: neither changes what was written when.
     history.write("broker-2", elected(2, 1, 6))
     journal = jobs.read_journal(spark, history.directory)
-    spans = tables.partition_leaderships(journal).collect()
+    spans = told(journal, tables.partition_leaderships)
     assert [(row["life"], row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
         (0, 1, 0, 1_000),
         (0, 2, 1, 1_000),
         (1, 1, 0, None),
     ]
-    assert [(row["life"], row["isr_before"], row["isr"]) for row in tables.isr_changes(journal).collect()] == [
+    assert [(row["life"], row["isr_before"], row["isr"]) for row in told(journal, tables.isr_changes)] == [
         (0, [], [1]),
         (0, [1], [2]),
         (1, [], [1]),
     ]
-    (share,) = availability(journal).collect()
+    (share,) = told(journal, availability)
     # Five lines, a second apart: two seconds before the deletion and one after the new beginning.
     assert share["observed_ms"] == 3_000
 

@@ -14,6 +14,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
+from api.lake import pipeline_stands
 from journal import events as e
 from pipeline import jobs, stream, versions
 from pipeline.audits.histories import histories
@@ -73,6 +74,12 @@ def test_every_line_is_taken_once_over_growth_and_restarts_and_the_tables_are_th
     assert told is not None
     assert (told.lines, told.set_aside, told.broken) == (len(lines), 3, {})
     assert told.latest_us == history.now_us
+    shown = pipeline_stands(lake, history.directory)
+    assert shown.stream is not None
+    assert (shown.stream.batch, shown.stream.lines, shown.stream.set_aside) == (told.batch, len(lines), 3)
+    assert {table.name: table.rows for table in shown.tables} == {
+        name: pq.read_table(lake / name).num_rows for name in (*(table.name for table in SOME), stream.GAPS)
+    }
 
 
 @pytest.mark.long

@@ -16,16 +16,13 @@ from pipeline import jobs, tables
 from pipeline.availability import availability
 from pipeline.gold import NAMES
 from pipeline.rows import Journal
+from tests.pipeline.in_order import told
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 
 
-def rows(frame: DataFrame) -> list[dict[str, Any]]:
-    return [row.asDict() for row in frame.collect()]
-
-
-def read(spark: SparkSession, history: Any) -> Journal:
-    return jobs.read_journal(spark, history.directory)
+def rows(spark: SparkSession, history: Any, build: Callable[[Journal], DataFrame]) -> list[dict[str, Any]]:
+    return [row.asDict() for row in told(jobs.read_journal(spark, history.directory), build)]
 
 
 def test_the_page_offers_every_table_but_that_of_bad_lines() -> None:
@@ -37,7 +34,7 @@ def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    first, second = rows(tables.controller_reigns(read(spark, history)))
+    first, second = rows(spark, history, tables.controller_reigns)
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
     assert (second["broker_id"], second["to_us"], second["gap_before_ms"]) == (2, None, 2_000)
@@ -47,7 +44,7 @@ def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
     history.write("broker-2", e.ControllerElected(2, 2, 2, 2))
-    first, _ = rows(tables.controller_reigns(read(spark, history)))
+    first, _ = rows(spark, history, tables.controller_reigns)
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
@@ -55,7 +52,7 @@ def test_a_leadership_lasts_until_the_next_write_of_the_partition(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    spans = rows(tables.partition_leaderships(read(spark, history)))
+    spans = rows(spark, history, tables.partition_leaderships)
     assert [(row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
         (1, 0, 5_000),
         (-1, 1, 1_000),
@@ -67,7 +64,7 @@ def test_isr_changes_name_who_left_and_who_came(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    changes = rows(tables.isr_changes(read(spark, history)))
+    changes = rows(spark, history, tables.isr_changes)
     assert [(row["removed"], row["added"], row["cause"]) for row in changes] == [
         ([], [1, 2], "new_topic"),
         ([1], [], "replica_offline"),
@@ -79,7 +76,7 @@ def test_availability_counts_the_dead_leader_and_the_time_without_one(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    (row,) = rows(availability(read(spark, history)))
+    (row,) = rows(spark, history, availability)
     assert row["observed_ms"] == 8_000
     assert row["leader_down_ms"] == 4_000
     assert row["offline_ms"] == 1_000
@@ -93,8 +90,8 @@ def test_bad_lines_are_set_aside_and_counted(
     outage(history)
     torn = history.directory / "peer-1" / "journal" / "peer-1.000000000009.jsonl"
     torn.write_text('garbage\n{}\n{"node":1,"node_seq":1,"wall_us":1,"mono_us":1,"type":"x"}\n{"node":"peer-1"')
-    counts = jobs.write_tables(read(spark, history), tmp_path / "out").rows
+    counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
     assert counts["bad_lines"] == 3
     assert counts["controller_reigns"] == 2
-    problems = rows(spark.read.parquet(str(tmp_path / "out" / "bad_lines")))
+    problems = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()
     assert [row["position"] for row in problems] == [0, 8, 11]
