@@ -50,7 +50,6 @@ _CORE = frozenset(
         "application",
         "_applied",
         "cause",
-        "lost",
         "_reported",
         "_sending",
         "_appending",
@@ -89,7 +88,7 @@ def _of_election(election: Any) -> frozenset[str]:
 
 
 def _of_leader(leader: Any) -> frozenset[str]:
-    left_out: frozenset[str] = frozenset()
+    left_out = frozenset({"_lost"})
     if leader.phase is not Phase.DISCOVERY:
         left_out |= _DISCOVERED
     if leader.established:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from unittest.mock import patch
 
 from broker_sim.logs.file_log_directory import DiskLogFile
 from broker_sim.logs.segment import Damage, Segment
 from kafka_protocol.record_batch import BatchHeader
+from tests.simulation.planting import broken
 
 
 @contextmanager
@@ -19,12 +19,12 @@ def a_torn_tail_is_trusted() -> Iterator[None]:
     def without_checksums(self: Segment, check: bool, see: Callable[[BatchHeader], None]) -> Damage | None:
         return recover(self, False, see)
 
-    with patch.object(Segment, "recover", without_checksums):
+    with broken(Segment, recover=without_checksums):
         yield
 
 
 @contextmanager
 def a_flush_is_not_awaited() -> Iterator[None]:
     """A segment that is full, or whose broker stops, is left to the kernel."""
-    with patch.object(DiskLogFile, "flush", lambda self: None):
+    with broken(DiskLogFile, flush=lambda self: None):
         yield
