@@ -40,8 +40,8 @@ RECENT_EVENTS_MAX = 20_000
 """So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 70_000
-"""The same while every agent has had something to bring lately: then each looks again after 40 ms, whether the kernel
-tells it or not (`compose.journal_growth`)."""
+"""The same with one agent that has had something to bring lately: it looks again after 40 ms, whether the kernel tells
+it or not (`compose.journal_growth`).  Lines of several come at as many times, over a network."""
 # Less than the 3 s for which an agent looks so often after it has found something.
 _BUSY_S = 2.5
 # A node whose clock is ahead of ours must not hold its lines back for long.
@@ -256,7 +256,7 @@ class Collector:
 
     def _hold_back_us(self) -> int:
         since_s = self._mono_s() - _BUSY_S
-        busy = self._brought_s and all(at_s > since_s for at_s in self._brought_s.values())
+        busy = len(self._brought_s) == 1 and all(at_s > since_s for at_s in self._brought_s.values())
         return HOLD_BACK_BUSY_US if busy else HOLD_BACK_US
 
     def _publish(self, entries: list[Entry]) -> bool:

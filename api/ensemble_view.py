@@ -160,7 +160,8 @@ class EnsembleView:
     @property
     def interval_s(self) -> float:
         """How long after a look the next one is taken by itself: longer while nobody asks."""
-        return CHECK_INTERVAL_S if time.monotonic() - self._asked_s < WATCHED_S else IDLE_INTERVAL_S
+        is_idle = time.monotonic() - self._asked_s >= WATCHED_S and not self._failed
+        return IDLE_INTERVAL_S if is_idle else CHECK_INTERVAL_S
 
     async def close(self) -> None:
         """End the session."""

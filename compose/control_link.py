@@ -69,10 +69,15 @@ class ControlLink:
         """Ask now, and wait for the answer; a node that does not answer is left alone."""
         if self._writer is None:
             return
-        self._answered.clear()
-        self.ask()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self._answered.wait(), timeout_s)
+            async with asyncio.timeout(timeout_s):
+                if self._asked:
+                    # What is on its way answers a question from before.
+                    self._answered.clear()
+                    await self._answered.wait()
+                self._answered.clear()
+                self.ask()
+                await self._answered.wait()
 
     async def run(self) -> None:
         """Connect, ask, take the answers, reconnect; until cancelled."""

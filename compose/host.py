@@ -16,6 +16,7 @@ import structlog
 from api.agent_protocol import API_NODE as API
 from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
 from compose.control_link import ControlLink
+from compose.faults_left import faults_left
 from compose.journal_files import JournalTail
 from compose.journal_growth import JournalGrowth
 from compose.launch import argv_for
@@ -101,6 +102,8 @@ class Host:
     async def start(self) -> None:
         """Start every process, all at once, and begin to watch them."""
         config = {"nodes": ",".join(self.spec.nodes)}
+        for fault_id in faults_left(journal_directory(self._data, self.spec.name), self.spec.name):
+            self._journal.write(FaultRemoved(fault_id))
         self._journal.write(NodeStarted("host", int(self.spec.name.rpartition("-")[2]), config))
         self._journal.flush()
         if API in self.processes:
@@ -138,6 +141,8 @@ class Host:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._growth.close()
+        for fault in filter(self._owns, self._faults):
+            self._journal.write(FaultRemoved(fault.id))
         self._journal.write(NodeStopped("shutdown"))
         self._journal.close()
 
@@ -203,10 +208,10 @@ class Host:
     async def _observe(self) -> None:
         while True:
             await asyncio.sleep(OBSERVE_INTERVAL_S)
-            for process in self.processes.values():
-                process.observe()
             for link in self.links.values():
                 link.ask()
+            for process in self.processes.values():
+                process.observe()
 
     # ---- what is known ----------------------------------------------------------------------------------------------
 

@@ -78,6 +78,8 @@ class JournalGrowth:
             async with asyncio.timeout(timeout_s):
                 return await notice.wait()
         except TimeoutError:
+            # Of a directory that was moved away, and of what took its place, there is no notice.
+            self._watch()
             return False
         finally:
             self._waiting -= 1

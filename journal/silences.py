@@ -17,12 +17,16 @@ _STOPPED = frozenset({"down", "paused"})
 
 
 class _Silence(NamedTuple):
-    """Of a node, as another hears it: how long it lasts when it is decided upon, and how long it may last."""
+    """Of a node, as another hears it: how long it lasts when it is decided upon, and how long it may last.
+
+    Who waits for each answer falls silent without it, too: then a cut of either way brings it about.
+    """
 
     node: str
     hearer: str
     lasts_ms: int
     limit_ms: int
+    waits_for_answers: bool = False
 
     def began_with(self, by: Entry, decided: Entry) -> bool:
         """Whether it began with that: no later than two thirds of the limit after the last word.
@@ -30,6 +34,16 @@ class _Silence(NamedTuple):
         Who is there says something in each third of the limit; the other one is for clocks that differ.
         """
         return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
+
+    def outlived(self, by: Entry, decided: Entry) -> bool:
+        """Whether there was a word long after that: it brought nothing about by itself."""
+        return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
+
+    def may_be_of(self, cut: Event) -> bool:
+        """Whether that cut keeps its words from the hearer."""
+        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.hearer}:
+            return False
+        return cut.both_ways or cut.source == self.node or self.waits_for_answers
 
 
 class Silences:
@@ -52,6 +66,9 @@ class Silences:
                 self._stopped.setdefault(node, entry)
             case ProcessChanged(target=node):
                 self._stopped.pop(node, None)
+            case NodeStarted(role="host"):
+                # The faults that its agent held went with the agent.
+                self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
             case NodeStarted():
                 self._stopped.pop(entry.node, None)
             case FaultInjected(kind=kind, target=node) if kind in _STOPS:
@@ -63,10 +80,10 @@ class Silences:
                 self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
             case Expired() | IsrProposed():
                 found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
-                told = [by for by in found if by is not None]
-                # Several replicas that leave at once: each has to be accounted for.
-                if told and len(told) == len(found):
-                    self._behind[entry.node, entry.node_seq] = min(told, key=lambda by: by.wall_us)
+                told = {(by.node, by.node_seq): by for by in found if by is not None}
+                # Several replicas that leave at once: one thing has to account for all.
+                if len(told) == 1 and None not in found:
+                    self._behind[entry.node, entry.node_seq] = next(iter(told.values()))
 
     def behind(self, effect: Entry) -> Entry | None:
         """What brought the silence about that an event was decided upon; None where no journal tells it."""
@@ -76,7 +93,7 @@ class Silences:
         if isinstance(event, IsrProposed):
             leader = f"broker-{event.broker_id}"
             return [
-                _Silence(f"broker-{each.replica}", leader, each.caught_up_ms_ago, each.lag_time_max_ms)
+                _Silence(f"broker-{each.replica}", leader, each.caught_up_ms_ago, each.lag_time_max_ms, True)
                 for each in event.moved
                 if each.replica not in event.isr and each.caught_up_ms_ago >= 0
             ]
@@ -88,15 +105,14 @@ class Silences:
         return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
 
     def _silenced(self, decided: Entry, silence: _Silence) -> Entry | None:
-        ends = {silence.node, silence.hearer}
         held = [by for node, by in self._stopped.items() if node == silence.node]
-        held += [by for by in self._cuts.values() if _ends(by.event) == ends]
-        return min((by for by in held if silence.began_with(by, decided)), key=lambda by: by.wall_us, default=None)
+        held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
+        held = [by for by in held if silence.began_with(by, decided)]
+        # The first that began about with the last word; else the last of those that held long before.
+        timely = [by for by in held if not silence.outlived(by, decided)]
+        at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
+        return min(timely or held, key=at, default=None)
 
 
 def _fault_of(event: Event) -> str | None:
     return event.fault_id if isinstance(event, FaultInjected) else None
-
-
-def _ends(event: Event) -> set[str]:
-    return {event.source, event.target} if isinstance(event, FaultInjected) else set()

@@ -83,6 +83,27 @@ def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollect
     assert served(found) == [(1, "peer-2", 1), (2, "peer-1", 1), (3, "peer-2", 2), (4, "peer-1", 2)]
 
 
+@pytest.mark.parametrize(
+    ("agents", "since_s", "passed_s"),
+    [
+        (["host-1"], 1.0, 0.08),  # It looks every 40 ms.
+        (["host-1"], 3.0, 0.13),  # It has found nothing for long, and looks every 100 ms.
+        (["host-1", "host-2"], 1.0, 0.13),  # Their lines come over a network.
+    ],
+)
+def test_a_line_is_held_back_for_as_long_as_others_of_its_time_may_take(
+    collector: MakeCollector, agents: list[str], since_s: float, passed_s: float
+) -> None:
+    clock = Clock()
+    found = collector(clock)
+    found._brought_s = dict.fromkeys(agents, clock.mono_s - since_s)
+    found.take(chunk("peer-1", (1, clock.wall_us, A)))
+    clock.pass_s(passed_s - 0.02)
+    assert found.number_due() == 0
+    clock.pass_s(0.02)
+    assert found.number_due() == 1
+
+
 def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)

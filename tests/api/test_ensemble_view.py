@@ -204,11 +204,19 @@ def test_it_is_looked_often_only_while_somebody_asks(monkeypatch: pytest.MonkeyP
     now = [100.0]
     monkeypatch.setattr("api.ensemble_view.time.monotonic", lambda: now[0])
     view = EnsembleView("127.0.0.1:1", 6000)
+    view._client = cast(Client, FakeClient(as_json(GOOD)))
+    asyncio.run(view._read(-1.0))
     assert view.interval_s == IDLE_INTERVAL_S
     asyncio.run(view.read())
     assert view.interval_s == CHECK_INTERVAL_S
     now[0] += WATCHED_S
     assert view.interval_s == IDLE_INTERVAL_S
+
+
+def test_an_ensemble_that_did_not_answer_is_looked_at_often() -> None:
+    view = EnsembleView("127.0.0.1:1", 6000)
+    asyncio.run(view._read(-1.0))
+    assert view.interval_s == CHECK_INTERVAL_S
 
 
 def looked_at(own: list[int]) -> EnsembleView:

@@ -125,6 +125,26 @@ def test_a_directory_that_was_made_anew_is_watched_again(
     play(scene())
 
 
+@told
+def test_after_a_wait_in_vain_a_directory_that_was_moved_away_is_watched_where_it_is_now(
+    journal: Path, growth: JournalGrowth
+) -> None:
+    async def scene() -> None:
+        growth.begin()
+        os.rename(journal, journal.with_name("old"))  # noqa: PTH104
+        os.mkdir(journal)  # noqa: PTH102
+        add(journal / FIRST)
+        await growth.grown(growth.begin(), 0.01)
+        notice = growth.begin()
+        waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
+        await asyncio.sleep(0)
+        add(journal / FIRST)
+        await waiting
+        assert notice.is_set()
+
+    play(scene())
+
+
 def looked_soon(growth: JournalGrowth) -> bool:
     """Whether the wait ends untold, long before its time."""
 

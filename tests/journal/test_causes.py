@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -277,6 +278,12 @@ def test_an_expiry_that_a_new_leader_finds_began_with_a_stop_of_a_third_of_the_t
         ),
         pytest.param([(14_000, "world", msgspec.structs.replace(PAUSED, target="broker-2"))], id="another stood still"),
         pytest.param([(14_000, "world", msgspec.structs.replace(CUT, target="peer-2"))], id="another link was cut"),
+        pytest.param(
+            [(14_000, "world", msgspec.structs.replace(CUT, source="peer-3", target="broker-1"))], id="its words came"
+        ),
+        pytest.param(
+            [(9_000, "host-1", CUT), (10_000, "host-1", e.NodeStarted("host", 1, {}))], id="who held the cut is gone"
+        ),
     ],
 )  # fmt: skip
 def test_an_expiry_that_nothing_accounts_for_ends_at_its_timer(told: list[tuple[int, str, Event]]) -> None:
@@ -284,10 +291,22 @@ def test_an_expiry_that_nothing_accounts_for_ends_at_its_timer(told: list[tuple[
     assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
 
 
-def leaving(*replicas: int) -> Chain:
-    """The chain of the proposal by which broker 1 drops followers, with broker 3 cut from it and no other."""
+def test_an_expiry_began_with_what_came_about_with_the_last_word_and_not_with_what_held_long_before() -> None:
+    both_ways = msgspec.structs.replace(CUT, both_ways=True)
+    chain = expired_after((1_000, "world", both_ways), (13_500, "world", PAUSED))
+    assert [step.event for step in chain.steps[1:]] == [PAUSED]
+    alone = expired_after((1_000, "world", both_ways))
+    assert [step.event for step in alone.steps[1:]] == [both_ways]
+
+
+CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
+
+
+def leaving(*replicas: int, told: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
+    """The chain of the proposal by which broker 1 drops followers, with broker 3 cut from it unless others are told."""
     history = History()
-    history.tell("world", e.FaultInjected("f1", "cut", "broker-3", "broker-1", True))
+    for event in told:
+        history.tell("world", event)
     moved = [e.ReplicaStanding(replica, 90, 120, 90, 0, 10_000) for replica in replicas]
     isr = [each for each in (1, 2, 3) if each not in replicas]
     proposed = e.IsrProposed(1, "orders", 0, isr, 4, 6, "lag", moved, timer_cause("isr-expiration"))
@@ -299,8 +318,19 @@ def test_a_follower_leaves_the_isr_since_its_link_to_the_leader_was_cut() -> Non
     assert leaving(3).end is End.FAULT
 
 
+def test_a_follower_that_gets_no_answers_falls_silent_too() -> None:
+    one_way = e.FaultInjected("f1", "cut", "broker-1", "broker-3", False)
+    assert leaving(3, told=[one_way]).end is End.FAULT
+
+
 def test_followers_that_leave_at_once_are_each_accounted_for_or_none() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
+
+
+def test_followers_that_leave_at_once_by_different_faults_end_at_the_timer() -> None:
+    stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
+    assert leaving(2, 3, told=[CUT_FROM_LEADER, stopped]).end is End.TIMER
+    assert leaving(2, told=[CUT_FROM_LEADER, stopped]).end is End.FAULT
 
 
 @pytest.mark.parametrize(

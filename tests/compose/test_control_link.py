@@ -1,0 +1,45 @@
+"""The agent's line to a node: what it is asked, and which answer counts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from pathlib import Path
+
+from compose.control_link import ControlLink
+
+LONG_S = 20.0
+
+
+def test_a_refresh_waits_for_the_answer_to_a_question_of_its_own(tmp_path: Path) -> None:
+    """Of two questions the node answers the first with what was so before, after the refresh has begun."""
+
+    async def scene() -> dict[str, object]:
+        asked, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        words = iter(({"v": "old"}, {"v": "new"}))
+
+        async def node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while line := await reader.readline():
+                if "status" in json.loads(line):
+                    asked.set()
+                    await begun.wait()
+                    writer.write(json.dumps(next(words)).encode() + b"\n")
+            writer.close()
+            await writer.wait_closed()
+            ended.set()
+
+        server = await asyncio.start_unix_server(node, tmp_path / "s")
+        link = ControlLink(tmp_path / "s", lambda: time.monotonic_ns() // 1_000_000, lambda: b'{"faults": []}')
+        talking = asyncio.create_task(link.run())
+        await asked.wait()
+        refreshing = asyncio.create_task(link.refresh(LONG_S))
+        await asyncio.sleep(0)
+        begun.set()
+        await refreshing
+        talking.cancel()
+        await ended.wait()
+        server.close()
+        return link.status
+
+    assert asyncio.run(asyncio.wait_for(scene(), LONG_S)) == {"v": "new"}
