@@ -17,6 +17,7 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 8_000
+EXPECTED_MS = 15_000
 NAVIGATION_MS = 30_000
 POLL_MS = 20
 
