@@ -66,6 +66,10 @@ class CannotRun(Exception):
     """The broker cannot start, or cannot go on; the text is fit for the user."""
 
 
+class NoEnsemble(CannotRun):
+    """The ensemble has not answered in time."""
+
+
 def main(config_path: Path) -> int:
     """Run a broker until it is told to stop; the process's exit code.  Troubles are one line on standard error."""
     try:
@@ -239,7 +243,7 @@ class BrokerProcess:
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
         """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
 
-        Raises CannotRun.
+        Raises NoEnsemble.
         """
         connect, limit_ms = self._config.zookeeper_connect, self._config.connection_timeout_ms
         patience_s = min(PATIENCE_S, limit_ms / 1000)
@@ -250,7 +254,7 @@ class BrokerProcess:
             self._log.warning("the ensemble does not answer; waiting", connect=connect)
             if await self._is_connected_within(starting, left_s):
                 return
-        raise CannotRun(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
+        raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
         """Has the ensemble answered within that time, or is there no need to wait for it any more?"""

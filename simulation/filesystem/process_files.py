@@ -112,6 +112,7 @@ class ProcessFiles:
         if room < len(new):
             written = written[: max(new[room] * BLOCK_BYTES - position, 0)]
             if not written:
+                self.volume.faults_met += 1
                 raise trouble(errno.ENOSPC, self._at(descriptor).path)
         node.write(position, written)
         node.mtime_s = self._now_s()
