@@ -58,7 +58,7 @@ class Volume:
         """How much more can be written; None: enough."""
         self.operations = 0
         """How many were begun so far."""
-        self.locks: dict[int, object] = {}
+        self.locks: dict[Node, object] = {}
         """Who holds the lock of a file."""
         self.failed_syncs = 0
         self.faults_met = 0
