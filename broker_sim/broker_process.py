@@ -38,7 +38,7 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
-from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.txnlog.files import make_directories
 from journal.cause import Cause
@@ -141,8 +141,9 @@ def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: Me
 
 
 def _exit(code: int, said: str) -> NoReturn:
-    sys.stderr.write(said)
-    sys.stderr.flush()
+    stream = LogStream()
+    stream.write(said)
+    stream.flush()
     os._exit(code)
 
 
