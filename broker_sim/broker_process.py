@@ -38,7 +38,7 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
-from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.txnlog.files import make_directories
 from journal.cause import Cause
@@ -64,6 +64,10 @@ LOCK_FILE = ".lock"
 
 class CannotRun(Exception):
     """The broker cannot start, or cannot go on; the text is fit for the user."""
+
+
+class NoEnsemble(CannotRun):
+    """The ensemble has not answered in time."""
 
 
 def main(config_path: Path) -> int:
@@ -137,8 +141,9 @@ def host_surroundings(log: structlog.BoundLogger, journal: Journal, messages: Me
 
 
 def _exit(code: int, said: str) -> NoReturn:
-    sys.stderr.write(said)
-    sys.stderr.flush()
+    stream = LogStream()
+    stream.write(said)
+    stream.flush()
     os._exit(code)
 
 
@@ -239,7 +244,7 @@ class BrokerProcess:
     async def _await_ensemble(self, starting: asyncio.Task[None]) -> None:
         """Say so where the ensemble does not answer; give up after zookeeper.connection.timeout.ms.
 
-        Raises CannotRun.
+        Raises NoEnsemble.
         """
         connect, limit_ms = self._config.zookeeper_connect, self._config.connection_timeout_ms
         patience_s = min(PATIENCE_S, limit_ms / 1000)
@@ -250,7 +255,7 @@ class BrokerProcess:
             self._log.warning("the ensemble does not answer; waiting", connect=connect)
             if await self._is_connected_within(starting, left_s):
                 return
-        raise CannotRun(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
+        raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
 
     async def _is_connected_within(self, starting: asyncio.Task[None], patience_s: float) -> bool:
         """Has the ensemble answered within that time, or is there no need to wait for it any more?"""

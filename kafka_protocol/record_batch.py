@@ -81,8 +81,12 @@ def read_header(data: bytes | bytearray | memoryview, position: int = 0) -> Batc
 
 def checksum_holds(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> bool:
     """Does the CRC-32C of the batch at `position` hold?  The batch must be complete in `data`."""
-    body = memoryview(data)[position + CHECKED_FROM : position + header.size]
-    return int(crc32c(body)) == header.crc
+    return checksum_of(data, position, header) == header.crc
+
+
+def checksum_of(data: bytes | bytearray | memoryview, position: int, header: BatchHeader) -> int:
+    """The CRC-32C that the batch at `position` should bear.  The batch must be complete in `data`."""
+    return int(crc32c(memoryview(data)[position + CHECKED_FROM : position + header.size]))
 
 
 def header_is_sane(header: BatchHeader) -> bool:

@@ -20,17 +20,20 @@ def new_event_loop() -> asyncio.AbstractEventLoop:
 
 
 class LogStream:
-    """Standard error, which may be a file on a disk that is full: a line that it does not take is lost, and no more."""
+    """Standard error, which may be closed, or a file on a disk that is full: a line that it does not take is lost, and
+    no more."""
 
     def write(self, text: str) -> None:
         """Print."""
-        with contextlib.suppress(OSError):
-            sys.stderr.write(text)
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError):
+                sys.stderr.write(text)
 
     def flush(self) -> None:
         """Hand over what was printed."""
-        with contextlib.suppress(OSError):
-            sys.stderr.flush()
+        if sys.stderr is not None:
+            with contextlib.suppress(OSError):
+                sys.stderr.flush()
 
 
 def node_logger(node: str) -> structlog.BoundLogger:
@@ -39,7 +42,7 @@ def node_logger(node: str) -> structlog.BoundLogger:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
-            structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty()),
+            structlog.dev.ConsoleRenderer(colors=sys.stderr is not None and sys.stderr.isatty()),
         ],
         logger_factory=structlog.PrintLoggerFactory(cast(TextIO, LogStream())),
         cache_logger_on_first_use=True,

@@ -91,8 +91,8 @@ class ProcessFiles:
         node = self._at(descriptor).node
         del self._open[descriptor]
         if isinstance(node, FileNode):
-            if self.volume.locks.get(id(node)) == (self, descriptor):
-                del self.volume.locks[id(node)]
+            if self.volume.locks.get(node) == (self, descriptor):
+                del self.volume.locks[node]
             node.opened -= 1
             self.volume.free(node)
 
@@ -112,6 +112,7 @@ class ProcessFiles:
         if room < len(new):
             written = written[: max(new[room] * BLOCK_BYTES - position, 0)]
             if not written:
+                self.volume.faults_met += 1
                 raise trouble(errno.ENOSPC, self._at(descriptor).path)
         node.write(position, written)
         node.mtime_s = self._now_s()
@@ -163,7 +164,7 @@ class ProcessFiles:
     def flock(self, descriptor: int, operation: int, /) -> None:
         """flock(2), which never waits."""
         self._begin("lock", self._at(descriptor).path)
-        locks, key = self.volume.locks, id(self._at(descriptor).node)
+        locks, key = self.volume.locks, self._at(descriptor).node
         if operation & fcntl.LOCK_UN:
             locks.pop(key, None)
         elif locks.setdefault(key, (self, descriptor)) != (self, descriptor):

@@ -58,9 +58,11 @@ class Volume:
         """How much more can be written; None: enough."""
         self.operations = 0
         """How many were begun so far."""
-        self.locks: dict[int, object] = {}
+        self.locks: dict[Node, object] = {}
         """Who holds the lock of a file."""
         self.failed_syncs = 0
+        self.faults_met = 0
+        """How many operations ended with an error that was ordered, or for want of room."""
         self._root = DirectoryNode(0)
         self._changes = 0
         self._changed: dict[int, DirectoryNode] = {}
@@ -162,6 +164,7 @@ class Volume:
         for fault in self._faults:
             if fault.operation == operation and fault.within in path:
                 self._faults.remove(fault)
+                self.faults_met += 1
                 raise trouble(fault.number, path)
         return OPERATION_US * self.slow_factor
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_sim.logs.segment import SUFFIX
-from kafka_protocol.record_batch import read_header
+from kafka_protocol.record_batch import checksum_of, read_header
 from simulation.judges.audited_broker import AuditedBroker, LogBytes
 
 
@@ -16,12 +16,13 @@ class Stored(NamedTuple):
     last: int
     leader_epoch: int
     checksum: int
+    """That of its bytes, whatever its header says."""
 
 
 class ReplicaLog:
     """One replica's batches by first offset.  `read` takes in what was appended; after a truncation comes `again`."""
 
-    __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "end", "epochs_rise", "start")
+    __slots__ = ("_broker", "_last", "_name", "_newest", "_read", "batches", "damaged", "end", "epochs_rise", "start")
 
     def __init__(self, broker: AuditedBroker, name: str) -> None:
         self._broker = broker
@@ -38,6 +39,8 @@ class ReplicaLog:
         self.start = -1
         self.end = 0
         self.epochs_rise = True
+        self.damaged: int | None = None
+        """Where a batch lies, by its first offset, whose checksum does not hold; None where all do."""
 
     def read(self) -> None:
         """Take in what was appended since."""
@@ -72,7 +75,10 @@ class ReplicaLog:
         at = 0
         while (header := read_header(data, at)) is not None:
             last_offset = header.last_offset
-            stored = Stored(header.base_offset, last_offset, header.leader_epoch, header.crc)
+            checksum = checksum_of(data, at, header)
+            stored = Stored(header.base_offset, last_offset, header.leader_epoch, checksum)
+            if checksum != header.crc and self.damaged is None:
+                self.damaged = stored.first
             self.epochs_rise &= self._last is None or self._last.leader_epoch <= stored.leader_epoch
             self.batches[stored.first] = self._last = stored
             self.end = last_offset + 1

@@ -4,7 +4,8 @@ Stated as in its KafkaReplication.tla and AsyncIsr.tla, partition by partition, 
 in which something of the partition changed:
 
 TypeOk               a state's members are replicas, epochs rise, 0 <= start <= high watermark <= log end, and a log's
-                     leader epochs never fall; nobody leads in an epoch that the quorum has not written
+                     leader epochs never fall and its checksums hold; nobody leads in an epoch that the quorum has not
+                     written
 LeaderInIsr          whoever the quorum has as leader is in its ISR; the ISR is never empty
 WeakIsr              what is below a presumed leader's high watermark is in the logs of all whom it takes to be in sync
 StrongIsr            ... and of all whom the quorum has in sync: so whoever is elected next has it
@@ -435,3 +436,5 @@ def _judge_replica(broker: int, replica: Partition, log: ReplicaLog) -> Iterator
         yield "TypeOk", f"broker {broker} takes its log to end at {end}; on disk it ends at {log.end}"
     if not log.epochs_rise:
         yield "TypeOk", f"broker {broker}: leader epochs fall along its log"
+    if log.damaged is not None:
+        yield "TypeOk", f"broker {broker}: the checksum of the batch at {log.damaged} does not hold on its disk"

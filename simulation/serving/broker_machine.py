@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 from broker_sim.broker import Broker
-from broker_sim.broker_process import CannotRun, lock_log_dirs, serve
+from broker_sim.broker_process import NoEnsemble, lock_log_dirs, serve
 from broker_sim.configs.broker_config import parse_config
-from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.segment import SUFFIX
 from broker_sim.surroundings import Surroundings
 from ensemble.errors import ZooKeeperError
@@ -21,15 +20,15 @@ from simulation.filesystem.process_files import ProcessFiles
 from simulation.network.addresses import broker_name
 from simulation.processes.machine import Ground, SimProcess
 from simulation.record import Record
-from simulation.serving.server_machine import RecordJournal, ServerMachine, Silent, write_durably
+from simulation.serving.server_machine import RecordJournal, ServerMachine, write_durably
 
 SERVER_PROPERTIES = Path("/server.properties")
 KAFKA_PORT = 9092
-EXPECTED_EXITS = (1, 130)
+DIRECTORIES_FAILED, LEFT_AT_ONCE = 1, 130
 """Exit codes of a broker whose log directories have all failed, and of one that was told twice to stop."""
 
-_TROUBLES = (CannotRun, BrokerIdInUse, DuplicateReplicas, ZooKeeperError, OSError)
-"""What `zabka broker` says in one line and ends with, and what a faulty disk or network may bring about."""
+_TROUBLES = (NoEnsemble, BrokerIdInUse, ZooKeeperError)
+"""Of what `zabka broker` says in one line and ends with, what a faulty network may bring about."""
 
 
 def broker_address(broker: int) -> str:
@@ -101,10 +100,8 @@ class BrokerMachine(ServerMachine):
             await serve(config, self._surroundings(process))
 
     def _surroundings(self, process: SimProcess) -> Surroundings:
-        silent: Any = Silent()
-
         def leave(code: int, said: str) -> NoReturn:
-            if code not in EXPECTED_EXITS:
+            if not self._may_leave_with(code):
                 self.ground.failures.append(f"{self.name}: exit code {code}: {said}")
             self.note_end()
             self.gave_up += 1
@@ -112,7 +109,7 @@ class BrokerMachine(ServerMachine):
             self.exit(process)
 
         return Surroundings(
-            log=silent,
+            log=self.log_of(process),
             journal=RecordJournal(self.record, self.name, process.loop),
             files=process.files,
             workers=process.workers,
@@ -121,6 +118,11 @@ class BrokerMachine(ServerMachine):
             started=lambda: None,
             random_seed=process.random.getrandbits(64),
         )
+
+    def _may_leave_with(self, code: int) -> bool:
+        if code == DIRECTORIES_FAILED:
+            return self.disk_failed
+        return code == LEFT_AT_ONCE and self.told_to_stop > 1
 
     def _made(self, broker: Broker) -> None:
         self._broker = broker

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import structlog
 
 from ensemble.runtime.files import Files
 from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
-from ensemble.server.net.sockets import PortError
 from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.process.driver import Stopped
 from ensemble.server.process.peer_process import load_history, serve
@@ -25,14 +23,14 @@ from simulation.nodes.watched_service import WatchedService
 from simulation.processes.machine import Ground, SimProcess
 from simulation.record import Record
 from simulation.serving.reached import Reached
-from simulation.serving.server_machine import RecordJournal, ServerMachine, Silent, write_durably
+from simulation.serving.server_machine import RecordJournal, ServerMachine, write_durably
 
 ROOT = Path("/")
 DATA = ROOT / "data"
 ZOO_CFG = ROOT / "zoo.cfg"
 CLIENT_PORT, QUORUM_PORT, ELECTION_PORT = 2181, 2888, 3888
-_TROUBLES = (ConfigError, DataDirectoryError, PortError, Stopped, OSError)
-"""What `zabka peer` says in one line, and ends with."""
+_TROUBLES = (ConfigError, DataDirectoryError, Stopped)
+"""Of what `zabka peer` says in one line and ends with, what its machine or the others may bring about."""
 
 
 def peer_address(peer: int) -> str:
@@ -99,12 +97,12 @@ class PeerMachine(ServerMachine):
     async def _run(self, process: SimProcess) -> bool:
         """What `ensemble.server.process.peer_process.main` does."""
         self.running = None
-        silent: Any = Silent()
+        log = self.log_of(process)
         while True:
             config = load(ZOO_CFG, process.files)
             with ExitStack() as held:
-                loaded = load_history(config, held, silent, process.files)
-                if not await serve(config, loaded, self._surroundings(config, process, silent)):
+                loaded = load_history(config, held, log, process.files)
+                if not await serve(config, loaded, self._surroundings(config, process, log)):
                     return False
 
     def _surroundings(self, config: ZooConfig, process: SimProcess, log: structlog.BoundLogger) -> Surroundings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from ensemble.txnlog.files import replace_file
 from journal.cause import UNKNOWN, Cause
 from journal.events import Event
 from simulation.processes.loop import ProcessLoop
-from simulation.processes.machine import Ground, Machine, Main
+from simulation.processes.machine import Ground, Machine, Main, SimProcess
 from simulation.record import Record
 
 RESTART_US = 500_000
@@ -44,18 +44,29 @@ class RecordJournal:
         """Nothing waits."""
 
 
-class Silent:
-    """The log for people, in a world without them."""
+class ProcessLog:
+    """A process's log for people, who are not there; but what it calls an error is somebody's to judge."""
 
-    def __call__(self, *_: object, **__: object) -> None:
-        return
+    def __init__(self, on_error: Callable[[str, Mapping[str, object]], object]) -> None:
+        self._on_error = on_error
 
-    def __getattr__(self, name: str) -> Silent:
-        return self
+    def info(self, *_: object, **__: object) -> None:
+        """What happens."""
+
+    def warning(self, *_: object, **__: object) -> None:
+        """What others, or the machine, do wrong."""
+
+    def error(self, said: str, **facts: object) -> None:
+        """What we do wrong."""
+        self._on_error(said, facts)
 
 
 class ServerMachine(Machine):
-    """A computer with a server on it; `troubles` is what its program may end with, all else is a failure of ours."""
+    """A computer with a server on it.
+
+    `troubles` is what its program may end with at any time, an OSError where its disk has failed, and with nothing at
+    all where it was told to; everything else is a failure of ours.
+    """
 
     def __init__(
         self, ground: Ground, record: Record, name: str, address: str, main: Main, *,
@@ -65,12 +76,38 @@ class ServerMachine(Machine):
         self.record = record
         self.gave_up = 0
         """How often the process ended without being told to."""
+        self.told_to_stop = 0
+        """How often the present process, or the last one, was told to."""
         self.is_wanted = False
         """Is a process that ends to be started again?"""
         self.on_trouble: Callable[[BaseException], None] = _nobody_hears
         """Hears of what made a process give up."""
         self._troubles = troubles
         self._restart_due = False
+        self._started_on = self.volume, 0
+        """The disk that the process found, and how many faults of it had been met by then."""
+
+    def start(self) -> None:
+        """Switch it on, if it is off, and run the program, unless it runs."""
+        if self.process is None:
+            self._started_on, self.told_to_stop = (self.volume, self.volume.faults_met), 0
+        super().start()
+
+    @property
+    def disk_failed(self) -> bool:
+        """Has the disk failed the present process, or the last one, as it was ordered to?"""
+        volume, before = self._started_on
+        return volume.faults_met > before
+
+    def log_of(self, process: SimProcess) -> Any:
+        """The log of a process on it."""
+
+        def error(said: str, facts: Mapping[str, object]) -> None:
+            cause = str(facts.get("failure", ""))
+            if not process.loop.killed and not (cause.startswith("OSError: ") and self.disk_failed):
+                self.ground.failures.append(f"{self.name}: {said}: {dict(facts)}")
+
+        return ProcessLog(error)
 
     def switch_on(self) -> None:
         """Run the server, and again whenever it ends by itself."""
@@ -80,6 +117,7 @@ class ServerMachine(Machine):
     def terminate(self) -> None:
         """SIGTERM; its supervisor starts it again."""
         if self.process is not None:
+            self.told_to_stop += 1
             self.process.loop.terminate()
 
     def kill(self) -> None:
@@ -101,12 +139,18 @@ class ServerMachine(Machine):
         """The process has ended by itself."""
         self.note_end()
         failure = None if task.cancelled() else task.exception()
-        if failure is not None and not isinstance(failure, self._troubles):
+        if not self._may_end_with(failure):
             self.ground.failures.append(f"{self.name}: {failure!r}")
         self.gave_up += 1
         if failure is not None:
             self.on_trouble(failure)
         self.start_again_soon()
+
+    def _may_end_with(self, failure: BaseException | None) -> bool:
+        """Is it what the world has brought about?"""
+        if failure is None:
+            return self.told_to_stop > 0
+        return isinstance(failure, self._troubles) or (isinstance(failure, OSError) and self.disk_failed)
 
     def start_again_soon(self) -> None:
         """What the supervisor does."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from broker_sim.groups.config import CONSUMER_OFFSETS
+from broker_sim.groups.store import java_hash
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import KafkaHistory, Polled
@@ -87,11 +88,11 @@ class Consuming:
         """What the group itself did wrong; what it was shown is in the history.
 
         Where a log was cut and written anew, records may have been passed over: there the invariants judge.  Where the
-        log that groups are kept in was lost, as Kafka allows, their generations begin anew.
+        log that this group is kept in was lost, as Kafka allows, its generations begin anew, and a number that comes
+        again says nothing; it reads on from an older offset, but passes nothing over.
         """
         forgiven = self._replication.forgiven()
-        if any(name.startswith(f"{CONSUMER_OFFSETS}-") for name in forgiven):
-            return []
+        overlaps = () if self._kept_in() in forgiven else self._overlaps
         passed_over = [
             f"{sent.partition} offset {sent.offset} was acknowledged, and passed over by the group"
             for sent in self._history.sent
@@ -100,7 +101,12 @@ class Consuming:
             and sent.offset < self.read_to.get(_partition(sent.partition), 0)
             and sent.offset not in self._seen[sent.partition]
         ]
-        return [*self._overlaps, *passed_over]
+        return [*overlaps, *passed_over]
+
+    def _kept_in(self) -> str | None:
+        """The partition that has the group's generations and offsets; None before there is one."""
+        offsets = self._replication.znodes.topics.get(CONSUMER_OFFSETS)
+        return None if offsets is None else f"{CONSUMER_OFFSETS}-{java_hash(GROUP) % len(offsets.partitions)}"
 
 
 class _Member:

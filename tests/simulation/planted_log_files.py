@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import count
 
 from broker_sim.logs.file_log_directory import DiskLogFile
 from broker_sim.logs.segment import Damage, Segment
@@ -27,4 +28,16 @@ def a_torn_tail_is_trusted() -> Iterator[None]:
 def a_flush_is_not_awaited() -> Iterator[None]:
     """A segment that is full, or whose broker stops, is left to the kernel."""
     with broken(DiskLogFile, flush=lambda self: None):
+        yield
+
+
+@contextmanager
+def a_byte_changes_on_its_way_to_the_file() -> Iterator[None]:
+    """The last one, in one of forty appends; what memory holds is whole."""
+    append, numbers = DiskLogFile.append, count(1)
+
+    def mistaken(self: DiskLogFile, data: bytes) -> int:
+        return append(self, data if next(numbers) % 40 else data[:-1] + bytes([data[-1] ^ 1]))
+
+    with broken(DiskLogFile, append=mistaken):
         yield

@@ -13,7 +13,7 @@ from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
 from journal.events import Entry, HighWatermarkMoved, InvariantViolated, TopicPartition
 from journal.judges.judged import Judged
-from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.record_batch import Record, build_batch, read_header
 from kafka_protocol.zk.znodes import (
     LeaderAndIsr,
     ReplicaAssignment,
@@ -167,6 +167,23 @@ def test_a_log_is_read_from_the_disk_as_it_grows_and_is_cut() -> None:
     file.truncate(0)
     log.read()
     assert (log.end, log.batches) == (0, {})
+
+
+def test_of_a_batch_on_a_disk_the_bytes_count_and_not_what_its_header_claims() -> None:
+    directory = MemoryLogDirectory()
+    directory.create_partition("t-0")
+    batches = [build_batch([Record(key=None, value=value, timestamp_ms=0)], base_offset=at) for at, value in
+               enumerate((b"a", b"b"))]  # fmt: skip
+    damaged = batches[1][:-2] + b"c" + batches[1][-1:]
+    file = directory.open("t-0", "00000000000000000000.log")
+    file.append(batches[0] + damaged)
+    log, whole = ReplicaLog(directory, "t-0"), read_header(batches[1])
+    log.read()
+    assert whole is not None and damaged != batches[1]
+    assert log.damaged == 1 and log.batches[1].checksum != whole.crc
+    file.truncate(len(batches[0]))
+    log.read()
+    assert log.damaged is None and list(log.batches) == [0]
 
 
 # -- what is found

@@ -22,7 +22,15 @@ from simulation.serving.broker_machine import BrokerMachine
 from simulation.serving.cluster_reached import PLACES
 from simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun, serve_cluster
 from simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
-from tests.simulation.planted_log_files import a_flush_is_not_awaited, a_torn_tail_is_trusted
+from tests.simulation.planted_brokers import (
+    a_broker_uses_a_descriptor_that_it_has_closed,
+    a_commit_of_offsets_fails_by_a_mistake,
+)
+from tests.simulation.planted_log_files import (
+    a_byte_changes_on_its_way_to_the_file,
+    a_flush_is_not_awaited,
+    a_torn_tail_is_trusted,
+)
 
 SEEDS, SEEDS_IN_THE_SUITE = 60, 2
 A_TENTH = 10
@@ -104,6 +112,9 @@ def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_
 PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     a_torn_tail_is_trusted: (91, "a batch is damaged"),
     a_flush_is_not_awaited: (3, "on disk it ends at"),
+    a_byte_changes_on_its_way_to_the_file: (1, "the checksum of the batch at 6 "),
+    a_commit_of_offsets_fails_by_a_mistake: (12, "KeyError"),
+    a_broker_uses_a_descriptor_that_it_has_closed: (3, "Bad file descriptor"),
 }
 """What is planted, the seed that finds it, and what it shows there."""
 

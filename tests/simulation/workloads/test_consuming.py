@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
+import pytest
+
+from broker_sim.groups.config import CONSUMER_OFFSETS
+from broker_sim.groups.store import java_hash
 from journal.events import TopicPartition
 from journal.judges.kafka_analysis import KafkaHistory, Sent
 from kafka_protocol.record_batch import Record
-from simulation.workloads.consuming import Consuming
+from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
+from simulation.judges.replication_audit import ReplicationAudit
+from simulation.workloads.consuming import GROUP, Consuming
 from simulation.workloads.producing import clients_in
 from simulation.world import World
 
 P0 = TopicPartition("orders", 0)
 
 
-def a_group() -> tuple[Consuming, KafkaHistory]:
+def a_group(world: World | None = None) -> tuple[Consuming, KafkaHistory]:
     """A group without members, spoken for by the test; offsets 0 to 3 were acknowledged."""
     history = KafkaHistory()
     history.sent += [Sent("p", "orders-0", str(offset), offset, offset, offset) for offset in range(4)]
-    world = World(0)
+    world = world or World(0)
     return Consuming(clients_in(world), world.replication, "orders", history, members=0), history
 
 
@@ -45,3 +53,19 @@ def test_two_readers_of_a_partition_in_one_generation_are_a_violation() -> None:
     group.took("member-1", 1, 1, P0, records(0, 1))
     group.took("member-2", 1, 1, P0, records(2, 3))
     assert group.violations == ["orders-0 is read by member-1 and member-2 in generation 1"]
+
+
+OWN = java_hash(GROUP) % 2
+OVERLAP = "orders-0 is read by member-1 and member-2 in generation 1"
+PASSED_OVER = "orders-0 offset 2 was acknowledged, and passed over by the group"
+
+
+@pytest.mark.parametrize(("number", "found"), [(OWN, [PASSED_OVER]), (1 - OWN, [OVERLAP, PASSED_OVER])])
+def test_where_a_groups_own_log_was_lost_only_its_generations_are_forgiven(number: int, found: list[str]) -> None:
+    with patch.object(ReplicationAudit, "forgiven", lambda _: {f"{CONSUMER_OFFSETS}-{number}": None}):
+        world, replicas = World(0), ReplicaAssignment((1,))
+        group, _ = a_group(world)
+        world.replication.znodes.topics[CONSUMER_OFFSETS] = TopicAssignment(None, {0: replicas, 1: replicas})
+        group.took("member-1", 1, 1, P0, records(0, 1))
+        group.took("member-2", 1, 1, P0, records(3))
+        assert group.violations == found

@@ -1,0 +1,21 @@
+"""How a broker's process ends at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ENDS = (
+    "from broker_sim.broker_process import host_surroundings\n"
+    "from ensemble.runtime.node_process import node_logger\n"
+    "host_surroundings(node_logger('broker-1'), journal=None).exit(130, 'zabka broker: over')"
+)
+
+
+@pytest.mark.parametrize("standard_error", ["2>&-", "2>/dev/full"])
+def test_a_broker_that_is_to_end_at_once_does_so_whether_or_not_it_can_say_why(standard_error: str) -> None:
+    command = ["sh", "-c", f'exec "$0" -c "$1" {standard_error}', sys.executable, ENDS]
+    assert subprocess.run(command, cwd=Path(__file__).parents[2], check=False).returncode == 130
