@@ -39,8 +39,8 @@ from journal.spans import Spans
 RECENT_EVENTS_MAX = 20_000
 """So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
-HOLD_BACK_BUSY_US = 70_000
-"""The same with one agent that has had something to bring lately: it looks again after 40 ms, whether the kernel tells
+HOLD_BACK_BUSY_US = 55_000
+"""The same with one agent that has had something to bring lately: it looks again after 25 ms, whether the kernel tells
 it or not (`compose.journal_growth`).  Lines of several come at as many times, over a network."""
 # Less than the 3 s for which an agent looks so often after it has found something.
 _BUSY_S = 2.5

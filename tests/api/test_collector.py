@@ -86,7 +86,7 @@ def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollect
 @pytest.mark.parametrize(
     ("agents", "since_s", "passed_s"),
     [
-        (["host-1"], 1.0, 0.08),  # It looks every 40 ms.
+        (["host-1"], 1.0, 0.06),  # It looks every 25 ms.
         (["host-1"], 3.0, 0.13),  # It has found nothing for long, and looks every 100 ms.
         (["host-1", "host-2"], 1.0, 0.13),  # Their lines come over a network.
     ],
