@@ -7,12 +7,19 @@ import signal
 
 import pytest
 import uvicorn
+from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 
 from api import quiet_server
 from api.quiet_server import QuietServer
 
 LONG_S = 30.0
+
+
+@pytest.fixture(autouse=True)
+def no_stream_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The streams' library notes an end for the whole process; other servers of these tests go on."""
+    monkeypatch.setattr(AppStatus, "should_exit", False)
 
 
 def server() -> QuietServer:
