@@ -256,8 +256,8 @@ class Collector:
 
     def _hold_back_us(self) -> int:
         since_s = self._mono_s() - _BUSY_S
-        busy = len(self._brought_s) == 1 and all(at_s > since_s for at_s in self._brought_s.values())
-        return HOLD_BACK_BUSY_US if busy else HOLD_BACK_US
+        brought_s = list(self._brought_s.values())
+        return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
 
     def _publish(self, entries: list[Entry]) -> bool:
         try:

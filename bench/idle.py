@@ -19,14 +19,13 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from bench.usage import PROC, descendants
+from bench.usage import PROC, cpu_s, descendants
 from bench.verdict import end_with
 from compose.files import load_run
 
 CPU_MAX = 0.03
 """Of one core."""
 PSS_MIB_MAX = 250.0
-_TICKS_S = os.sysconf("SC_CLK_TCK")
 
 
 class Taken(NamedTuple):
@@ -41,12 +40,10 @@ class Taken(NamedTuple):
 def taken(pid: int) -> Taken:
     """Of a process that runs.  Raises OSError where it does not."""
     place = PROC / str(pid)
-    # After the command's name, which may hold anything, the third field comes first: 14 and 15 are the times.
-    fields = (place / "stat").read_text().rpartition(")")[2].split()
     arguments = (place / "cmdline").read_bytes().decode().rstrip("\0").split("\0")
     return Taken(
         Path(arguments[-1]).parent.name,
-        (int(fields[11]) + int(fields[12])) / _TICKS_S,
+        cpu_s(pid),
         sum(_number(task / "status", "voluntary_ctxt_switches:") for task in (place / "task").iterdir()),
         _number(place / "smaps_rollup", "Pss:"),
     )
@@ -84,18 +81,18 @@ def main(
         after, lasted_s = [taken(pid) for pid in pids], time.monotonic() - began_s
     for old, new in zip(before, after, strict=True):
         typer.echo(_line(new.name, new.cpu_s - old.cpu_s, new.wakes - old.wakes, new.pss_kib, lasted_s))
-    cpu_s = sum(new.cpu_s for new in after) - sum(old.cpu_s for old in before)
+    used_s = sum(new.cpu_s for new in after) - sum(old.cpu_s for old in before)
     wakes = sum(new.wakes for new in after) - sum(old.wakes for old in before)
     pss_kib = sum(new.pss_kib for new in after)
-    typer.echo(_line("together", cpu_s, wakes, pss_kib, lasted_s))
+    typer.echo(_line("together", used_s, wakes, pss_kib, lasted_s))
     typer.echo(f"load {os.getloadavg()[0]:.1f} on {len(os.sched_getaffinity(0))} cores")
-    wrong = [f"more than {CPU_MAX:.0%} of a core"] if cpu_s / lasted_s > CPU_MAX else []
+    wrong = [f"more than {CPU_MAX:.0%} of a core"] if used_s / lasted_s > CPU_MAX else []
     wrong += [f"more than {PSS_MIB_MAX:.0f} MiB"] if pss_kib / 1024 > PSS_MIB_MAX else []
     end_with(wrong)
 
 
-def _line(name: str, cpu_s: float, wakes: int, pss_kib: int, lasted_s: float) -> str:
-    return f"{name:10} {cpu_s / lasted_s:6.2%} of a core {wakes / lasted_s:6.1f} wakes/s {pss_kib / 1024:7.1f} MiB"
+def _line(name: str, used_s: float, wakes: int, pss_kib: int, lasted_s: float) -> str:
+    return f"{name:10} {used_s / lasted_s:6.2%} of a core {wakes / lasted_s:6.1f} wakes/s {pss_kib / 1024:7.1f} MiB"
 
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)

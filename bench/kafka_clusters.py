@@ -21,6 +21,7 @@ from rich.console import Console
 from bench.ensembles import READY_S, ROOT, free_ports, running
 from bench.interrupts import held
 from bench.load import CannotMeasure
+from bench.usage import cpu_s
 
 KafkaSide = Literal["ours", "kafka"]
 TITLES: dict[KafkaSide, str] = {"ours": "zabka", "kafka": "Kafka"}
@@ -28,7 +29,6 @@ JAVA_HEAP = "512m"
 BROKERS = 3
 STOP_S = 20.0
 JARS_S = 660.0
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROGRAM = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
 _JARS = "from kafka_jars import classpath; print(classpath())"
 LOGGING = """log4j.rootLogger=INFO, file
@@ -184,12 +184,11 @@ class KafkaCluster:
 
 
 def _cpu_s(pid: int) -> float:
-    """User and system time of a process, all threads, from /proc; 0 where it is gone."""
+    """0 where the process is gone."""
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return cpu_s(pid)
     except OSError:
         return 0.0
-    return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
 
 @contextmanager

@@ -5,12 +5,14 @@ A node that is killed comes back as another process, so a series belongs to a pr
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 PROC = Path("/proc")
+_TICKS_S = os.sysconf("SC_CLK_TCK")
 GROWTH_MAX = 1.05
 WARM_S = 300.0
 """A process younger than that is still filling its caches."""
@@ -43,6 +45,13 @@ def sample(pid: int, at_s: float) -> Sample | None:
         return None
     resident = [line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:")]
     return Sample(at_s, int(resident[0]), descriptors) if resident else None
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of a process, all threads, so far.  Raises OSError where it is gone."""
+    # After the command's name, which may hold anything, the third field comes first: 14 and 15 are the times.
+    fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS_S
 
 
 def descendants(pid: int) -> list[int]:
