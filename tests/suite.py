@@ -13,23 +13,33 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 SIDE_BY_SIDE = (
-    "broker_sim", "controller", "docs/test_reference.py", "ensemble", "fuzz", "house", "journal", "kafka_protocol",
-    "mutation", "pipeline", "simulation", "tools/test_search.py", "tools/test_simulate.py", "tools/test_whole_seeds.py",
-    "tools/test_why.py",
+    "api", "broker_sim", "browser", "controller", "docs/test_reference.py", "ensemble", "fuzz", "house", "journal",
+    "kafka_protocol", "mutation", "pipeline", "simulation", "tools/test_search.py", "tools/test_simulate.py",
+    "tools/test_whole_seeds.py", "tools/test_why.py",
 )  # fmt: skip
 """Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others' clusters,
 whose sessions end in real time, share the machine with nobody."""
+ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
+"""Files of those rooms that go by real time all the same."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
     """What pytest is called with, once for each run."""
     if arguments:
         return [list(arguments)]
-    rooms = [f"tests/{room}" for room in SIDE_BY_SIDE]
+    rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
     return [
         [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
         ["tests", *(f"--ignore={room}" for room in rooms)],
     ]
+
+
+def _without_those_alone(room: str) -> list[str]:
+    """The room itself, or its files where one of them is not to run beside others."""
+    if not any(file.startswith(f"{room}/") for file in ALONE):
+        return [room]
+    files = sorted(str(path.relative_to(HERE)) for path in (HERE / room).rglob("test_*.py"))
+    return [file for file in files if file not in ALONE]
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -18,6 +18,12 @@ def test_each_room_s_tests_are_in_one_of_the_runs() -> None:
     assert alone == ["tests", *(f"--ignore={room}" for room in sorted(together))]
 
 
+def test_what_goes_by_real_time_in_a_room_of_virtual_time_is_left_to_the_second_run() -> None:
+    together = suite.runs([], cores=2)[0]
+    assert {f"tests/{file}" for file in suite.ALONE} < PLACES
+    assert not any(f"tests/{file}".startswith(place) for file in suite.ALONE for place in together)
+
+
 def test_it_runs_on_as_many_cores_as_there_are() -> None:
     assert "--numprocesses=7" in suite.runs([], cores=7)[0]
 
