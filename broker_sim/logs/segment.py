@@ -167,7 +167,7 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and everything after it."""
+        """Drop the batch that holds `offset` and everything after it; where compaction left a gap there, end in it."""
         found = self.locate(offset)
         if found is None:
             return
@@ -175,7 +175,7 @@ class Segment:
         self.file.truncate(position)
         self._last = None
         self.size = position
-        self.end_offset = header.base_offset
+        self.end_offset = min(offset, header.base_offset)
         while self._positions and self._positions[-1] >= position:
             self._positions.pop()
             self._offsets.pop()
