@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from broker_sim.logs import retention
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.logs.test_retention import a_log, append, read_all, run_compaction
@@ -52,3 +53,17 @@ def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() ->
     cluster.restart(1)
     cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
     assert cluster[1].partition.log.end_offset == cluster[2].partition.log.end_offset == 6
+
+
+def test_a_first_segment_that_compaction_emptied_keeps_no_older_records_than_retention_does() -> None:
+    """As with cleanup.policy=compact,delete: Kafka goes by when an empty segment was written to last."""
+    log = a_log(100)
+    for at_ms in (10, 20, 30, 40):
+        append(log, ("k", "v"), at_ms=at_ms)
+    run_compaction(log)
+    assert [segment.size > 0 for segment in log.segments] == [False, True, True]
+    assert retention.drop_older(log, 10, 40) == 0, "nothing is too old, and reading from the log's start goes on"
+    assert retention.drop_older(log, 10, 41) == 2
+    assert (log.start_offset, [offset for offset, *_ in read_all(log)]) == (3, [3])
+    assert retention.drop_older(log, 10, 1_000) == 1
+    assert (log.start_offset, log.end_offset, log.size_bytes) == (4, 4, 0)
