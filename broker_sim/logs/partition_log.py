@@ -272,7 +272,7 @@ class PartitionLog:
         for segment in list(self._segments):
             if segment.max_timestamp < timestamp_ms:
                 continue
-            for position, header in segment.headers():
+            for position, header in segment.headers_since(timestamp_ms, self.start_offset):
                 # What lies below the start was deleted, and is only not gone yet.
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
