@@ -319,7 +319,7 @@ class PartitionLog:
             return offset
         self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
-            while len(self._segments) > 1 and self._starts[-1] >= offset:
+            while len(self._segments) > 1 and self._starts[-1] > offset:
                 self._drop_segment()
             self._segments[-1].truncate_to(offset)
             self.end_offset = self._segments[-1].end_offset
@@ -350,12 +350,14 @@ class PartitionLog:
         self._directory.remove(self.name, producer_snapshots.file_name(segment.base_offset))
 
     def _rebuild_producers(self) -> None:
+        """From the latest snapshot on, for it also knows what compaction has taken since (reloadFromSnapshot)."""
         self.producers.clear()
-        deleted = SnapshotReader(self._directory, self.name, self._starts[0])
+        start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
+        self.producers.add_unknown(entries)
         for segment in self._segments:
-            self.producers.add_unknown(deleted.reach(segment.base_offset))
-            for _, header in segment.headers():
-                self.producers.update(header)
+            if segment.end_offset > start:
+                for _, header in segment.headers(segment.position_of(start)):
+                    self.producers.update(header)
 
     # ---- delete from the start ---------------------------------------------------------------------------------
 
