@@ -152,7 +152,7 @@ class GroupStore:
         read = None
         with suppress(LogDirFailed):
             # Somebody else will lead then, and read it from another disk; until then it counts as being loaded.
-            read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
+            read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
         if read.unreadable:
