@@ -15,7 +15,7 @@ from broker_sim.groups.records import (
     read_key,
     read_offset,
 )
-from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.replication.progress import HostedLog
 from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
@@ -113,13 +113,16 @@ def _batches(data: bytes) -> Iterator[tuple[int, BatchHeader]]:
 
 
 async def read_group_log(
-    log: PartitionLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
+    replica: HostedLog, buffer_bytes: int, runtime: Runtime, goes_on: Callable[[], bool]
 ) -> GroupLog | None:
-    """Read a partition to its end, a buffer at a time; None where `goes_on` says in between that it is no use."""
+    """Read a partition to its end, a buffer at a time; None where `goes_on` says in between that it is no use.
+
+    Between two buffers the replica's log may give way to its copy in another log directory, and is closed then.
+    """
     read = GroupLog()
-    offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, buffer_bytes, log.end_offset, True)
+    offset = replica.log.start_offset
+    while offset < replica.log.end_offset:
+        data = replica.log.read(offset, buffer_bytes, replica.log.end_offset, True)
         next_offset = await in_slices(read.take(data), runtime, pause_ms=0)
         if next_offset is None:
             break

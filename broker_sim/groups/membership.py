@@ -437,6 +437,8 @@ class GroupMembership:
 
     def _remove_member(self, group: Group, member: Member) -> None:
         member.answer_join(JoinResult(ErrorCode.unknown_member_id, NO_MEMBER))
+        # Kafka never answers it, and its client hears nothing before its own request.timeout.ms.
+        member.answer_sync(SyncResult(ErrorCode.unknown_member_id))
         group.remove(member.member_id)
         if group.state in (_STABLE, _COMPLETING):
             self._prepare(group)

@@ -136,13 +136,15 @@ class GroupStore:
 
     def roles_changed(self) -> None:
         """Look at which partitions of `__consumer_offsets` are led here now: take over, and give up."""
+        not_led: list[int] = []
         for number in range(self.partition_count):
             partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
             if partition is None or not partition.is_leader:
-                self._give_up(number)
+                not_led.append(number)
             elif number not in self._owned and number not in self._loading:
                 self._loading[number] = None
                 self._loading[number] = self._runtime.spawn(self._load(number), f"load {partition.topic_partition}")
+        self._give_up(not_led)
 
     async def _load(self, number: int) -> None:
         partition = self._replicas.partitions.get(TopicPartition(CONSUMER_OFFSETS, number))
@@ -152,7 +154,7 @@ class GroupStore:
         read = None
         with suppress(LogDirFailed):
             # Somebody else will lead then, and read it from another disk; until then it counts as being loaded.
-            read = await read_group_log(partition.log, size, self._runtime, lambda: number in self._loading)
+            read = await read_group_log(partition, size, self._runtime, lambda: number in self._loading)
         if read is None:
             return
         if read.unreadable:
@@ -169,16 +171,20 @@ class GroupStore:
         self._owned[number] = None
         del self._loading[number]
 
-    def _give_up(self, number: int) -> None:
-        task = self._loading.pop(number, None)
-        if task is not None:
-            # Some of its groups may be here already.
-            task.cancel()
-        if self._owned.pop(number, self) is self and task is None:
-            return
-        for group in [group for group in self.groups.values() if self.partition_for(group.group_id) == number]:
-            del self.groups[group.group_id]
-            self._unloaded(group)
+    def _give_up(self, numbers: Iterable[int]) -> None:
+        """Coordinate no group of these partitions.  All go in one pass, for to hash every group's id takes its time."""
+        gone: dict[int, None] = {}
+        for number in numbers:
+            task = self._loading.pop(number, None)
+            if task is not None:
+                # Some of its groups may be here already.
+                task.cancel()
+            if self._owned.pop(number, self) is not self or task is not None:
+                gone[number] = None
+        if gone:
+            for group in [group for group in self.groups.values() if self.partition_for(group.group_id) in gone]:
+                del self.groups[group.group_id]
+                self._unloaded(group)
 
     def close(self) -> None:
         """Read no more."""

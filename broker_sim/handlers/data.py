@@ -408,17 +408,22 @@ class DataHandlers:
         return respond(request, topics=topics)
 
     async def delete_records(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DeleteRecords."""
+        """Answer DeleteRecords; Kafka's own topics keep their records, whatever their cleanup.policy."""
         offsets: dict[TopicPartition, int] = {}
-        unknown = Deleted(ErrorCode.unknown_topic_or_partition)
+        refused: dict[TopicPartition, Deleted] = {}
         for topic in request.topics:
             for row in topic.partitions:
                 offsets[TopicPartition(str(topic.name), int(row.partition_index))] = int(row.offset)
-        known = {partition: offset for partition, offset in offsets.items() if self._known(partition)}
-        deleted = await self._replicas.delete_records(known, milliseconds(request.timeout)) if known else {}
+        for partition in offsets:
+            if not self._known(partition):
+                refused[partition] = Deleted(ErrorCode.unknown_topic_or_partition)
+            elif partition.topic in INTERNAL_TOPICS:
+                refused[partition] = Deleted(ErrorCode.invalid_topic_exception)
+        wanted = {partition: offset for partition, offset in offsets.items() if partition not in refused}
+        deleted = await self._replicas.delete_records(wanted, milliseconds(request.timeout)) if wanted else {}
         topics: dict[str, list[dict[str, Any]]] = {}
         for partition in offsets:
-            error, low_watermark = deleted.get(partition, unknown)
+            error, low_watermark = refused.get(partition) or deleted[partition]
             answer = {"partition_index": partition.partition, "low_watermark": low_watermark, "error_code": error}
             topics.setdefault(partition.topic, []).append(answer)
         return respond(request, topics=[{"name": topic, "partitions": rows} for topic, rows in topics.items()])

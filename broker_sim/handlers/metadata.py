@@ -50,8 +50,8 @@ class MetadataHandlers:
         self._create_missing = create_missing
         self._cluster_id = cluster_id
         self._answers: dict[tuple[object, ...], KafkaMessage] = {}
-        self._rows: dict[tuple[str, int], tuple[PartitionMetadata, MetadataResponsePartition]] = {}
-        """Every partition's row, as long as what it was made of is the same."""
+        self._rows: dict[str, dict[int, tuple[PartitionMetadata, MetadataResponsePartition]]] = {}
+        """Every partition's row by topic, as long as what it was made of is the same."""
         self._alive: tuple[int, ...] = ()
         """The brokers that were alive when those were made."""
         self._answers_generation = -1
@@ -89,11 +89,14 @@ class MetadataHandlers:
         return answer
 
     def _keep_rows(self) -> None:
-        """Forget the rows that say what is no longer so, where that does not show in the partition's own metadata."""
+        """Forget the rows of topics that are gone, and those that say what is no longer so, where that does not show in
+        the partition's own metadata."""
         alive = tuple(broker.broker_id for broker in self._metadata.brokers())
         if alive != self._alive:
             self._alive = alive
             self._rows.clear()
+        for topic in [topic for topic in self._rows if topic not in self._metadata]:
+            del self._rows[topic]
 
     def _wanted(self, request: KafkaMessage) -> list[tuple[str | None, KafkaUuid | None]] | None:
         """Topics asked for by name or id, None for all."""
@@ -166,7 +169,8 @@ class MetadataHandlers:
         )
 
     def _partition(self, topic: str, partition: PartitionMetadata) -> MetadataResponsePartition:
-        known = self._rows.get((topic, partition.partition))
+        rows = self._rows.setdefault(topic, {})
+        known = rows.get(partition.partition)
         if known is not None and known[0] == partition:
             return known[1]
         is_alive = self._metadata.is_alive
@@ -183,7 +187,7 @@ class MetadataHandlers:
                 replica for replica in partition.replicas if replica in offline or not is_alive(replica)
             ),
         )
-        self._rows[topic, partition.partition] = partition, row
+        rows[partition.partition] = partition, row
         return row
 
     # ---- the rest ---------------------------------------------------------------------------------------------

@@ -169,18 +169,29 @@ class PartitionLog:
 
     def append_as_follower(self, data: bytes, headers: Sequence[BatchHeader]) -> bool:
         """Write batches as the leader stores them, with the gaps that compaction made.  False where they do not
-        continue this log: nothing is written."""
-        end = self.end_offset
+        continue this log: nothing is written.
+
+        Where this log is empty, and the leader's starts in the midst of the first batch since records were deleted up
+        to there, the log begins anew with that whole batch (UnexpectedAppendOffsetException).
+        """
+        start = end = self.end_offset
+        is_within = bool(headers) and start == self.start_offset and headers[0].base_offset < start
+        if is_within and start < headers[0].next_offset:
+            end = headers[0].base_offset
         size = 0
         for header in headers:
             if header.base_offset < end:
                 return False
             end = header.next_offset
             size += header.size
+        if is_within:
+            self.truncate_fully_and_start_at(headers[0].base_offset)
         self._append(data if len(data) == size else data[:size], headers)
         for header in headers:
             if header.leader_epoch > self.epochs.latest:
                 self.epochs.assign(header.leader_epoch, header.base_offset)
+        if is_within:
+            self.advance_start(start)
         return True
 
     def _append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
@@ -261,7 +272,7 @@ class PartitionLog:
         for segment in list(self._segments):
             if segment.max_timestamp < timestamp_ms:
                 continue
-            for position, header in segment.headers():
+            for position, header in segment.headers_since(timestamp_ms, self.start_offset):
                 # What lies below the start was deleted, and is only not gone yet.
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
@@ -339,12 +350,14 @@ class PartitionLog:
         self._directory.remove(self.name, producer_snapshots.file_name(segment.base_offset))
 
     def _rebuild_producers(self) -> None:
+        """From the latest snapshot on, for it also knows what compaction has taken since (reloadFromSnapshot)."""
         self.producers.clear()
-        deleted = SnapshotReader(self._directory, self.name, self._starts[0])
+        start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
+        self.producers.add_unknown(entries)
         for segment in self._segments:
-            self.producers.add_unknown(deleted.reach(segment.base_offset))
-            for _, header in segment.headers():
-                self.producers.update(header)
+            if segment.end_offset > start:
+                for _, header in segment.headers(segment.position_of(start)):
+                    self.producers.update(header)
 
     # ---- delete from the start ---------------------------------------------------------------------------------
 

@@ -94,6 +94,17 @@ def read(directory: LogDirectory, name: str, offset: int) -> list[ProducerEntry]
         file.close()
 
 
+def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[ProducerEntry]]:
+    """The last snapshot up to `end` that can be used, and its offset; (0, nobody) where there is none."""
+    for at in reversed(offsets(directory.list_files(name))):
+        if at <= end:
+            try:
+                return at, read(directory, name, at)
+            except BadSnapshot:
+                directory.remove(name, file_name(at))
+    return 0, []
+
+
 class SnapshotReader:
     """Finds, while a log is read from its `start` on, the first snapshot that can be used.
 

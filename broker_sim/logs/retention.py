@@ -16,14 +16,17 @@ def drop_below_start(log: PartitionLog) -> int:
 
 
 def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
-    """Drop leading segments whose newest record is older than that."""
+    """Drop leading segments whose newest record is older than that; one that compaction has emptied goes with the
+    segment after it."""
     if retention_ms == UNLIMITED:
         return 0
     count = 0
-    for segment in log.segments[: _droppable(log)]:
+    for number, segment in enumerate(log.segments[: _droppable(log)], 1):
+        if not segment.size:
+            continue
         if segment.max_timestamp < 0 or wall_ms - segment.max_timestamp <= retention_ms:
             break
-        count += 1
+        count = number
     return _drop(log, count)
 
 

@@ -1,9 +1,9 @@
-"""One segment file of a partition's log, with a sparse index in memory (Kafka's LogSegment and OffsetIndex)."""
+"""One segment file of a partition's log, with a sparse index in memory (Kafka's LogSegment, OffsetIndex, TimeIndex)."""
 
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -39,6 +39,7 @@ class Segment:
         "_index_interval_bytes",
         "_indexed_at",
         "_last",
+        "_newest",
         "_offsets",
         "_positions",
         "base_offset",
@@ -65,12 +66,15 @@ class Segment:
         """The last batch that was appended: its position and header.  None where it was cut off since."""
         self._offsets = array("q")
         self._positions = array("q")
+        self._newest = array("q")
+        """Of each entry of the index: the highest timestamp before it, -1 for the first."""
 
     def _note(self, position: int, header: BatchHeader) -> None:
         """A batch stands at `position`, at the end so far."""
         if not self._offsets or position - self._indexed_at >= self._index_interval_bytes:
             self._offsets.append(header.base_offset)
             self._positions.append(position)
+            self._newest.append(self.max_timestamp)
             self._indexed_at = position
         if not position:
             self.first_timestamp = header.max_timestamp
@@ -135,6 +139,12 @@ class Segment:
             yield position, header
             position += header.size
 
+    def headers_since(self, timestamp_ms: int, offset: int) -> Iterator[tuple[int, BatchHeader]]:
+        """As `headers`, but without most of the batches that lie before `offset`, and of those before the first that is
+        not older than `timestamp_ms`."""
+        at = max(bisect_left(self._newest, timestamp_ms), bisect_right(self._offsets, offset)) - 1
+        return self.headers(self._positions[at] if at >= 0 else 0, self._index_interval_bytes + HEADER_SIZE)
+
     def locate(self, offset: int) -> tuple[int, BatchHeader] | None:
         """The batch that holds `offset`, or the first after it: its position and header.  None past the end."""
         if offset >= self.end_offset:
@@ -167,7 +177,7 @@ class Segment:
         return end
 
     def truncate_to(self, offset: int) -> None:
-        """Drop the batch that holds `offset` and everything after it."""
+        """Drop the batch that holds `offset` and everything after it; where compaction left a gap there, end in it."""
         found = self.locate(offset)
         if found is None:
             return
@@ -175,9 +185,12 @@ class Segment:
         self.file.truncate(position)
         self._last = None
         self.size = position
-        self.end_offset = header.base_offset
+        self.end_offset = min(offset, header.base_offset)
         while self._positions and self._positions[-1] >= position:
             self._positions.pop()
             self._offsets.pop()
+            self._newest.pop()
         self._indexed_at = self._positions[-1] if self._positions else 0
-        self.max_timestamp = max((header.max_timestamp for _, header in self.headers()), default=-1)
+        self.max_timestamp = self._newest[-1] if self._newest else -1
+        for _, header in self.headers(self._indexed_at):
+            self.max_timestamp = max(self.max_timestamp, header.max_timestamp)

@@ -13,7 +13,8 @@ from kio.schema.errors import ErrorCode
 from journal.events import TopicPartition
 from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
 
-_INITIAL_EPOCH = 0
+INITIAL_EPOCH = 0
+"""The session epoch of a fetch that asks for a new session, and forgets nothing."""
 _NO_SESSION = 0
 _EPOCH_MAX = 2**31 - 1
 
@@ -35,21 +36,21 @@ class FetchQuestions:
 
     def __init__(self) -> None:
         self._session_id = _NO_SESSION
-        self._epoch = _INITIAL_EPOCH
+        self._epoch = INITIAL_EPOCH
         self._naming: Hashable = None
         self._told: dict[TopicPartition, FetchPartition] = {}
 
     def begin_anew(self) -> None:
         """End the session: the next fetch names everything, and asks for a new one."""
-        self._epoch = _INITIAL_EPOCH
+        self._epoch = INITIAL_EPOCH
 
     def next(self, wanted: dict[TopicPartition, FetchPartition], naming: Hashable) -> Question:
         """The next fetch, for these partitions.  A session never changes its `naming` of topics."""
-        if self._epoch == _INITIAL_EPOCH or naming != self._naming:
-            self._epoch = _INITIAL_EPOCH
+        if self._epoch == INITIAL_EPOCH or naming != self._naming:
+            self._epoch = INITIAL_EPOCH
             self._naming = naming
             self._told = wanted
-            return Question(self._session_id, _INITIAL_EPOCH, wanted, [])
+            return Question(self._session_id, INITIAL_EPOCH, wanted, [])
         told = self._told
         rows = {key: row for key, row in wanted.items() if told.get(key) is not row}
         forgotten = [key for key in told if key not in wanted]
@@ -59,10 +60,10 @@ class FetchQuestions:
     def answered(self, response: FetchResponse) -> None:
         """The leader has carried the last question out, or refused the session."""
         if response.error_code != ErrorCode.none:
-            self._session_id, self._epoch = _NO_SESSION, _INITIAL_EPOCH
+            self._session_id, self._epoch = _NO_SESSION, INITIAL_EPOCH
             return
-        if self._epoch == _INITIAL_EPOCH:
+        if self._epoch == INITIAL_EPOCH:
             self._session_id = response.session_id
-            self._epoch = 1 if response.session_id != _NO_SESSION else _INITIAL_EPOCH
+            self._epoch = 1 if response.session_id != _NO_SESSION else INITIAL_EPOCH
         else:
             self._epoch = self._epoch + 1 if self._epoch < _EPOCH_MAX else 1

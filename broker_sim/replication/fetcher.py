@@ -18,7 +18,7 @@ from broker_sim.configs.replica_config import ReplicaConfig, lists
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.ports import MetadataView
 from broker_sim.quotas.replication_throttles import ReplicationQuota
-from broker_sim.replication.fetch_questions import FetchQuestions
+from broker_sim.replication.fetch_questions import INITIAL_EPOCH, FetchQuestions
 from broker_sim.replication.following import append_fetched, restart_at, truncate, truncate_to_divergence
 from broker_sim.replication.partition import Partition
 from broker_sim.replication.truncation import EpochEnd, Truncation, truncation
@@ -255,6 +255,9 @@ class ReplicaFetcher:
         asked = self._questions.next(
             {key: one.question(last_epoch(one.partition), max_bytes) for key, one in ready.items()}, by_id
         )
+        if asked.session_epoch == INITIAL_EPOCH:
+            # Nothing is forgotten then: topics that are not followed any more need no name.
+            self._names = {one.topic_id: topic_partition.topic for topic_partition, one in self._fetching.items()}
         topics: dict[str, list[FetchPartition]] = {}
         for topic_partition, row in asked.rows.items():
             topics.setdefault(topic_partition.topic, []).append(row)

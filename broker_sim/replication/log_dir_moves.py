@@ -154,14 +154,7 @@ def _append(current: PartitionLog, future: PartitionLog, data: bytes) -> bool:
     headers = split_batches(data)
     if not headers:
         return False
-    if headers[0].base_offset >= future.end_offset:
-        return future.append_as_follower(data, headers)
-    if future.end_offset > future.start_offset:
+    if headers[0].base_offset < future.end_offset and future.end_offset > future.start_offset:
         future.truncate_fully_and_start_at(current.start_offset)
         return True
-    # The replica starts in the midst of a batch, since records were deleted up to there.
-    start = future.end_offset
-    future.truncate_fully_and_start_at(headers[0].base_offset)
-    future.append_as_follower(data, headers)
-    future.advance_start(start)
-    return True
+    return future.append_as_follower(data, headers)

@@ -184,8 +184,23 @@ def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group_behind(
     number = store.partition_for(members.group_id)
     del store._owned[number]
     store._loading[number] = node.runtime.spawn(_never(node.runtime.future()), "load")
-    store._give_up(number)
+    store._give_up([number])
     assert members.group_id not in store.groups and not store.is_loading_any
+
+
+def test_each_group_is_looked_at_once_however_many_partitions_are_given_up(
+    members: Members, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = members.coordinator.broker.groups.store
+    for number in range(20):
+        store.get_or_create(f"group-{number}")
+    store._owned = dict.fromkeys(range(OFFSETS_PARTITIONS))
+    hashed: list[str] = []
+    partition_for = store.partition_for
+    monkeypatch.setattr(store, "partition_for", lambda group_id: hashed.append(group_id) or partition_for(group_id))
+    groups = list(store.groups)
+    store._give_up(range(OFFSETS_PARTITIONS))
+    assert (store.groups, hashed) == ({}, groups)
 
 
 def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:

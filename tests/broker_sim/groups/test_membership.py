@@ -289,6 +289,16 @@ def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
     assert members.join(leader).answer.generation_id == generation + 1
 
 
+def test_a_member_that_is_removed_while_it_waits_for_its_assignment_is_told_so(members: Members) -> None:
+    leader, follower = (members.new_member()[0] for _ in range(2))
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    waiting = members.sync(follower, 1)
+    assert waiting.answer is None
+    assert [row.error_code for row in members.leave((follower, None)).members] == [NONE]
+    assert waiting.error is ErrorCode.unknown_member_id
+    assert members.join(leader).answer.generation_id == 2
+
+
 def test_in_leave_group_up_to_version_2_the_members_error_is_the_whole_answers(members: Members) -> None:
     (leader,), _ = members.stable()
     assert members.ask(ApiKey.LEAVE_GROUP, 2, member_id="nobody").error is ErrorCode.unknown_member_id

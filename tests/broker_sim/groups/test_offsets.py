@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -12,7 +13,7 @@ from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
-from tests.broker_sim.groups.group_driver import P0, Members, a_cluster, find
+from tests.broker_sim.groups.group_driver import OFFSETS_PARTITIONS, P0, Members, a_cluster, find
 
 NONE = ErrorCode.none
 P1 = TopicPartition("orders", 1)
@@ -303,3 +304,19 @@ def test_nobody_but_coordinators_and_the_admin_client_writes_to_the_offsets_topi
 
     assert produce("anybody") is ErrorCode.invalid_topic_exception
     assert produce("__admin_client") is NONE
+
+
+def test_the_records_of_kafkas_own_topics_are_not_deleted_on_demand_whatever_their_cleanup_policy(
+    members: Members,
+) -> None:
+    members.commit(7)
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    offsets = TopicPartition("__consumer_offsets", number)
+    replica = members.coordinator.broker.replicas.partitions[offsets]
+    replica.settings = replace(replica.settings, deletes=True)
+    topics = [{"name": offsets.topic, "partitions": [{"partition_index": number, "offset": -1}]}]
+    asked = request(ApiKey.DELETE_RECORDS, 2, topics=topics, timeout=1_000)
+    answer = members.cluster.on(members.coordinator, members.coordinator.broker.handle(asked, "c", "PLAINTEXT"))
+    (row,) = answer.topics[0].partitions
+    assert (row.error_code, row.low_watermark) == (ErrorCode.invalid_topic_exception, -1)
+    assert replica.log.start_offset == 0

@@ -1,0 +1,58 @@
+"""A coordinator that reads its groups while the log that holds them is moved to another log directory."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+from broker_sim.groups.log import read_group_log
+from broker_sim.groups.records import OffsetAndMetadata, offset_key, offset_value
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.guarded_directory import GuardedDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch, split_batches
+from simulation.kernel.runtime import SimRuntime, run_task
+from simulation.kernel.scheduler import Scheduler
+
+OFFSETS = TopicPartition("__consumer_offsets", 0)
+COMMITTED = 20
+
+
+class Replica:
+    """Its log lies in one directory and then in the other."""
+
+    def __init__(self, folder: Path) -> None:
+        self.topic_partition = OFFSETS
+        self.failures: list[OSError] = []
+        self.logs = [self.filled(folder / name) for name in ("left", "right")]
+        self.log = self.logs[0]
+
+    def filled(self, folder: Path) -> PartitionLog:
+        folder.mkdir()
+        disk = GuardedDirectory(FileLogDirectory(folder), lambda _, failure: self.failures.append(failure))
+        log = PartitionLog(disk, OFFSETS, segment_bytes=1 << 20)
+        for number in range(COMMITTED):
+            key = offset_key("payments", TopicPartition("orders", number))
+            data = build_batch([Record(key, offset_value(OffsetAndMetadata(number, 0, "", 1)), 1)])
+            log.append_as_leader(data, split_batches(data) or [], 0)
+        return log
+
+    def move(self) -> bool:
+        """Once: the copy takes the log's place (LogDirMoves)."""
+        if self.log is self.logs[0]:
+            self.log.close()
+            self.log = self.logs[1]
+        return True
+
+
+def test_groups_are_read_on_from_the_copy_that_takes_the_logs_place(tmp_path: Path) -> None:
+    replica, scheduler = Replica(tmp_path), Scheduler()
+    runtime = SimRuntime(scheduler, Random(1))
+    read = run_task(scheduler, runtime, read_group_log(replica, 300, runtime, replica.move))
+    runtime.stop()
+    assert replica.failures == [], "a closed log is no failed disk: its whole directory would go offline"
+    assert read is not None
+    (group,) = read.groups(1)
+    assert len(group.offsets) == COMMITTED
+    replica.log.close()

@@ -1,0 +1,62 @@
+"""What a broker keeps of topics goes with them, however many come and go."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, cast
+from uuid import UUID
+
+from broker_sim.handlers.metadata import MetadataHandlers
+from broker_sim.metadata_cache import LEADER_DURING_DELETE, MetadataCache
+from broker_sim.request_context import RequestContext
+from journal.events import TopicPartition
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once
+
+
+def told(number: int, leader: int) -> Any:
+    row = {
+        "partition_index": 0,
+        "controller_epoch": 1,
+        "leader": leader,
+        "leader_epoch": 0,
+        "isr": (1,),
+        "zk_version": 0,
+        "replicas": (1,),
+        "offline_replicas": (),
+    }
+    topics = [{"topic_name": f"t{number}", "topic_id": UUID(int=number), "partition_states": [row]}]
+    outer = {"controller_id": 1, "controller_epoch": 1, "broker_epoch": 1, "live_brokers": []}
+    return request(ApiKey.UPDATE_METADATA, 7, topic_states=topics, **outer)
+
+
+def test_the_rows_of_metadata_answers_go_with_their_topics() -> None:
+    cache = MetadataCache(SimRuntime(Scheduler(), Random(1)))
+    handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
+    everything = request(ApiKey.METADATA, 12, topics=None)
+    for number in range(1, 11):
+        cache.apply(told(number, 1))
+        answer: Any = at_once(handlers.metadata(everything, RequestContext("", "PLAINTEXT")))
+        assert [topic.name for topic in answer.topics] == [f"t{number}"]
+        assert list(handlers._rows) == [f"t{number}"]
+        cache.apply(told(number, LEADER_DURING_DELETE))
+
+
+def test_a_follower_forgets_the_names_of_topics_that_it_follows_no_more() -> None:
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    for number in range(1, 11):
+        cluster.topic_id = UUID(int=100 + number)
+        other = TopicPartition(f"other-{number}", 0)
+        cluster.create([1, 2], other)
+        cluster.run(20)
+        cluster[2].manager._fetchers.remove(other)
+        del cluster.states[other]
+    (fetcher,) = cluster[2].manager._fetchers._fetchers.values()
+    cluster.run(2_000)
+    assert len(fetcher._names) <= 3
+    cluster.produce(1, "a")
+    cluster.settle()
+    assert cluster[2].partition.topic_partition == TP

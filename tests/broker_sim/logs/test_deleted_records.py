@@ -1,0 +1,61 @@
+"""Logs that start in the midst of a batch, since records were deleted up to there, and who follows them."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from kafka_protocol.record_batch import split_batches
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+
+DELETED = 9
+"""In the midst of the second batch of six."""
+
+
+def delete(cluster: Cluster, offset: int) -> None:
+    answer = cluster[1].manager.delete_records({TP: offset}, 2_000)
+    cluster.until(answer.done)
+    assert answer.result()[TP] == (0, offset)
+
+
+@pytest.mark.parametrize("wipes_its_disk", [False, True])
+def test_a_follower_takes_over_a_log_that_starts_in_the_midst_of_a_batch(wipes_its_disk: bool) -> None:
+    """Kafka's case of UnexpectedAppendOffsetException (Partition.doAppendRecordsToFollowerOrFutureReplica)."""
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    cluster.produce(1, *"abcdef")
+    cluster.settle()
+    cluster.kill(3)
+    cluster.elect(1, [1, 2])
+    cluster.produce(1, *"ghijkl")
+    delete(cluster, DELETED)
+    if wipes_its_disk:
+        cluster[3].directory = MemoryLogDirectory()
+    cluster.restart(3)
+    cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
+    log = cluster[3].partition.log
+    assert (log.start_offset, log.end_offset, log.epochs.entries) == (DELETED, 12, [(1, DELETED)])
+    assert log.read(DELETED, 1 << 20, 12, True) == cluster.fetch(1, DELETED).records != b""
+    cluster.elect(3, [3])
+    assert cluster.violations() == []
+
+
+def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies_before_it() -> None:
+    leader = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    for values in ("abc", "def"):
+        data = batch(*values)
+        leader.append_as_leader(data, split_batches(data) or [], 0)
+    data = leader.read(0, 1 << 20, 6, True)
+    headers = split_batches(data)
+    assert headers is not None
+    follower = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    follower.truncate_fully_and_start_at(4)
+    assert not follower.append_as_follower(data, headers), "the first batch ends before this log starts"
+    assert (follower.start_offset, follower.end_offset) == (4, 4)
+    second = leader.read(4, 1 << 20, 6, True)
+    assert not follower.append_as_follower(second * 2, [headers[1], headers[1]])
+    assert (follower.start_offset, follower.end_offset) == (4, 4), "nothing is touched by what is refused"
+    assert follower.append_as_follower(second, [headers[1]])
+    assert (follower.start_offset, follower.end_offset, follower.high_watermark) == (4, 6, 4)
+    assert follower.read(4, 1 << 20, 6, True) == second

@@ -1,0 +1,93 @@
+"""What a log knows of producers once its end was cut off (ProducerStateManager.truncateAndReload)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.logs import producer_snapshots
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.producer_snapshots import ProducerEntry
+from broker_sim.logs.segment import Segment
+from tests.broker_sim.logs.test_retention import a_log, append, run_compaction
+
+A, B = 1, 2
+
+
+def write(log: PartitionLog, producer_id: int, *sequences: int) -> None:
+    for sequence in sequences:
+        append(log, ("k", "v"), producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+
+
+def last_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
+    """The last sequence and offset of each producer."""
+    return {entry.producer_id: (entry.last_sequence, entry.last_offset) for entry in log.producers.entries()}
+
+
+def test_a_producer_all_of_whose_batches_in_flight_are_cut_off_is_known_by_the_snapshot_before_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = a_log(1 << 20)
+    write(log, A, 0)
+    write(log, B, 0, 1)
+    log.roll()
+    write(log, B, 2)
+    log.roll()
+    write(log, B, 3)
+    write(log, A, 1, 2, 3, 4, 5)
+    visited: list[int] = []
+    headers = Segment.headers
+
+    def spied(segment: Segment, *place: Any) -> Iterator[Any]:
+        visited.append(segment.base_offset)
+        return headers(segment, *place)
+
+    monkeypatch.setattr(Segment, "headers", spied)
+    assert log.truncate_to(5) == 5
+    assert last_of(log) == {A: (0, 0), B: (3, 4)}
+    assert set(visited) == {4}, "what lies before the last snapshot is not read again"
+
+
+def test_a_producer_is_known_by_a_batch_that_compaction_has_taken_since() -> None:
+    log = a_log(1 << 20)
+    write(log, A, 0)
+    log.roll()
+    write(log, A, 1)
+    log.roll()
+    write(log, B, 0)
+    log.roll()
+    write(log, A, 2)
+    run_compaction(log)
+    assert [segment.size > 0 for segment in log.segments] == [False, True, True]
+    log.truncate_to(3)
+    assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A goes on with sequence 2, which is not out of order"
+
+
+def test_where_the_last_snapshot_is_damaged_the_one_before_it_serves() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    for sequence in range(3):
+        write(log, A, sequence)
+        write(log, B, sequence)
+        log.roll()
+    torn = producer_snapshots.file_name(6)
+    directory.remove(log.name, torn)
+    directory.open(log.name, torn).append(b"torn")
+    write(log, B, 3)
+    log.truncate_to(6)
+    write(log, B, 3, 4, 5, 6, 7)
+    log.truncate_to(6)
+    assert last_of(log) == {A: (2, 4), B: (2, 5)}
+    assert torn not in directory.list_files(log.name)
+
+
+def test_without_any_snapshot_the_whole_log_is_read() -> None:
+    log = a_log(1 << 20)
+    write(log, A, 0)
+    write(log, B, 0, 1, 2, 3, 4, 5)
+    log.truncate_to(1)
+    assert last_of(log) == {A: (0, 0)}
+    assert producer_snapshots.latest(MemoryLogDirectory(), log.name, 9) == (0, list[ProducerEntry]())
