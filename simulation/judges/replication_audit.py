@@ -14,6 +14,7 @@ ValidHighWatermark   the same for the leader that the quorum knows: no replica i
 Four more are Kafka's own rules, which the model leaves out (others are in `simulation.judges.kafka_rules`):
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
+                              asks for: as it believes, and as the quorum has it (`simulation.judges.minimums`)
 OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
 LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as that controller has heard
 WhoJoinsHasAll                who joins an ISR has all that any leader has taken to be committed (KAFKA-7128)
@@ -36,7 +37,8 @@ from journal.judges.judged import Judged
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.judges.audited_broker import AuditedBroker
 from simulation.judges.kafka_rules import KafkaRules
-from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.judges.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
+from simulation.judges.minimums import Minimums
 from simulation.judges.replica_logs import ReplicaLog, Stored
 from simulation.kernel.scheduler import Scheduler
 
@@ -49,6 +51,7 @@ _PARTITION_EVENTS = (
     e.LogTruncated,
     e.ReplicaLoaded,
 )
+_TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
 """What cannot harm another replica's standing; whoever leads shows by its own events what that means for it."""
@@ -98,8 +101,10 @@ class ReplicationAudit:
         nodes: Mapping[int, AuditedBroker],
         judged: Judged,
         emit: Callable[[InvariantViolated], object],
+        minimums: Minimums,
     ) -> None:
         self.znodes = KafkaZnodes()
+        self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
         self._judged = judged
@@ -128,6 +133,11 @@ class ReplicationAudit:
                 return replica.log.end_offset
         return None
 
+    def in_sync(self, name: TopicPartition) -> list[int]:
+        """Whom the quorum has in sync, but for those that have lost their power since they joined."""
+        state, lost = self.znodes.states.get(name), self._of(name).lost_power
+        return [] if state is None else [broker for broker in state.isr if broker not in lost]
+
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def committed(self, txn: Txn) -> None:
@@ -138,6 +148,9 @@ class ReplicationAudit:
                 for name in [name for name in self._partitions if name.topic == change.topic]:
                     del self._partitions[name]
                     self._changed.pop(name, None)
+                continue
+            if not isinstance(change, StateWritten):
+                self._note_for_minimums(change)
                 continue
             name = change.partition
             self._note(name, None)
@@ -155,6 +168,8 @@ class ReplicationAudit:
         self._rules.journalled(entry)
         if isinstance(event, _PARTITION_EVENTS):
             name = topic_partition(event.topic, event.partition)
+            if isinstance(event, _TAKEN):
+                self._minimums.heard(event.broker_id, event.topic, self._scheduler.now_us)
             if isinstance(event, _CUTS):
                 self._cut(name, event.broker_id)
             self._note(name, event.broker_id if isinstance(event, _GROWTH) else None)
@@ -163,9 +178,19 @@ class ReplicationAudit:
         elif isinstance(event, e.BrokerLivenessChanged):
             self._live[event.controller_epoch] = event.live
         elif isinstance(event, e.FaultInjected) and event.kind in ("power_loss", "disk_replaced"):
-            for broker, node in self._nodes.items():
-                if node.name == event.target:
-                    self._lost_power(broker)
+            for broker in self._named(event.target):
+                self._lost_power(broker)
+        elif isinstance(event, e.NodeStarted):
+            for broker in self._named(entry.node):
+                self._minimums.started(broker)
+
+    def _note_for_minimums(self, change: Configured | Registered) -> None:
+        if isinstance(change, Configured):
+            self._minimums.configured(change.entity, change.overrides, self._scheduler.now_us)
+        elif change.is_there:
+            self._minimums.registered(change.broker, self._scheduler.now_us)
+        else:
+            self._minimums.gone(change.broker)
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
@@ -370,7 +395,11 @@ class ReplicationAudit:
         if replica is not None and replica.is_leader:
             self._take_as_committed(name, event.broker_id, replica)
             self._judged.note("NothingCommittedUnderMinIsr")
-            wanted = min(replica.settings.min_insync_replicas, max(1, len(replica.replicas)))
+            asked = max(
+                replica.settings.min_insync_replicas,
+                self._minimums.least(event.broker_id, name.topic, self._scheduler.now_us),
+            )
+            wanted = min(asked, max(1, len(replica.replicas)))
             if len(replica.isr_state.isr) < wanted:
                 self._violated(
                     "NothingCommittedUnderMinIsr",
@@ -380,6 +409,9 @@ class ReplicationAudit:
                 )
 
     # -- where things are --------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> list[int]:
+        return [broker for broker, node in self._nodes.items() if node.name == name]
 
     def _of(self, name: TopicPartition) -> _Audited:
         found = self._partitions.get(name)
