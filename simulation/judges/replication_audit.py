@@ -127,10 +127,19 @@ class ReplicationAudit:
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
         """Where the log ends of the leader that the quorum has; None while it does not lead."""
+        leading = self._leading(name)
+        return None if leading is None else leading.log.end_offset
+
+    def leader_high_watermark(self, name: TopicPartition) -> int | None:
+        """What that leader takes to be committed; None while it does not lead."""
+        leading = self._leading(name)
+        return None if leading is None else leading.log.high_watermark
+
+    def _leading(self, name: TopicPartition) -> Partition | None:
         state = self.znodes.states.get(name)
         for broker, replica in self._hosted(name, self._nodes):
             if state is not None and broker == state.leader and replica.is_leader:
-                return replica.log.end_offset
+                return replica
         return None
 
     def in_sync(self, name: TopicPartition) -> list[int]:
