@@ -20,9 +20,10 @@ LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as th
 WhoJoinsHasAll                who joins an ISR has all that any leader has taken to be committed (KAFKA-7128)
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
-election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
-replica is not judged as a member until it has been out of the ISR.  `journal.judges.record_invariants` says what may be
-lost.  What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+election is judged no more, nor one of an epoch before the election of a replica that lost its power while in sync, and
+with it something that was committed; and such a replica is not judged as a member until it has been out of the ISR.
+`journal.judges.record_invariants` says what may be lost.  What does not hold goes to the journal as
+`invariant_violated`, where the watchdog finds it.
 """
 
 from __future__ import annotations
@@ -61,15 +62,9 @@ class _Audited:
     """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
 
     __slots__ = (
-        "agreed",
-        "committed",
-        "committed_end",
-        "forgiven_epoch",
-        "held",
-        "logs",
-        "lost_in_epoch",
+        "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
         "lost_power",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.logs: dict[int, ReplicaLog] = {}
@@ -77,6 +72,8 @@ class _Audited:
         self.committed: dict[int, Stored] = {}
         """All that a leader has taken to be committed since anything was forgiven, by first offsets."""
         self.committed_end = 0
+        self.is_recorded = True
+        """Is that all?  Not where a leader moved its mark of which nothing is taken."""
         self.forgiven_epoch = 0
         """Leaders of a lower epoch are not judged any more."""
         self.held: tuple[object, ...] = ()
@@ -89,7 +86,7 @@ class _Audited:
     def forgive(self, before_epoch: int) -> None:
         """What leaders of lower epochs have committed may be lost."""
         self.forgiven_epoch = before_epoch
-        self.committed, self.committed_end = {}, 0
+        self.committed, self.committed_end, self.is_recorded = {}, 0, True
 
 
 class ReplicationAudit:
@@ -234,15 +231,31 @@ class ReplicationAudit:
             if after.leader not in before.isr:
                 audited.forgive(after.leader_epoch)
             elif after.leader in audited.lost_power:
-                audited.forgive(after.leader_epoch)
-                audited.lost_power.update(dict.fromkeys(after.isr))
+                self._forgive_who_forgot(write.partition, after)
         elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
-            # It leads on in another life, and whoever is in sync with it may already have cut its log to match.
-            audited.forgive(after.leader_epoch)
-            audited.lost_power.update(dict.fromkeys(after.isr))
+            # It leads on in another life.
+            self._forgive_who_forgot(write.partition, after)
         for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
             del audited.lost_power[broker]
             audited.lost_in_epoch[broker] = after.leader_epoch
+
+    def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
+        """Somebody leads that lost its power: where its disk has all that was committed, nothing is lost by that."""
+        audited = self._of(name)
+        if audited.is_recorded and self._lacks(name, after.leader) is None:
+            del audited.lost_power[after.leader]
+        else:
+            # Whoever is in sync with it may already have cut its log to match.
+            audited.forgive(after.leader_epoch)
+            audited.lost_power.update(dict.fromkeys(after.isr))
+
+    def _lacks(self, name: TopicPartition, broker: int) -> int | None:
+        """The first committed batch that is not in a broker's log; None where all are."""
+        audited = self._of(name)
+        log = self._log(audited, name, broker)
+        log.read()
+        known = audited.committed.items()
+        return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _judge_joining(self, write: StateWritten) -> None:
         """Who joins an ISR lives, as far as the controller that writes it knows, and is not leaving (KIP-841)."""
@@ -277,23 +290,21 @@ class ReplicationAudit:
         audited = self._of(name)
         if broker in audited.lost_power or not audited.committed:
             return
-        log = self._log(audited, name, broker)
-        log.read()
         self._judged.note("WhoJoinsHasAll")
-        for first, stored in audited.committed.items():
-            if first >= log.start and log.batches.get(first) != stored:
-                self._violated(
-                    "WhoJoinsHasAll",
-                    name,
-                    f"broker {broker} joins the ISR and lacks what is at {first}; committed is what is below "
-                    f"{audited.committed_end}",
-                )
-                return
+        lacking = self._lacks(name, broker)
+        if lacking is not None:
+            self._violated(
+                "WhoJoinsHasAll",
+                name,
+                f"broker {broker} joins the ISR and lacks what is at {lacking}; committed is what is below "
+                f"{audited.committed_end}",
+            )
 
     def _take_as_committed(self, name: TopicPartition, leader: int, replica: Partition) -> None:
         """What a leader takes to be committed; of one that is forgiven, or that lost its power, nothing."""
         audited = self._of(name)
         if replica.leader_epoch < audited.forgiven_epoch or leader in audited.lost_power:
+            audited.is_recorded = False
             return
         log, mark = self._log(audited, name, leader), replica.log.high_watermark
         log.read()
@@ -353,10 +364,11 @@ class ReplicationAudit:
         )
         for invariant, whose, members in views:
             for member in members:
-                if member == leader or member in audited.lost_power or leader in audited.lost_power:
+                if member == leader or member in audited.lost_power:
                     continue
                 if invariant == "WeakIsr" and (
-                    replica.leader_epoch <= audited.lost_in_epoch.get(member, -1)
+                    leader in audited.lost_power
+                    or replica.leader_epoch <= audited.lost_in_epoch.get(member, -1)
                     or self._has_moved_away(name, member, state)
                 ):
                     continue

@@ -11,7 +11,7 @@ from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
-from journal.events import Entry, HighWatermarkMoved, InvariantViolated, TopicPartition
+from journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
 from journal.judges.judged import Judged
 from kafka_protocol.record_batch import Record, build_batch, read_header
 from kafka_protocol.zk.znodes import (
@@ -159,6 +159,38 @@ def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: by
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
     assert [violation.invariant for violation in found] == said
+
+
+@pytest.mark.parametrize(
+    ("log", "forgiven"),
+    [(b"ab", []), (b"abc", []), (b"a", ["t-0"]), (b"ax", ["t-0"])],
+)
+@pytest.mark.parametrize("is_elected", [True, False])
+def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
+    log: bytes, forgiven: list[str], is_elected: bool
+) -> None:
+    leader = SimpleNamespace(
+        is_leader=True,
+        leader_epoch=0,
+        replicas=(1, 2),
+        isr_state=SimpleNamespace(isr=(1, 2)),
+        settings=SimpleNamespace(min_insync_replicas=1),
+        log=SimpleNamespace(high_watermark=2),
+    )
+    nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
+    nodes[1].name, nodes[2].name = "broker-1", "broker-2"
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
+    audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
+    audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
+    # A follower loses its power and is elected; or the leader does, and leads on in another epoch.
+    loser = 2 if is_elected else 1
+    audit.journalled(
+        Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
+    )
+    nodes[1].broker = nodes[2].broker = None
+    nodes[loser].files = node_with(log).files
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(loser, 1, (loser,))), 0)))
+    assert list(audit.forgiven()) == forgiven
 
 
 # -- what a disk holds
