@@ -13,6 +13,7 @@ from ensemble.zab.application import EnsembleConfig
 from journal.events import FaultInjected, FaultRemoved
 from simulation.judges.audited_broker import replicas_agree
 from simulation.judges.committed_membership import CommittedMembership
+from simulation.judges.minimums import MINIMUM, Minimums
 from simulation.judges.peer_audit import EnsembleJudges, PeerAudit
 from simulation.judges.replication_audit import ReplicationAudit
 from simulation.judges.settled import unsettled
@@ -69,7 +70,8 @@ class World(Site):
         for config in _peer_configs(self.settings):
             self.peers[config.my_id] = PeerNode(self, config, self.peers, self._audit)
         self.brokers = {broker: BrokerNode(self, broker) for broker in range(1, self.settings.brokers + 1)}
-        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self._emit)
+        minimums = Minimums(int(self.settings.broker_keys.get(MINIMUM, "1")), self.settings.session_timeout_ms)
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self._emit, minimums)
         self.record.listeners.append(self.replication.journalled)
         first_voters = CommittedMembership(range(1, (self.settings.members or self.settings.peers) + 1))
         self._judges = EnsembleJudges(self.peers, self.record, first_voters, self.replication.committed, self._emit)

@@ -16,6 +16,7 @@ from simulation.network.addresses import broker_name
 CHURNED = "churned"
 EPOCH_RISES_BY = 5
 CATCHES_UP_MS = 600
+COMMITS_MS = 1_000
 
 
 def stop_broker(stage: Stage, words: Words) -> str:
@@ -81,6 +82,56 @@ def lag_behind(stage: Stage, words: Words) -> str:
         world.until(has_left, 2 * world.settings.replica_lag_time_max_ms)
     stage.cast.last = follower
     return f"cut {follower} off from {found.leader} until it leaves the ISR"
+
+
+def commit_alone(stage: Stage, words: Words) -> str:
+    """A follower loses its leader, and when it has left the ISR nobody hears that leader any more: what it takes to be
+    committed from then on, it alone knows to be.  Links stay so; the next act comes at that moment."""
+    world, found = stage.world, parts(stage.world, stage.focus)
+    state = world.replication.znodes.states.get(stage.focus)
+    members = [name for name in found.followers if state is not None and name in map(broker_name, state.isr)]
+    if not found.leader or len(members) < 2 or not world.is_running(found.leader):
+        return ""
+    follower = members[words.below(WHICH, len(members))]
+    stage.on_links(world.cut(follower, found.leader))
+    begin = world.replication.leader_high_watermark(stage.focus)
+
+    def has_left() -> bool:
+        now = world.replication.znodes.states.get(stage.focus)
+        return now is None or follower not in map(broker_name, now.isr)
+
+    with suppress(Deadlock):
+        world.until(has_left, 2 * world.settings.replica_lag_time_max_ms)
+        for other in members:
+            if other != follower:
+                stage.on_links(world.cut(found.leader, other, both_ways=False))
+        world.until(lambda: world.replication.leader_high_watermark(stage.focus) != begin, COMMITS_MS)
+    stage.cast.last = found.leader
+    return (
+        f"cut {follower} off from {found.leader} until it leaves the ISR, and {found.leader} is not heard from then on"
+    )
+
+
+def lose_leader(stage: Stage, words: Words) -> str:
+    """Whoever leads the partition dies, and what the next leader tells the other replicas takes long from the moment at
+    which it is written that it leads; the next act comes then."""
+    world, found = stage.world, parts(stage.world, stage.focus)
+    if not found.leader or not world.is_running(found.leader):
+        return ""
+    late_ms, power_loss = words.time_ms(LASTS, DELAYS_MS[:5]), words.below(MEASURE, 4) == 3
+    world.kill(found.leader, power_loss)
+    died = f"{found.leader} {'loses power' if power_loss else 'is killed'}"
+    stage.cast.last = found.leader
+    try:
+        world.until(
+            lambda: parts(world, stage.focus).leader not in ("", found.leader), 2 * world.settings.session_timeout_ms
+        )
+    except Deadlock:
+        return died
+    now = parts(world, stage.focus)
+    for other in now.followers:
+        stage.on_links(world.delay(now.leader, other, late_ms))
+    return f"{died}, and what {now.leader} tells the other replicas, which leads now, takes {late_ms} ms"
 
 
 def lose_session(stage: Stage, words: Words) -> str:
@@ -206,6 +257,8 @@ BROKERS: dict[str, Deed] = {
     "empty_disk": empty_disk,
     "late_isr_change": late_isr_change,
     "lag_behind": lag_behind,
+    "commit_alone": commit_alone,
+    "lose_leader": lose_leader,
     "lose_session": lose_session,
     "relieve": relieve,
 }

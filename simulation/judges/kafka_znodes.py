@@ -5,7 +5,7 @@ Folded from the transactions themselves as the first peer commits each, so nobod
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ensemble.jute import Record
@@ -17,6 +17,8 @@ from kafka_protocol.zk.znodes import LeaderAndIsr, TopicAssignment
 _TOPICS = f"{znodes.BROKER_TOPICS}/"
 _BROKERS = f"{znodes.BROKER_IDS}/"
 _DELETING = f"{znodes.DELETE_TOPICS}/"
+_CONFIGS = "/config/"
+_CHANGES = f"{znodes.CONFIG_CHANGES}/"
 
 
 class StateWritten(NamedTuple):
@@ -33,7 +35,21 @@ class TopicGone(NamedTuple):
     topic: str
 
 
-Change = StateWritten | TopicGone
+class Configured(NamedTuple):
+    """Overrides of an entity (topics/T, brokers/N) were written; none are left where it was deleted."""
+
+    entity: str
+    overrides: Mapping[str, str]
+
+
+class Registered(NamedTuple):
+    """A broker's registration was made; or it has gone."""
+
+    broker: int
+    is_there: bool
+
+
+Change = StateWritten | TopicGone | Configured | Registered
 
 
 class KafkaZnodes:
@@ -80,15 +96,23 @@ class KafkaZnodes:
                     self.states[partition] = state
                     yield StateWritten(partition, before, state)
         elif path.startswith(_BROKERS):
-            self.brokers[int(path.removeprefix(_BROKERS))] = self.last_zxid
+            broker = int(path.removeprefix(_BROKERS))
+            self.brokers[broker] = self.last_zxid
+            yield Registered(broker, True)
         elif path.startswith(_DELETING):
             self.deleting[path.removeprefix(_DELETING)] = None
+        elif path.startswith(_CONFIGS) and not path.startswith(_CHANGES):
+            yield Configured(path.removeprefix(_CONFIGS), znodes.decode_config(data) or {})
 
     def _delete(self, path: str) -> Iterator[Change]:
         if path.startswith(_BROKERS):
-            self.brokers.pop(int(path.removeprefix(_BROKERS)), None)
+            broker = int(path.removeprefix(_BROKERS))
+            self.brokers.pop(broker, None)
+            yield Registered(broker, False)
         elif path.startswith(_DELETING):
             self.deleting.pop(path.removeprefix(_DELETING), None)
+        elif path.startswith(_CONFIGS) and not path.startswith(_CHANGES):
+            yield Configured(path.removeprefix(_CONFIGS), {})
         elif path.startswith(_TOPICS):
             topic, _, rest = path.removeprefix(_TOPICS).partition("/")
             if not rest:

@@ -14,14 +14,16 @@ ValidHighWatermark   the same for the leader that the quorum knows: no replica i
 Four more are Kafka's own rules, which the model leaves out (others are in `simulation.judges.kafka_rules`):
 
 NothingCommittedUnderMinIsr   a leader's high watermark does not move while fewer are in sync than min.insync.replicas
+                              asks for: as it believes, and as the quorum has it (`simulation.judges.minimums`)
 OnlyTheLivingJoin             who joins an ISR is alive, as far as the controller that writes it has seen
 LeavingBrokersStayOut         nor is it in its controlled shutdown, as far as that controller has heard
 WhoJoinsHasAll                who joins an ISR has all that any leader has taken to be committed (KAFKA-7128)
 
 The model knows neither unclean elections nor disks that forget.  A presumed leader of an epoch before an unclean
-election, or before the election of a replica that lost its power while it was in sync, is judged no more; and such a
-replica is not judged as a member until it has been out of the ISR.  `journal.judges.record_invariants` says what may be
-lost.  What does not hold goes to the journal as `invariant_violated`, where the watchdog finds it.
+election is judged no more, nor one of an epoch before the election of a replica that lost its power while in sync, and
+with it something that was committed; and such a replica is not judged as a member until it has been out of the ISR.
+`journal.judges.record_invariants` says what may be lost.  What does not hold goes to the journal as
+`invariant_violated`, where the watchdog finds it.
 """
 
 from __future__ import annotations
@@ -36,7 +38,8 @@ from journal.judges.judged import Judged
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from simulation.judges.audited_broker import AuditedBroker
 from simulation.judges.kafka_rules import KafkaRules
-from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.judges.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
+from simulation.judges.minimums import Minimums
 from simulation.judges.replica_logs import ReplicaLog, Stored
 from simulation.kernel.scheduler import Scheduler
 
@@ -49,6 +52,7 @@ _PARTITION_EVENTS = (
     e.LogTruncated,
     e.ReplicaLoaded,
 )
+_TAKEN = (e.LeadershipTaken, e.FollowershipTaken)
 _CUTS = (e.LogTruncated, e.ReplicaLoaded)
 _GROWTH = (e.RecordsAppended, e.RecordsReplicated, e.HighWatermarkMoved)
 """What cannot harm another replica's standing; whoever leads shows by its own events what that means for it."""
@@ -58,15 +62,9 @@ class _Audited:
     """One partition: its replicas' logs, how far pairs of them are known to agree, and what is forgiven."""
 
     __slots__ = (
-        "agreed",
-        "committed",
-        "committed_end",
-        "forgiven_epoch",
-        "held",
-        "logs",
-        "lost_in_epoch",
+        "agreed", "committed", "committed_end", "forgiven_epoch", "held", "is_recorded", "logs", "lost_in_epoch",
         "lost_power",
-    )
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.logs: dict[int, ReplicaLog] = {}
@@ -74,6 +72,8 @@ class _Audited:
         self.committed: dict[int, Stored] = {}
         """All that a leader has taken to be committed since anything was forgiven, by first offsets."""
         self.committed_end = 0
+        self.is_recorded = True
+        """Is that all?  Not where a leader moved its mark of which nothing is taken."""
         self.forgiven_epoch = 0
         """Leaders of a lower epoch are not judged any more."""
         self.held: tuple[object, ...] = ()
@@ -86,7 +86,7 @@ class _Audited:
     def forgive(self, before_epoch: int) -> None:
         """What leaders of lower epochs have committed may be lost."""
         self.forgiven_epoch = before_epoch
-        self.committed, self.committed_end = {}, 0
+        self.committed, self.committed_end, self.is_recorded = {}, 0, True
 
 
 class ReplicationAudit:
@@ -98,8 +98,10 @@ class ReplicationAudit:
         nodes: Mapping[int, AuditedBroker],
         judged: Judged,
         emit: Callable[[InvariantViolated], object],
+        minimums: Minimums,
     ) -> None:
         self.znodes = KafkaZnodes()
+        self._minimums = minimums
         self._scheduler = scheduler
         self._nodes = nodes
         self._judged = judged
@@ -122,11 +124,25 @@ class ReplicationAudit:
 
     def leader_log_end(self, name: TopicPartition) -> int | None:
         """Where the log ends of the leader that the quorum has; None while it does not lead."""
+        leading = self._leading(name)
+        return None if leading is None else leading.log.end_offset
+
+    def leader_high_watermark(self, name: TopicPartition) -> int | None:
+        """What that leader takes to be committed; None while it does not lead."""
+        leading = self._leading(name)
+        return None if leading is None else leading.log.high_watermark
+
+    def _leading(self, name: TopicPartition) -> Partition | None:
         state = self.znodes.states.get(name)
         for broker, replica in self._hosted(name, self._nodes):
             if state is not None and broker == state.leader and replica.is_leader:
-                return replica.log.end_offset
+                return replica
         return None
+
+    def in_sync(self, name: TopicPartition) -> list[int]:
+        """Whom the quorum has in sync, but for those that have lost their power since they joined."""
+        state, lost = self.znodes.states.get(name), self._of(name).lost_power
+        return [] if state is None else [broker for broker in state.isr if broker not in lost]
 
     # -- what happens ------------------------------------------------------------------------------------------------
 
@@ -138,6 +154,9 @@ class ReplicationAudit:
                 for name in [name for name in self._partitions if name.topic == change.topic]:
                     del self._partitions[name]
                     self._changed.pop(name, None)
+                continue
+            if not isinstance(change, StateWritten):
+                self._note_for_minimums(change)
                 continue
             name = change.partition
             self._note(name, None)
@@ -155,6 +174,8 @@ class ReplicationAudit:
         self._rules.journalled(entry)
         if isinstance(event, _PARTITION_EVENTS):
             name = topic_partition(event.topic, event.partition)
+            if isinstance(event, _TAKEN):
+                self._minimums.heard(event.broker_id, event.topic, self._scheduler.now_us)
             if isinstance(event, _CUTS):
                 self._cut(name, event.broker_id)
             self._note(name, event.broker_id if isinstance(event, _GROWTH) else None)
@@ -163,9 +184,19 @@ class ReplicationAudit:
         elif isinstance(event, e.BrokerLivenessChanged):
             self._live[event.controller_epoch] = event.live
         elif isinstance(event, e.FaultInjected) and event.kind in ("power_loss", "disk_replaced"):
-            for broker, node in self._nodes.items():
-                if node.name == event.target:
-                    self._lost_power(broker)
+            for broker in self._named(event.target):
+                self._lost_power(broker)
+        elif isinstance(event, e.NodeStarted):
+            for broker in self._named(entry.node):
+                self._minimums.started(broker)
+
+    def _note_for_minimums(self, change: Configured | Registered) -> None:
+        if isinstance(change, Configured):
+            self._minimums.configured(change.entity, change.overrides, self._scheduler.now_us)
+        elif change.is_there:
+            self._minimums.registered(change.broker, self._scheduler.now_us)
+        else:
+            self._minimums.gone(change.broker)
 
     def _note(self, name: TopicPartition, broker: int | None) -> None:
         if not self._changed:
@@ -200,15 +231,31 @@ class ReplicationAudit:
             if after.leader not in before.isr:
                 audited.forgive(after.leader_epoch)
             elif after.leader in audited.lost_power:
-                audited.forgive(after.leader_epoch)
-                audited.lost_power.update(dict.fromkeys(after.isr))
+                self._forgive_who_forgot(write.partition, after)
         elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
-            # It leads on in another life, and whoever is in sync with it may already have cut its log to match.
-            audited.forgive(after.leader_epoch)
-            audited.lost_power.update(dict.fromkeys(after.isr))
+            # It leads on in another life.
+            self._forgive_who_forgot(write.partition, after)
         for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
             del audited.lost_power[broker]
             audited.lost_in_epoch[broker] = after.leader_epoch
+
+    def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
+        """Somebody leads that lost its power: where its disk has all that was committed, nothing is lost by that."""
+        audited = self._of(name)
+        if audited.is_recorded and self._lacks(name, after.leader) is None:
+            del audited.lost_power[after.leader]
+        else:
+            # Whoever is in sync with it may already have cut its log to match.
+            audited.forgive(after.leader_epoch)
+            audited.lost_power.update(dict.fromkeys(after.isr))
+
+    def _lacks(self, name: TopicPartition, broker: int) -> int | None:
+        """The first committed batch that is not in a broker's log; None where all are."""
+        audited = self._of(name)
+        log = self._log(audited, name, broker)
+        log.read()
+        known = audited.committed.items()
+        return next((at for at, stored in known if at >= log.start and log.batches.get(at) != stored), None)
 
     def _judge_joining(self, write: StateWritten) -> None:
         """Who joins an ISR lives, as far as the controller that writes it knows, and is not leaving (KIP-841)."""
@@ -243,23 +290,21 @@ class ReplicationAudit:
         audited = self._of(name)
         if broker in audited.lost_power or not audited.committed:
             return
-        log = self._log(audited, name, broker)
-        log.read()
         self._judged.note("WhoJoinsHasAll")
-        for first, stored in audited.committed.items():
-            if first >= log.start and log.batches.get(first) != stored:
-                self._violated(
-                    "WhoJoinsHasAll",
-                    name,
-                    f"broker {broker} joins the ISR and lacks what is at {first}; committed is what is below "
-                    f"{audited.committed_end}",
-                )
-                return
+        lacking = self._lacks(name, broker)
+        if lacking is not None:
+            self._violated(
+                "WhoJoinsHasAll",
+                name,
+                f"broker {broker} joins the ISR and lacks what is at {lacking}; committed is what is below "
+                f"{audited.committed_end}",
+            )
 
     def _take_as_committed(self, name: TopicPartition, leader: int, replica: Partition) -> None:
         """What a leader takes to be committed; of one that is forgiven, or that lost its power, nothing."""
         audited = self._of(name)
         if replica.leader_epoch < audited.forgiven_epoch or leader in audited.lost_power:
+            audited.is_recorded = False
             return
         log, mark = self._log(audited, name, leader), replica.log.high_watermark
         log.read()
@@ -319,10 +364,11 @@ class ReplicationAudit:
         )
         for invariant, whose, members in views:
             for member in members:
-                if member == leader or member in audited.lost_power or leader in audited.lost_power:
+                if member == leader or member in audited.lost_power:
                     continue
                 if invariant == "WeakIsr" and (
-                    replica.leader_epoch <= audited.lost_in_epoch.get(member, -1)
+                    leader in audited.lost_power
+                    or replica.leader_epoch <= audited.lost_in_epoch.get(member, -1)
                     or self._has_moved_away(name, member, state)
                 ):
                     continue
@@ -370,7 +416,11 @@ class ReplicationAudit:
         if replica is not None and replica.is_leader:
             self._take_as_committed(name, event.broker_id, replica)
             self._judged.note("NothingCommittedUnderMinIsr")
-            wanted = min(replica.settings.min_insync_replicas, max(1, len(replica.replicas)))
+            asked = max(
+                replica.settings.min_insync_replicas,
+                self._minimums.least(event.broker_id, name.topic, self._scheduler.now_us),
+            )
+            wanted = min(asked, max(1, len(replica.replicas)))
             if len(replica.isr_state.isr) < wanted:
                 self._violated(
                     "NothingCommittedUnderMinIsr",
@@ -380,6 +430,9 @@ class ReplicationAudit:
                 )
 
     # -- where things are --------------------------------------------------------------------------------------------
+
+    def _named(self, name: str) -> list[int]:
+        return [broker for broker, node in self._nodes.items() if node.name == name]
 
     def _of(self, name: TopicPartition) -> _Audited:
         found = self._partitions.get(name)

@@ -7,8 +7,10 @@ from contextlib import ExitStack
 
 from ensemble.client.client import Client
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.events import TopicPartition
 from journal.judges.judged import Judged
 from kafka_protocol.client.history_clients import TopicPlan
+from simulation.judges.stored_commits import StoredCommits
 from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Deadlock
 from simulation.serving.client_machine import forever
@@ -17,6 +19,8 @@ from simulation.serving.cluster_reached import ClusterReached
 from simulation.serving.cluster_world import ClusterShape, ClusterWorld, draw_cluster_shape
 from simulation.serving.serving_seed import Plant
 from simulation.serving.whole_run import WholeRun
+from simulation.workloads.committing import GROUP as COMMITTING_GROUP
+from simulation.workloads.committing import Committing
 from simulation.workloads.consuming import Consuming
 from simulation.workloads.producing import Producing
 from simulation.workloads.writer import Writer
@@ -30,6 +34,8 @@ WRITER_PAUSE_MS = 500
 TOPIC = "orders"
 GROUP_CHANCE = 0.3
 """In so many seeds a consumer group works, too."""
+COMMITS_CHANCE = 0.4
+"""In so many a consumer keeps its offsets in a group."""
 
 
 class ClusterRun(WholeRun):
@@ -45,6 +51,7 @@ class ClusterRun(WholeRun):
         self.cluster.record.listeners.append(self._reached.see)
         self.producing: Producing | None = None
         self.consuming: Consuming | None = None
+        self.committing: Committing | None = None
 
     def acknowledged_records(self) -> int:
         """Records that brokers have taken."""
@@ -94,7 +101,19 @@ class ClusterRun(WholeRun):
         if derive_random(self.seed, "group").random() < GROUP_CHANCE:
             self.consuming = consuming = Consuming(world.run_kafka_client, world.replication, TOPIC, producing.history)
             world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
+        draw = derive_random(self.seed, COMMITTING_GROUP)
+        if draw.random() < COMMITS_CHANCE:
+            self.committing = committing = self._commit_offsets()
+            world.until(lambda: committing.acknowledged > 0, BOOT_MS_MAX, "the first offset that is kept")
+            world.scheduler.after(draw.randrange(1, HARM_MS) * 1000, committing.rest)
         return producing
+
+    def _commit_offsets(self) -> Committing:
+        world, name = self.cluster, TopicPartition(TOPIC, 0)
+        judge = StoredCommits(
+            COMMITTING_GROUP, name, world.brokers, world.replication, world.record.judged, emit=world.emit
+        )
+        return Committing(world.run_kafka_client, name, judge)
 
     def _topics(self) -> list[TopicPlan]:
         """One of every kind of durability that the seed draws."""
@@ -129,6 +148,9 @@ class ClusterRun(WholeRun):
         world = self.cluster
         producing.stop()
         world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
+        if (committing := self.committing) is not None:
+            committing.ask()
+            world.until(lambda: committing.verified, RECOVERY_MS_MAX, "an offset that was kept")
         if (consuming := self.consuming) is not None:
             world.until(
                 lambda: consuming.is_whole and consuming.has_read_to(producing.history.ends),

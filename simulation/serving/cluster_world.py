@@ -11,6 +11,7 @@ from journal.events import Entry, LogDamageFound, NodeStarted
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.admin_client import AdminClient
 from simulation.judges.audited_broker import replicas_agree
+from simulation.judges.minimums import MINIMUM, Minimums
 from simulation.judges.replication_audit import ReplicationAudit
 from simulation.judges.settled import unsettled
 from simulation.kernel.draws import derive_random
@@ -90,7 +91,8 @@ class ClusterWorld(ServingWorld):
         self._given_up: dict[str, None] = {}
         """Brokers that go on without one of their log directories."""
         self.record.listeners.append(self._follow_directories)
-        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit)
+        minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
         self.record.listeners.append(self.replication.journalled)
 
     def committed(self, txn: Txn) -> None:

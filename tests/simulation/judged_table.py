@@ -1,4 +1,5 @@
-"""Prints how often each invariant had something to judge in a hundred seeds: `python -m tests.simulation.judged_table`.
+"""Prints how often each invariant had something to judge in a hundred seeds: `python -m tests.simulation.judged_table`,
+or in fifty seeds of whole processes: `python -m tests.simulation.judged_table whole`.
 
 A judge that never has anything to judge proves nothing, so a test (`test_judged_table`) keeps every row above nothing.
 """
@@ -19,6 +20,8 @@ HUNDRED: Mapping[str, range] = {
     "read-only": range(10),
 }
 """Which seeds of which scenarios."""
+WHOLE: Mapping[str, range] = {"whole": range(20), "whole-cluster": range(30)}
+"""Which of whole processes."""
 HEADING = "| invariant | times | in so many seeds |\n|---|---:|---:|"
 
 
@@ -49,4 +52,5 @@ class Table:
 
 
 if __name__ == "__main__":
-    sys.stdout.write("\n".join(Table().play(HUNDRED).lines()) + "\n")
+    asked = WHOLE if sys.argv[1:] == ["whole"] else HUNDRED
+    sys.stdout.write("\n".join(Table().play(asked).lines()) + "\n")

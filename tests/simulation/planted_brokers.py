@@ -1,16 +1,23 @@
-"""Mistakes of a broker that only its own log tells of, or its exit code."""
+"""Mistakes of a broker: in what it keeps for groups, and such as only its own log tells of, or its exit code."""
 
 from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import count
 
 from broker_sim.broker import Broker
 from broker_sim.configs.broker_config import Listener
+from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
+from broker_sim.groups.log import GroupLog
+from broker_sim.groups.records import OffsetKey
+from broker_sim.groups.store import GroupStore
 from broker_sim.handlers.offsets import OffsetHandlers
+from broker_sim.logs import log_manager
+from broker_sim.ports import ProducedPartition
 from broker_sim.request_context import RequestContext
 from kafka_protocol.ports import KafkaMessage
 from tests.simulation.planting import broken
@@ -43,4 +50,42 @@ def a_broker_uses_a_descriptor_that_it_has_closed() -> Iterator[None]:
         await start(self, advertised)
 
     with broken(Broker, start=mistaken):
+        yield
+
+
+@contextmanager
+def commits_of_offsets_do_not_wait() -> Iterator[None]:
+    """The coordinator answers as soon as its own log has a commit (offsets.commit.required.acks=1)."""
+
+    def append(
+        self: GroupStore, group_id: str, records: list[tuple[bytes, bytes | None]]
+    ) -> Awaitable[list[ProducedPartition]]:
+        return self._replicas.produce([(self._partition_of(group_id), self._batch(records))], 1, 0)
+
+    with broken(GroupStore, _append=append):
+        yield
+
+
+@contextmanager
+def the_first_commit_counts() -> Iterator[None]:
+    """A coordinator that reads its log goes by the first offset of a partition, not by the last."""
+    take_offset = GroupLog._take_offset
+
+    def first(self: GroupLog, key: OffsetKey, value: bytes | None, batch_offset: int) -> None:
+        if key.topic_partition not in self._offsets.get(key.group_id, {}):
+            take_offset(self, key, value, batch_offset)
+
+    with broken(GroupLog, _take_offset=first):
+        yield
+
+
+@contextmanager
+def a_topics_minimum_is_not_read() -> Iterator[None]:
+    """Brokers go by their own min.insync.replicas, whatever a topic asks for."""
+    partition_config = log_manager.partition_config
+
+    def deaf(config: ReplicaConfig, overrides: Mapping[str, str]) -> PartitionConfig:
+        return replace(partition_config(config, overrides), min_insync_replicas=config.min_insync_replicas)
+
+    with broken(log_manager, partition_config=deaf):
         yield

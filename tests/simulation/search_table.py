@@ -1,12 +1,18 @@
 """Prints how many runs, and how many seconds, a search takes to find each planted bug and each of Kafka's old
 behaviours, and how many plain seeds of the same world take, and of the scenario that was there before.
 
-python -m tests.simulation.search_table [--runs N] [--searches N] [--only WORDS] [--plain] [--markdown]
+python -m tests.simulation.search_table [--runs N] [--cpu-s N] [--searches N] [--only WORDS] [--plain] [--into FILE]
+                                        [--markdown]
 
-Three searches each by default, of at most 5,000 runs; a median counts a search that found nothing as more than that.
-A search ends with the first run that shows what the bug has to show (of an old behaviour: anything), and that holds
-when the same tape is played without the bug.  `--plain` has plain seeds beside it, as many of them at most: those
-of the same world, and those of the scenario in which that bug was looked for before there were swarms.
+Three searches each by default, of at most 5,000 runs; a median counts a search that found nothing as later than all
+others, and where it falls upon such a one, the table says how far each search came.  A search ends with the first run
+that shows what the bug has to show (of an old behaviour: anything), and that holds when the same tape is played without
+the bug.  `--cpu-s` ends a search with the run after so many CPU seconds.  `--plain` has plain seeds beside it, as many
+of them at most: those of the same world, and those of the scenario in which that bug was looked for before there were
+swarms.
+
+All bugs are searched for once, then all again.  With `--into` each search is written to a file, a line of JSON, as soon
+as it has ended, and those that are there, under the same limits, are not made again: a table that was stopped goes on.
 """
 
 from __future__ import annotations
@@ -14,10 +20,14 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from statistics import median
+from math import inf, isfinite
+from pathlib import Path
+from statistics import median, median_high
 from typing import NamedTuple
+
+import msgspec
 
 from controller.historical import Historical
 from simulation.kernel.garbage import collect_seldom
@@ -35,6 +45,9 @@ PROTOCOL, ENSEMBLE, BROKERS, DISKS = "swarm-protocol", "swarm-ensemble", "swarm"
 FILES = "swarm-files"
 BEFORE = {PROTOCOL: "ensemble", ENSEMBLE: "ensemble", BROKERS: "chaos", DISKS: "disks", FILES: "disks"}
 """What seeds were run with before there were swarms."""
+SEARCH, PLAIN, PLAIN_BEFORE = WAYS = ("search", "plain", "before")
+"""Tapes that are changed; plain seeds of the same world; plain seeds of the scenario that was there before."""
+HEADS = {SEARCH: "runs", PLAIN: "plain runs", PLAIN_BEFORE: "before"}
 OF_CLIENTS = (
     "session owner not checked",
     "watches fire late",
@@ -81,12 +94,34 @@ class Bug(NamedTuple):
     """What is there in the run that must hold, too."""
 
 
-class Tried(NamedTuple):
-    """One search: after how many runs and seconds it found something (None: not), and what."""
+class Limits(msgspec.Struct, frozen=True):
+    """How far a search goes at most: so many runs, and none begins after so many CPU seconds (None: whatever)."""
 
-    runs: int | None
+    runs: int = RUNS_MAX
+    cpu_s: float | None = None
+
+    def allow(self, runs: int, cpu_s: float) -> bool:
+        """May a search that has made so many runs make another?"""
+        return runs < self.runs and (self.cpu_s is None or cpu_s < self.cpu_s)
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """One search: how many runs it made in how many CPU seconds, and what the last of them showed (nothing: it was not
+    found)."""
+
+    runs: int
     cpu_s: float
     problem: str
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A search, and what it was: the name of its bug, one of WAYS, and the number of the search."""
+
+    bug: str
+    way: str
+    number: int
+    limits: Limits
+    tried: Tried
 
 
 def bugs() -> Iterator[Bug]:
@@ -104,19 +139,23 @@ def bugs() -> Iterator[Bug]:
         yield Bug(f"zabka.historical={switch}", BROKERS, _OLD_BEHAVIOUR, (f"zabka.historical={switch}",))
 
 
-def search(bug: Bug, runs_max: int, seed: int = 0, *, scenario: str = "", plain_share: float = PLAIN_SHARE) -> Tried:
-    """One search for a bug; with a share of 1 of plain seeds alone."""
-    wanted = Wanted(scenario or bug.scenario, bug.settings, seed=seed)
-    begin, searching = time.process_time(), TapeSearch(wanted, plain_share)
+def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
+    """One search for a bug."""
+    scenario = BEFORE[bug.scenario] if way == PLAIN_BEFORE else bug.scenario
+    wanted = Wanted(scenario, bug.settings, seed=seed)
+    begin, searching = time.process_time(), TapeSearch(wanted, PLAIN_SHARE if way == SEARCH else 1)
     settings = wanted.world()
-    for _ in range(runs_max):
+    cpu_s = 0.0
+    while limits.allow(searching.runs, cpu_s):
         with bug.plant():
             ran = run_tape(searching.next_tape(), wanted.scenario, settings)
         searching.take(ran)
         problem = bug.plant.shown(ran.problems)
-        if problem is not None and _holds_without(bug, wanted.scenario, ran.written):
-            return Tried(searching.runs, time.process_time() - begin, problem)
-    return Tried(None, time.process_time() - begin, "")
+        is_found = problem is not None and _holds_without(bug, wanted.scenario, ran.written)
+        cpu_s = time.process_time() - begin
+        if problem is not None and is_found:
+            return Tried(searching.runs, cpu_s, problem)
+    return Tried(searching.runs, cpu_s, "")
 
 
 def _holds_without(bug: Bug, scenario: str, tape: Tape) -> bool:
@@ -125,73 +164,92 @@ def _holds_without(bug: Bug, scenario: str, tape: Tape) -> bool:
         return not run_tape(tape, scenario, world_settings(())).problems
 
 
-class Row(NamedTuple):
-    """The searches for one bug, and what plain seeds did."""
+class Searches:
+    """All that were made, those of a file among them; `into` is None where nothing is kept."""
 
-    bug: Bug
-    searches: list[Tried]
-    plain: list[Tried]
-    before: list[Tried]
+    def __init__(self, limits: Limits, into: Path | None) -> None:
+        """Raises OSError, and msgspec.DecodeError where the file is none of ours."""
+        self._limits = limits
+        self._into = into
+        self._made: dict[tuple[str, str, int], Tried] = {}
+        lines = into.read_bytes().splitlines() if into is not None and into.exists() else []
+        for made in (msgspec.json.decode(line, type=Made) for line in lines):
+            if made.limits == limits:
+                self._made[made.bug, made.way, made.number] = made.tried
+
+    def make(self, bug: Bug, way: str, number: int) -> None:
+        """One of them, unless it has been made."""
+        if (bug.name, way, number) in self._made:
+            return
+        tried = self._made[bug.name, way, number] = search(bug, self._limits, number, way)
+        made = Made(bug.name, way, number, self._limits, tried)
+        if self._into is not None:
+            with self._into.open("ab") as file:
+                file.write(msgspec.json.encode(made) + b"\n")
+        said = f"run {tried.runs}" if tried.problem else f"not in {tried.runs} runs"
+        sys.stderr.write(f"{bug.name}, {way} {number}: {said}, {tried.cpu_s:.0f} CPU s\n")
+
+    def of(self, bug: Bug, way: str) -> list[Tried]:
+        """Those for a bug."""
+        return [tried for (name, how, _), tried in self._made.items() if (name, how) == (bug.name, way)]
 
 
-def _row(bug: Bug, runs_max: int, searches: int, *, with_plain: bool) -> Row:
-    tried = [search(bug, runs_max, seed) for seed in range(searches)]
-    if not with_plain:
-        return Row(bug, tried, [], [])
-    plain = [search(bug, runs_max, seed, plain_share=1) for seed in range(searches)]
-    before = [search(bug, runs_max, seed, scenario=BEFORE[bug.scenario], plain_share=1) for seed in range(searches)]
-    return Row(bug, tried, plain, before)
-
-
-def _runs_of(tried: list[Tried], runs_max: int) -> str:
-    if not tried:
-        return ""
-    runs = median(runs_max + 1 if each.runs is None else each.runs for each in tried)
-    return f"> {runs_max}" if runs > runs_max else f"{runs:g}"
+def runs_of(tried: Iterable[Tried]) -> str:
+    """After how many runs it was found, in the median; how far each search came where most have not found it."""
+    every = list(tried)
+    middle = median_high(each.runs if each.problem else inf for each in every) if every else inf
+    if isfinite(middle):
+        return f"{middle:g}"
+    return ", ".join(f"run {each.runs}" if each.problem else f"not in {each.runs}" for each in every)
 
 
 def _seconds_of(tried: list[Tried]) -> str:
     return f"{median(each.cpu_s for each in tried):.0f}" if tried else ""
 
 
-def _cells(row: Row, runs_max: int) -> list[str]:
-    shown = next((each.problem for each in row.searches if each.runs is not None), "")
-    told = [cell for tried in row[1:] for cell in (_runs_of(tried, runs_max), _seconds_of(tried))]
-    return [row.bug.name, row.bug.scenario, *told, shown.replace("|", "/")[:90]]
+def _cells(bug: Bug, ways: Iterable[list[Tried]]) -> list[str]:
+    every = list(ways)
+    shown = next((each.problem for tried in every for each in tried if each.problem), "")
+    told = [cell for tried in every for cell in (runs_of(tried), _seconds_of(tried))]
+    return [bug.name, bug.scenario, *told, shown.replace("|", "/")[:90]]
 
 
 def main() -> int:
     """The table; 1 if some bug was not found in the median of the searches."""
     options = argparse.ArgumentParser(prog="python -m tests.simulation.search_table")
     options.add_argument("--runs", type=int, default=RUNS_MAX, help="runs of each search at most")
+    options.add_argument("--cpu-s", type=float, help="CPU seconds, after which no search begins a run")
     options.add_argument("--searches", type=int, default=SEARCHES, help="searches for each bug")
-    options.add_argument("--only", default="", help="bugs whose names, or scenarios, hold these words")
+    options.add_argument("--only", default="", help="bugs whose names hold these words, or of that scenario")
     options.add_argument(
         "--plain", action="store_true", help="plain seeds too, of the same world and of the one before"
     )
+    options.add_argument("--into", type=Path, help="a file that keeps every search, and of those in it none is made")
     options.add_argument("--markdown", action="store_true", help="a table for a page")
     asked = options.parse_args()
     collect_seldom()
-    heads = ["bug", "searched in", "runs", "s", "plain runs", "s", "before", "s", "shown by"]
-    widths = (44, 15, 7, 5, 10, 5, 7, 5, 0)
-    line = "| {} |\n" if asked.markdown else "{}\n"
+    ways = WAYS if asked.plain else WAYS[:1]
+    wanted = [bug for bug in bugs() if asked.only in bug.name or asked.only == bug.scenario]
+    searches = Searches(Limits(asked.runs, asked.cpu_s), asked.into)
+    for number in range(asked.searches):
+        for bug in wanted:
+            for way in ways:
+                searches.make(bug, way, number)
+    rows = [_cells(bug, [searches.of(bug, way) for way in ways]) for bug in wanted]
+    heads = ["bug", "searched in", *(cell for way in ways for cell in (HEADS[way], "s")), "shown by"]
+    _say([heads, *rows], markdown=asked.markdown)
+    return 1 if any(not row[2].isdecimal() for row in rows) else 0
 
-    def say(cells: list[str]) -> None:
-        padded = cells if asked.markdown else [f"{cell:{width}}" for cell, width in zip(cells, widths, strict=True)]
-        sys.stdout.write(line.format((" | " if asked.markdown else " ").join(padded)))
-        sys.stdout.flush()
 
-    say(heads)
-    if asked.markdown:
-        say(["---"] * len(heads))
-    missed = 0
-    for bug in bugs():
-        if asked.only in bug.name or asked.only == bug.scenario:
-            row = _row(bug, asked.runs, asked.searches, with_plain=asked.plain)
-            cells = _cells(row, asked.runs)
-            missed += cells[2].startswith(">")
-            say(cells)
-    return 1 if missed else 0
+def _say(rows: list[list[str]], *, markdown: bool) -> None:
+    """Print a table, the first row of which has the heads of its columns."""
+    if markdown:
+        rows = [rows[0], ["---"] * len(rows[0]), *rows[1:]]
+        lines = [f"| {' | '.join(row)} |" for row in rows]
+    else:
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = ["  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
-from journal.events import Entry, HighWatermarkMoved, InvariantViolated, TopicPartition
+from journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
 from journal.judges.judged import Judged
 from kafka_protocol.record_batch import Record, build_batch, read_header
 from kafka_protocol.zk.znodes import (
@@ -21,7 +21,8 @@ from kafka_protocol.zk.znodes import (
     encode_partition_state,
     encode_topic,
 )
-from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from simulation.judges.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
+from simulation.judges.minimums import Minimums
 from simulation.judges.replica_logs import ReplicaLog
 from simulation.judges.replication_audit import ReplicationAudit, judge_write
 from simulation.kernel.scheduler import Scheduler
@@ -74,7 +75,7 @@ def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
     znodes = KafkaZnodes()
     first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
     topic = TopicAssignment(None, {0: ReplicaAssignment((1, 2))})
-    assert list(znodes.committed(txn(5, created("/brokers/ids/1", b"{}")))) == []
+    assert list(znodes.committed(txn(5, created("/brokers/ids/1", b"{}")))) == [Registered(1, True)]
     list(znodes.committed(txn(6, created("/brokers/topics/t", encode_topic(topic)))))
     made = list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
     changed = SetDataTxn(STATE, encode_partition_state(second), 1)
@@ -83,10 +84,20 @@ def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
     assert made == [StateWritten(T0, None, first)]
     assert written == [StateWritten(T0, first, second._replace(partition_epoch=1))]
     assert (znodes.brokers, znodes.topics) == ({1: 5}, {"t": topic})
-    list(znodes.committed(txn(9, CloseSessionTxn(["/brokers/ids/1"]))))
+    assert list(znodes.committed(txn(9, CloseSessionTxn(["/brokers/ids/1"])))) == [Registered(1, False)]
     list(znodes.committed(txn(10, DeleteTxn(STATE))))
     assert list(znodes.committed(txn(11, DeleteTxn("/brokers/topics/t")))) == [TopicGone("t")]
     assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
+
+
+def test_overrides_are_read_from_the_committed_transactions() -> None:
+    znodes = KafkaZnodes()
+    overrides = b'{"version":1,"config":{"min.insync.replicas":"2"}}'
+    made = list(znodes.committed(txn(5, created("/config/topics/t", overrides))))
+    notified = list(znodes.committed(txn(6, created("/config/changes/config_change_0000000000", b"{}"))))
+    gone = list(znodes.committed(txn(7, DeleteTxn("/config/topics/t"))))
+    assert made == [Configured("topics/t", {"min.insync.replicas": "2"})]
+    assert (notified, gone) == ([], [Configured("topics/t", {})])
 
 
 @pytest.mark.parametrize(("writer", "said"), [(1, ["LeavingBrokersStayOut"]), (2, [])])
@@ -97,7 +108,7 @@ def test_a_controller_that_knows_of_a_shutdown_may_not_add_that_broker_to_an_isr
     broker = SimpleNamespace(controller=controller, replicas=SimpleNamespace(partitions={}))
     found: list[InvariantViolated] = []
     nodes: Any = {1: SimpleNamespace(broker=broker)}
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append)
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
     before, after = state(2, 0, (2, 3)), state(2, 0, (2, 3, 1))._replace(controller_epoch=writer)
     audit.committed(txn(5, created(STATE, encode_partition_state(before))))
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(after), 1)))
@@ -140,7 +151,7 @@ def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: by
     )
     nodes: Any = {1: node_with(b"ab", first), 2: node_with(b"ab"), 3: node_with(log)}
     found: list[InvariantViolated] = []
-    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append)
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
     audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
     audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
     # The leader is gone: nobody is there whose high watermark could be asked.
@@ -148,6 +159,38 @@ def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: by
     audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2,))), 0)))
     audit.committed(txn(7, SetDataTxn(STATE, encode_partition_state(state(2, 1, (2, 3))), 1)))
     assert [violation.invariant for violation in found] == said
+
+
+@pytest.mark.parametrize(
+    ("log", "forgiven"),
+    [(b"ab", []), (b"abc", []), (b"a", ["t-0"]), (b"ax", ["t-0"])],
+)
+@pytest.mark.parametrize("is_elected", [True, False])
+def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
+    log: bytes, forgiven: list[str], is_elected: bool
+) -> None:
+    leader = SimpleNamespace(
+        is_leader=True,
+        leader_epoch=0,
+        replicas=(1, 2),
+        isr_state=SimpleNamespace(isr=(1, 2)),
+        settings=SimpleNamespace(min_insync_replicas=1),
+        log=SimpleNamespace(high_watermark=2),
+    )
+    nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
+    nodes[1].name, nodes[2].name = "broker-1", "broker-2"
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
+    audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
+    audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
+    # A follower loses its power and is elected; or the leader does, and leads on in another epoch.
+    loser = 2 if is_elected else 1
+    audit.journalled(
+        Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", nodes[loser].name, nodes[loser].name, False, 0))
+    )
+    nodes[1].broker = nodes[2].broker = None
+    nodes[loser].files = node_with(log).files
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(loser, 1, (loser,))), 0)))
+    assert list(audit.forgiven()) == forgiven
 
 
 # -- what a disk holds

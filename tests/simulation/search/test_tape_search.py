@@ -213,8 +213,36 @@ def test_the_table_has_every_bug_once_and_knows_those_that_it_names() -> None:
     assert [bug.scenario for bug in search_table.bugs() if bug.scenario not in SEARCHED] == []
 
 
+BUG = "pending proposals not given to a newcomer"
+
+
 def test_a_finding_counts_where_the_bug_alone_is_to_blame() -> None:
-    bug = next(bug for bug in search_table.bugs() if bug.name == "pending proposals not given to a newcomer")
-    tried = search_table.search(bug, 1_000)
-    assert tried.runs is not None
+    bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
+    tried = search_table.search(bug, search_table.Limits(runs=1_000))
     assert "gap" in tried.problem
+
+
+def test_a_search_of_the_table_ends_at_its_limits() -> None:
+    bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
+    assert search_table.search(bug, search_table.Limits(runs=2)).runs == 2
+    assert search_table.search(bug, search_table.Limits(runs=2, cpu_s=1e-9)).runs == 1
+
+
+def test_a_table_that_was_stopped_goes_on(tmp_path: Path) -> None:
+    bug = next(bug for bug in search_table.bugs() if bug.name == BUG)
+    into, limits = tmp_path / "searches.jsonl", search_table.Limits(runs=2)
+    search_table.Searches(limits, into).make(bug, search_table.SEARCH, 0)
+    written = into.read_bytes()
+    again = search_table.Searches(limits, into)
+    again.make(bug, search_table.SEARCH, 0)
+    assert into.read_bytes() == written
+    assert [tried.runs for tried in again.of(bug, search_table.SEARCH)] == [2]
+    assert search_table.Searches(search_table.Limits(runs=3), into).of(bug, search_table.SEARCH) == []
+
+
+def test_a_median_that_nothing_was_found_in_says_how_far_each_search_came() -> None:
+    found, other, not_found = (
+        search_table.Tried(runs, 1.0, problem) for runs, problem in ((7, "a"), (9, "b"), (50, ""))
+    )
+    assert search_table.runs_of([found, not_found, other]) == "9"
+    assert search_table.runs_of([not_found, found, not_found]) == "not in 50, run 7, not in 50"

@@ -16,6 +16,7 @@ import pytest
 
 from broker_sim.logs.checkpoints import CLEAN_SHUTDOWN
 from journal.events import LogDamageFound, NodeStopped
+from simulation.judges.stored_commits import ANSWERED, ON_DISKS
 from simulation.kernel.draws import derive_random
 from simulation.run import run_seed
 from simulation.serving.broker_machine import BrokerMachine
@@ -25,6 +26,9 @@ from simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
 from tests.simulation.planted_brokers import (
     a_broker_uses_a_descriptor_that_it_has_closed,
     a_commit_of_offsets_fails_by_a_mistake,
+    a_topics_minimum_is_not_read,
+    commits_of_offsets_do_not_wait,
+    the_first_commit_counts,
 )
 from tests.simulation.planted_log_files import (
     a_byte_changes_on_its_way_to_the_file,
@@ -115,6 +119,9 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     a_byte_changes_on_its_way_to_the_file: (1, "the checksum of the batch at 6 "),
     a_commit_of_offsets_fails_by_a_mistake: (12, "KeyError"),
     a_broker_uses_a_descriptor_that_it_has_closed: (3, "Bad file descriptor"),
+    commits_of_offsets_do_not_wait: (9, ON_DISKS),
+    the_first_commit_counts: (14, ANSWERED),
+    a_topics_minimum_is_not_read: (18, "NothingCommittedUnderMinIsr"),
 }
 """What is planted, the seed that finds it, and what it shows there."""
 

@@ -1,0 +1,60 @@
+"""How many must be in sync is what the quorum has, as soon as a broker must have heard of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.judges.minimums import Minimums
+
+SESSION_MS = 6_000
+HEARD_US = 2 * SESSION_MS * 1000
+"""After so long a broker that keeps its session has heard."""
+CHANGED_US = 50_000_000
+
+
+def minimums(*, registered_us: int = 0, known_us: int = 0) -> Minimums:
+    """Topic t asked for two at first, and asks for three since CHANGED_US; broker 1 has heard of it."""
+    found = Minimums(1, SESSION_MS)
+    found.configured("topics/t", {"min.insync.replicas": "2"}, 1)
+    found.registered(1, registered_us)
+    found.heard(1, "t", known_us)
+    found.configured("topics/t", {"min.insync.replicas": "3"}, CHANGED_US)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("now_us", "least"),
+    [(CHANGED_US, 2), (CHANGED_US + HEARD_US - 1, 2), (CHANGED_US + HEARD_US, 3)],
+)
+def test_a_change_counts_once_a_broker_must_have_heard_of_it(now_us: int, least: int) -> None:
+    assert minimums().least(1, "t", now_us) == least
+
+
+def test_who_has_just_registered_or_just_heard_of_a_topic_may_go_by_any_value() -> None:
+    now_us = CHANGED_US + HEARD_US
+    assert minimums(registered_us=now_us - 1).least(1, "t", now_us) == 1
+    assert minimums(known_us=now_us - 1).least(1, "t", now_us) == 1
+    without_session = minimums()
+    without_session.gone(1)
+    assert without_session.least(1, "t", now_us) == 1
+    begun_anew = minimums()
+    begun_anew.started(1)
+    assert begun_anew.least(1, "t", now_us) == 1
+
+
+@pytest.mark.parametrize(
+    ("entity", "least"),
+    [("brokers/<default>", 1), ("users/u", 2)],
+)
+def test_beneath_a_topic_without_a_value_is_what_stands_for_brokers(entity: str, least: int) -> None:
+    found = Minimums(2, SESSION_MS)
+    found.registered(1, 0)
+    found.heard(1, "t", 0)
+    found.configured(entity, {"min.insync.replicas": "1"}, 1)
+    assert found.least(1, "t", CHANGED_US) == least
+
+
+def test_an_override_that_is_removed_leaves_the_default() -> None:
+    found = minimums()
+    found.configured("topics/t", {}, CHANGED_US + 1)
+    assert found.least(1, "t", CHANGED_US + 2 * HEARD_US) == 1

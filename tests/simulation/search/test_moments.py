@@ -1,0 +1,49 @@
+"""Acts that lead to a moment: where a run knows them and little else, an old behaviour shows that needs that moment."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from simulation.faults.acts import Deed, Stage
+from simulation.faults.broker_deeds import commit_alone, lose_leader
+from simulation.faults.deeds import MENDING, rest
+from simulation.run import SCENARIOS
+from simulation.seeds import swarm
+from simulation.seeds.seed_run import SeedRun
+from simulation.settings import world_settings
+
+
+@pytest.fixture
+def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
+    """Plays a seed of the swarm in which these acts may be done, each twice as often as one that mends."""
+
+    def played(seed: int, *acts: Deed, settings: tuple[str, ...] = ()) -> SeedRun:
+        def deeds(run: SeedRun, stage: Stage) -> list[Deed]:
+            return [rest, *MENDING, *(act for act in acts for _ in range(2))]
+
+        monkeypatch.setattr(swarm, "_deeds", deeds)
+        run = SeedRun(seed, SCENARIOS["swarm"], world_settings(settings))
+        run.execute()
+        return run
+
+    return played
+
+
+SEED = 20
+"""One of a hundred in which the two acts follow one another, on a topic for which one that is in sync is too few."""
+
+
+def test_what_a_leader_alone_knew_to_be_committed_is_told_nobody_in_time(play: Callable[..., SeedRun]) -> None:
+    run = play(SEED, commit_alone, lose_leader)
+    assert run.problems() == []
+    assert run.stage is not None
+    told = " ".join(told.text for told in run.stage.told)
+    assert "is not heard from then on" in told and "which leads now" in told
+
+
+def test_who_joins_before_its_leader_has_its_own_log_committed_is_found(play: Callable[..., SeedRun]) -> None:
+    # KAFKA-7128: the new leader's high watermark is still the old one, which the follower has reached.
+    run = play(SEED, commit_alone, lose_leader, settings=("zabka.historical=no-epoch-start-check",))
+    assert any("WhoJoinsHasAll" in problem for problem in run.problems())
