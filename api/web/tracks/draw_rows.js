@@ -77,7 +77,7 @@ export function drawSpans(ctx, of, row) {
   for (const all of [bars, thin]) {
     for (const [look, places] of all) {
       if (look.dashes === null) drawBars(ctx, look, places, row);
-      else drawLines(ctx, look, look.dashes, places, row);
+      else drawLines(ctx, of, look, look.dashes, places, row);
     }
   }
   for (const each of told) {
@@ -134,17 +134,19 @@ function drawBars(ctx, look, places, row) {
   }
 }
 
-/** @param {Ctx} ctx @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
-function drawLines(ctx, look, dashes, places, row) {
+/** @param {Ctx} ctx @param {Window} of @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
+function drawLines(ctx, { palette }, look, dashes, places, row) {
   const y = Math.round(row.top + (row.height - LINE_PX) / 2);
   const [dash, gap] = dashes;
+  const dashed_px = dash === undefined ? Infinity : DASHED_PX;
   ctx.fillStyle = look.fill;
-  for (let i = 0; i < places.length; i += 2) {
-    const [x, width] = [places[i], places[i + 1]];
-    if (dash === undefined || width < DASHED_PX) ctx.fillRect(x, y, width, LINE_PX);
-    // A dashed path takes many times as long as its dashes.
-    else for (let at = 0; at < width; at += dash + gap) ctx.fillRect(x + at, y, Math.min(dash, width - at), LINE_PX);
-  }
+  for (let i = 0; i < places.length; i += 2) if (places[i + 1] < dashed_px) ctx.fillRect(places[i], y, places[i + 1], LINE_PX);
+  if (dash === undefined) return;
+  // As with bars: the pattern of all of them is filled at once.  A dashed path takes many times as long.
+  ctx.fillStyle = palette.dashed(ctx, String(look.fill), dash, gap);
+  ctx.beginPath();
+  for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= dashed_px) ctx.rect(places[i], y, places[i + 1], LINE_PX);
+  ctx.fill();
 }
 
 /** A partition that nobody serves, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
