@@ -137,6 +137,15 @@ def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
     expect(page.get_by_text("The history cannot be read")).to_have_count(0)
 
 
+def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, failover: Failover) -> None:
+    expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
+    for seq in (failover.seq, failover.seq - 5):
+        page.goto(f"{failover.server.url}#run={RUN}&at={seq}&tab=messages")
+        page.reload()
+        expect(page.locator("#messages header")).to_contain_text(re.compile(r"[1-9]\d* messages in \d+ ms"))
+        expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
+
+
 @pytest.mark.parametrize("axis", ["true", "folded", "steps"])
 def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
     page.get_by_label("axis", exact=True).select_option(axis)
