@@ -119,7 +119,7 @@ SEEDS = (
 )  # fmt: skip
 """The scenarios whose faults are drawn from a seed, as `zabka replay` names them; a test compares."""
 OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
-"""Those of them whose servers are configured by the seed alone, and to whose network nobody listens."""
+"""Those of them whose servers are configured by the seed alone."""
 
 
 class NewSeedRun(BaseModel):

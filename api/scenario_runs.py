@@ -181,11 +181,8 @@ class ScenarioRuns:
     async def _play_seed(self, run: ScenarioRun, wanted: _Wanted, directory: Path | None) -> dict[str, Any]:
         assert directory is not None
         journal = directory / f"{SEED}.jsonl"
-        # Whole processes have a network of their own, which nobody listens to.
-        messages = (
-            [] if run.scenario in OF_WHOLE_PROCESSES else ["--messages", str(directory / f"{SEED}.messages.jsonl")]
-        )
-        told = await self._player.ask(*wanted.arguments, "--out", str(journal), *messages, "--json")
+        messages = directory / f"{SEED}.messages.jsonl"
+        told = await self._player.ask(*wanted.arguments, "--out", str(journal), "--messages", str(messages), "--json")
         played = SeedPlay.model_validate_json(told)
         verdict: Verdict = "violated" if played.problems else "held"
         title = f"Seed {run.seed} of {run.scenario}"

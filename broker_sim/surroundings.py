@@ -11,7 +11,7 @@ import structlog
 from broker_sim.broker import Broker
 from ensemble.runtime.files import Files
 from ensemble.runtime.workers import Workers
-from journal.message_log import MessageLog
+from journal.message_log import MessageNotes
 from journal.writer import Journal
 
 
@@ -30,5 +30,5 @@ class Surroundings(NamedTuple):
     """Is called once the broker is registered."""
     random_seed: int | None = None
     """Fixes what the broker draws; None: the system's randomness."""
-    messages: MessageLog | None = None
-    """Where messages are written down, where they are."""
+    messages: MessageNotes | None = None
+    """Takes the messages, where somebody wants them."""

@@ -1,5 +1,7 @@
 """What one process says and hears, written beside its journal: bounded, in batches, and never in the way.
 
+Whoever listens to a connection notes what passes in `MessageNotes`.  On a host that is a `MessageLog`.
+
 The lines (`journal.sightings`) are in `<node>.messages.<number of the first line, 10 digits>.jsonl`.  A new file begins
 after FILE_LINES of them, and the oldest goes once there are more than FILES_MAX: a ring of 50,000 lines.  A thread
 encodes and writes.  Where the disk is slower than the node talks, what does not fit is left out and counted; a line
@@ -13,6 +15,7 @@ import os
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from io import FileIO
@@ -52,9 +55,28 @@ class _Noted(NamedTuple):
     missed: int
 
 
-class MessageLog:
-    """Writes the messages of one node.  `hears_everything` is `zabka.messages=all`; otherwise those who listen for it
-    leave out what is not about control.  Raises OSError where the directory cannot be written."""
+class MessageNotes(ABC):
+    """Takes the messages of one process.  `hears_everything` is `zabka.messages=all`; otherwise those who listen for it
+    leave out what is not about control."""
+
+    def __init__(self, *, hears_everything: bool) -> None:
+        self.hears_everything = hears_everything
+
+    @abstractmethod
+    def now_us(self) -> int:
+        """The clock that messages are stamped with."""
+
+    @abstractmethod
+    def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
+        """One message was sent or heard at that moment."""
+
+    def line(self, transport: Transport, other: str | None = None) -> MessageLine:
+        """What goes over one connection; `other` is the node at its other end, where that is known."""
+        return MessageLine(self, connection_name(transport), other)
+
+
+class MessageLog(MessageNotes):
+    """Writes the messages of one node.  Raises OSError where the directory cannot be written."""
 
     def __init__(
         self,
@@ -65,7 +87,7 @@ class MessageLog:
         clock_us: Callable[[], int] = lambda: time.time_ns() // 1000,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
-        self.hears_everything = hears_everything
+        super().__init__(hears_everything=hears_everything)
         self.dropped = 0
         """How many messages were not written because too many waited, or the disk took none."""
         self._directory = directory
@@ -84,16 +106,12 @@ class MessageLog:
         self._thread = threading.Thread(target=self._keep_writing, name="messages", daemon=True)
         self._thread.start()
 
-    def line(self, transport: Transport, other: str | None = None) -> MessageLine:
-        """What goes over one connection; `other` is the node at its other end, where that is known."""
-        return MessageLine(self, _connection(transport), other)
-
     def now_us(self) -> int:
-        """The wall clock that messages are stamped with."""
+        """The wall clock."""
         return self._clock_us()
 
     def note(self, us: int, sent: bool, line: MessageLine, key: str, content: Content, size: int | None) -> None:
-        """One message was sent or heard at that moment."""
+        """Let it wait to be written."""
         waiting = self._waiting
         if len(waiting) >= WAITING_MAX:
             self._missed += 1
@@ -209,13 +227,13 @@ class MessageLog:
 class MessageLine:
     """One connection that is listened to.  What both its ends say and hear has the same keys at both of them."""
 
-    __slots__ = ("_counts", "_log", "expected", "name", "opened_us", "other")
+    __slots__ = ("_counts", "_notes", "expected", "name", "opened_us", "other")
 
-    def __init__(self, log: MessageLog, name: str, other: str | None) -> None:
-        self._log = log
+    def __init__(self, notes: MessageNotes, name: str, other: str | None) -> None:
+        self._notes = notes
         self.name = name
         self.other = other
-        self.opened_us = log.now_us()
+        self.opened_us = notes.now_us()
         self.expected: list[deque[int]] = []
         """What is still to come, for whoever listens there."""
         self._counts: dict[tuple[str, bool], int] = {}
@@ -234,7 +252,7 @@ class MessageLine:
         if key is None:
             count = self._counts[content.kind, sent] = self._counts.get((content.kind, sent), 0) + 1
             key = f"{content.kind}#{count}"
-        self._log.note(self._log.now_us() if us is None else us, sent, self, key, content, size)
+        self._notes.note(self._notes.now_us() if us is None else us, sent, self, key, content, size)
 
 
 def message_files(directory: Path, node: str) -> list[Path]:
@@ -253,7 +271,7 @@ def _last_number(directory: Path, node: str) -> int:
     return int(files[-1].name.rsplit(".", 2)[1]) - 1 + files[-1].read_bytes().count(b"\n") if files else 0
 
 
-def _connection(transport: Transport) -> str:
+def connection_name(transport: Transport) -> str:
     """A connection's name, the same at both ends: its two addresses, in order."""
     ends = [_address(transport.get_extra_info(name)) for name in ("sockname", "peername")]
     return "|".join(sorted(ends))

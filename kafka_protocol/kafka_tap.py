@@ -6,7 +6,7 @@ connection to a leader was lost.  What is known of a request (its connection, it
 
 from __future__ import annotations
 
-from journal.message_log import MessageLine, MessageLog, Transport
+from journal.message_log import MessageLine, MessageNotes, Transport
 from kafka_protocol import message_names as names
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
@@ -15,25 +15,25 @@ from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 class KafkaTap:
     """Listens to one broker's connections, those that it opens and those that it accepts."""
 
-    def __init__(self, log: MessageLog) -> None:
-        self._log = log
-        self._hears_everything = log.hears_everything
+    def __init__(self, notes: MessageNotes) -> None:
+        self._notes = notes
+        self._hears_everything = notes.hears_everything
 
     def wants(self, message: KafkaMessage) -> bool:
         """Is it to be written down?"""
         return self._hears_everything or message.__api_key__ in names.CONTROL
 
     def now_us(self) -> int:
-        """The wall clock that messages are stamped with."""
-        return self._log.now_us()
+        """The clock that messages are stamped with."""
+        return self._notes.now_us()
 
     def caller(self, transport: Transport, broker_id: int) -> CallerLine:
         """A connection that this broker has opened."""
-        return CallerLine(self._log.line(transport, f"broker-{broker_id}"))
+        return CallerLine(self._notes.line(transport, f"broker-{broker_id}"))
 
     def server(self, transport: Transport) -> ServerLine:
         """A connection that this broker has accepted."""
-        return ServerLine(self, self._log.line(transport))
+        return ServerLine(self, self._notes.line(transport))
 
 
 class CallerLine:

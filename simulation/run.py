@@ -31,8 +31,8 @@ SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
 
 
 def has_messages(scenario: str) -> bool:
-    """Can a tap listen there?  Not to whole processes, which have a network of their own, nor to the bare protocol."""
-    return scenario in SCENARIOS or isinstance(LIBRARY.get(scenario), WorldScenario)
+    """Can a tap listen there?  Not to the bare protocol."""
+    return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
 
 
 def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
@@ -46,7 +46,7 @@ def run_with_journal(
     """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
     draws its delays.  `tap` is told of every message, where the scenario is one that `has_messages`."""
     if scenario in WHOLE_RUNS:
-        served: WholeRun = WHOLE_RUNS[scenario](seed)
+        served: WholeRun = WHOLE_RUNS[scenario](seed, tap=tap)
         return served.execute(), served.world.record.lines()
     if scenario in SCENARIOS:
         run = SeedRun(seed, SCENARIOS[scenario], settings, tap)

@@ -5,19 +5,19 @@ from __future__ import annotations
 from ensemble.client.service import ToServer, WatchEvent
 from ensemble.op_names import connect_content, connected_content, reply_content, request_content
 from ensemble.records import PING_XID, ConnectRequest, ConnectResponse, Reply
-from journal.message_log import MessageLine, MessageLog, Transport
+from journal.message_log import MessageLine, MessageNotes, Transport
 from journal.messages import Content
 
 
 class ClientTap:
     """Listens to one process's connections to the ensemble."""
 
-    def __init__(self, log: MessageLog) -> None:
-        self._log = log
+    def __init__(self, notes: MessageNotes) -> None:
+        self._notes = notes
 
     def line(self, transport: Transport) -> ClientLine:
         """A connection that stands now."""
-        return ClientLine(self._log.line(transport), self._log.hears_everything)
+        return ClientLine(self._notes.line(transport), self._notes.hears_everything)
 
 
 class ClientLine:

@@ -204,6 +204,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         """This machine's wall clock."""
         return (self._wall_us + self.scheduler.now_us + self.spent_us) * 1000
 
+    def world_us(self) -> int:
+        """The clock of the world itself, as this process would see it."""
+        return self.scheduler.now_us + self.spent_us
+
     def busy_us(self) -> int:
         """As `spent_us`, for the kernel."""
         return self.spent_us

@@ -8,10 +8,13 @@ from pathlib import Path
 from random import Random
 from typing import Any, NoReturn
 
+from journal.message_log import MessageNotes
 from simulation.filesystem.process_files import ProcessFiles
 from simulation.filesystem.volume import PowerLost, Volume
 from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Scheduler
+from simulation.network.tap import MessageTap
+from simulation.processes.heard import Heard
 from simulation.processes.jobs import LoopWorkers
 from simulation.processes.loop import ProcessLoop
 from simulation.processes.tcp import TcpNetwork
@@ -27,13 +30,15 @@ class ProcessExited(BaseException):
 class Ground:
     """What all machines of one world stand on."""
 
-    def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0) -> None:
+    def __init__(self, seed: int, scheduler: Scheduler, *, pieces: float = 0.0, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.scheduler = scheduler
         self.network = TcpNetwork(scheduler, derive_random(seed, "segments"))
         self.turn = Turn()
         self.pieces = pieces
         """The chance that a read returns a part of what has come."""
+        self.heard = None if tap is None else Heard(tap)
+        """Who listens to all that is said."""
         self.failures: list[str] = []
         """What no process caught."""
         self._dead: list[asyncio.Task[Any]] = []
@@ -55,6 +60,8 @@ class Ground:
                 except (Exception, asyncio.CancelledError):
                     # It awaits something in a `finally`, or touches what is gone.
                     continue
+        if self.heard is not None:
+            self.heard.end()
 
 
 class MachineFiles(ProcessFiles):
@@ -90,6 +97,9 @@ class SimProcess:
         )  # fmt: skip
         self.files = self.loop.disk = MachineFiles(machine)
         self.workers = LoopWorkers(self.loop, random)
+        heard = ground.heard
+        self.messages: MessageNotes | None = None if heard is None else heard.notes(machine.name, self.loop)
+        """Takes what is said to it and by it, where somebody listens."""
         self.main: asyncio.Task[Any] | None = None
 
     def _failed(self, text: str, failure: BaseException | None) -> None:
@@ -110,6 +120,8 @@ class Machine:
         self.name = name
         self.address = address
         self.kernel = ground.network.attach(address)
+        if ground.heard is not None:
+            ground.heard.machine(name, address)
         self.process: SimProcess | None = None
         self.skew_us = skew_us
         self.on_unlink: Callable[[Path], None] = _nobody

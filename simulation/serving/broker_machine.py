@@ -117,6 +117,7 @@ class BrokerMachine(ServerMachine):
             made=self._made,
             started=lambda: None,
             random_seed=process.random.getrandbits(64),
+            messages=process.messages,
         )
 
     def _may_leave_with(self, code: int) -> bool:

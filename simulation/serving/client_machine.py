@@ -8,15 +8,18 @@ from typing import Any
 
 from ensemble.client.asyncio_connector import AsyncioConnector
 from ensemble.client.client import Client
+from ensemble.client.client_tap import ClientTap
 from ensemble.client.history_clients import ALIVE, HISTORIES, History, Player
 from ensemble.errors import NodeExists, SessionExpired, ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.message_log import MessageNotes
 from simulation.processes.machine import Ground, Machine, SimProcess
 
 SESSION_TIMEOUT_MS = 6_000
 PLAYERS_PAUSE_S = 0.12
 
-Program = Callable[[AsyncioRuntime], Awaitable[None]]
+Program = Callable[[AsyncioRuntime, MessageNotes | None], Awaitable[None]]
+"""Is told who listens to its messages."""
 Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
 """What a client's program does with its client, for as long as it lasts."""
 
@@ -30,7 +33,7 @@ class ProgramMachine(Machine):
 
     async def _run(self, process: SimProcess) -> None:
         runtime = AsyncioRuntime(asyncio.get_running_loop(), process.random.getrandbits(64), on_failure=self._failed)
-        await self._program(runtime)
+        await self._program(runtime, process.messages)
 
     def _failed(self, name: str, failure: BaseException) -> None:
         self.ground.failures.append(f"{self.name}: {name}: {failure!r}")
@@ -45,8 +48,9 @@ class ClientMachine(ProgramMachine):
     """One with a client of the ensemble."""
 
     def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
-        async def program(runtime: AsyncioRuntime) -> None:
-            client = Client(hosts, AsyncioConnector(), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
+        async def program(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
+            connector = AsyncioConnector(tap=None if messages is None else ClientTap(messages))
+            client = Client(hosts, connector, runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
             await work(client, runtime)
 
         super().__init__(ground, name, address, program)

@@ -13,6 +13,7 @@ from kafka_protocol.client.history_clients import TopicPlan
 from simulation.judges.stored_commits import StoredCommits
 from simulation.kernel.draws import derive_random
 from simulation.kernel.scheduler import Deadlock
+from simulation.network.tap import MessageTap
 from simulation.serving.client_machine import forever
 from simulation.serving.cluster_faults import draw_cluster_nemesis
 from simulation.serving.cluster_reached import ClusterReached
@@ -39,13 +40,13 @@ COMMITS_CHANCE = 0.4
 
 
 class ClusterRun(WholeRun):
-    """A seed's cluster with its clients; `shape` is drawn unless it is given."""
+    """A seed's cluster with its clients; `shape` is drawn unless it is given, and a `tap` is told of every message."""
 
     scenario = WHOLE_CLUSTER
 
-    def __init__(self, seed: int, shape: ClusterShape | None = None) -> None:
+    def __init__(self, seed: int, shape: ClusterShape | None = None, tap: MessageTap | None = None) -> None:
         self.shape = shape or draw_cluster_shape(derive_random(seed, "cluster shape"))
-        self.cluster = ClusterWorld(seed, self.shape)
+        self.cluster = ClusterWorld(seed, self.shape, tap)
         super().__init__(seed, self.cluster)
         self._reached = ClusterReached()
         self.cluster.record.listeners.append(self._reached.see)

@@ -8,13 +8,16 @@ from typing import NamedTuple
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.txn import Txn
 from journal.events import Entry, LogDamageFound, NodeStarted
+from journal.message_log import MessageNotes
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.kafka_tap import KafkaTap
 from simulation.judges.audited_broker import replicas_agree
 from simulation.judges.minimums import MINIMUM, Minimums
 from simulation.judges.replication_audit import ReplicationAudit
 from simulation.judges.settled import unsettled
 from simulation.kernel.draws import derive_random
+from simulation.network.tap import MessageTap
 from simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
 from simulation.serving.client_machine import ProgramMachine
 from simulation.serving.server_machine import ServerMachine
@@ -78,8 +81,8 @@ def draw_cluster_shape(random: Random) -> ClusterShape:
 class ClusterWorld(ServingWorld):
     """One cluster; `start()` boots it, then let time pass with `run` or `until`."""
 
-    def __init__(self, seed: int, shape: ClusterShape) -> None:
-        super().__init__(seed, shape.ensemble)
+    def __init__(self, seed: int, shape: ClusterShape, tap: MessageTap | None = None) -> None:
+        super().__init__(seed, shape.ensemble, tap)
         keys = {"zookeeper.connect": self.hosts, **shape.keys}
         skews = derive_random(seed, "skew of brokers")
         self.brokers: dict[int, BrokerMachine] = {}
@@ -116,8 +119,9 @@ class ClusterWorld(ServingWorld):
         """A machine with a client of the brokers on it; it runs at once."""
         bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
 
-        async def work(runtime: AsyncioRuntime) -> None:
-            await program(AdminClient(AsyncioChannel(name), runtime, bootstrap), runtime)
+        async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
+            channel = AsyncioChannel(name, tap=None if messages is None else KafkaTap(messages))
+            await program(AdminClient(channel, runtime, bootstrap), runtime)
 
         machine = ProgramMachine(self.ground, name, self.next_client_address(), work)
         self.clients[name] = machine

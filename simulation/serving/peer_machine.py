@@ -117,6 +117,7 @@ class PeerMachine(ServerMachine):
             clock_ns=process.loop.mono_ns,
             started=self._started,
             make_service=self._make_service,
+            messages=process.messages,
         )
 
     def _make_service(self, config: EnsembleConfig, nonce: Callable[[], str]) -> WatchedService:

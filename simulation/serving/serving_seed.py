@@ -10,6 +10,7 @@ from ensemble.client.history_clients import judge
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.judges.judged import Judged
 from simulation.kernel.draws import derive_random
+from simulation.network.tap import MessageTap
 from simulation.serving.changing import Changing
 from simulation.serving.client_machine import Playing, forever, make_ground
 from simulation.serving.episodes import draw_episode
@@ -36,14 +37,16 @@ Plant = AbstractContextManager[object]
 
 class ServingRun(WholeRun):
     """A seed's world with its clients; `execute` plays it to the end.  `shape` and `episode` are drawn unless they are
-    given."""
+    given, and a `tap` is told of every message."""
 
     scenario = WHOLE
 
-    def __init__(self, seed: int, shape: Shape | None = None, episode: str | None = None) -> None:
+    def __init__(
+        self, seed: int, shape: Shape | None = None, episode: str | None = None, tap: MessageTap | None = None
+    ) -> None:
         self.episode = episode
         self.shape = shape or draw_shape(derive_random(seed, "serving shape"))
-        super().__init__(seed, ServingWorld(seed, self.shape))
+        super().__init__(seed, ServingWorld(seed, self.shape, tap))
         self.playing = Playing(seed)
         self.changing: Changing | None = None
         self.watching: Watching | None = None

@@ -11,6 +11,7 @@ from journal.events import Entry, FaultInjected, FaultRemoved, TxnCommitted
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Deadlock, Scheduler
+from simulation.network.tap import MessageTap
 from simulation.processes.machine import Ground, Machine
 from simulation.record import Record
 from simulation.serving.client_machine import ClientMachine, ProgramMachine, Work
@@ -22,14 +23,14 @@ from simulation.serving.shape import Shape
 
 
 class ServingWorld:
-    """One ensemble; `start()` boots it, then let time pass with `run` or `until`."""
+    """One ensemble; `start()` boots it, then let time pass with `run` or `until`.  A `tap` is told of every message."""
 
-    def __init__(self, seed: int, shape: Shape) -> None:
+    def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
         self.seed = seed
         self.shape = shape
         self.scheduler = Scheduler()
         self.record = Record(self.scheduler)
-        self.ground = Ground(seed, self.scheduler, pieces=shape.pieces)
+        self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
         self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
         self.emit = self.record.emitter("world", self._observer)
         """Writes what the world itself says."""

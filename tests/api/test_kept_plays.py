@@ -101,6 +101,18 @@ def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
     collector.close()
 
 
+def test_a_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
+    (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
+
+    kept = runs.get(run.id)
+    assert kept.messages
+    told = wait_for(KeptMessages().of(runs.kept.path(kept.id) / MESSAGES))
+    within = told.select(Window(kept.first_us, kept.last_us, frozenset(), 10**6)).messages
+    assert {"LeaderAndIsr", "PROPOSAL", "Notification", "Fetch"} <= {each.kind for each in within}
+    assert all(each.arrived_us is None or each.arrived_us >= each.sent_us for each in within)
+    collector.close()
+
+
 def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
     assert SEEDS == SEARCHED
 

@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
+from api.runs.intake import on_one_clock
 from api.runs.kept import KeptRuns
 from api.runs.messages import WORLD_BEGINS_US
 from api.runs.run_models import Run
-from journal.events import Entry, FollowershipTaken
+from journal.events import ControllerElected, Entry, FollowershipTaken
+from journal.reader import decode_line
 from simulation.network.tap import MessageTap
+from simulation.run import run_with_journal
 from simulation.scenarios.library import LIBRARY, play
+from simulation.serving.cluster_seed import WHOLE_CLUSTER
 from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import turn_to
 
 RUN = "r00001211"
+WHOLE_RUN, WHOLE_SEED = "r00000003", 3
+"""A cluster of whole processes with three peers, in which a controller is killed."""
 ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
 PAINTED = """() => {
   const canvas = document.querySelector(".spacetime canvas");
@@ -55,8 +62,24 @@ class Failover:
         file = directory / "heard.jsonl"
         file.write_bytes(b"".join(self.tap.lines()))
         kept.keep(run, journal, file)
+        self.whole_tap = MessageTap()
+        self.whole_seq = self._keep_whole(kept, directory / "whole.jsonl")
         self.server = PageServer(directory).start()
         tell_a_healthy_cluster(self.server)
+
+    def _keep_whole(self, kept: KeptRuns, file: Path) -> int:
+        """Keep a seed of whole processes; the number of the last election of a controller."""
+        # Processes have event loops of their own, and on this thread runs the browser's.
+        with ThreadPoolExecutor(1) as thread:
+            _, lines = thread.submit(run_with_journal, WHOLE_SEED, WHOLE_CLUSTER, tap=self.whole_tap).result()
+        journal = on_one_clock([decode_line(line) for line in lines])
+        file.write_bytes(b"".join(self.whole_tap.lines()))
+        run = Run(
+            id=WHOLE_RUN, kind="seed", title="Seed 3 of whole-cluster", of="3", first_seq=1, last_seq=len(journal),
+            first_us=journal[0].wall_us, last_us=journal[-1].wall_us, events=len(journal), created_ms=2,
+        )  # fmt: skip
+        kept.keep(run, journal, file)
+        return max(seq for seq, entry in enumerate(journal, 1) if isinstance(entry.event, ControllerElected))
 
     @property
     def url(self) -> str:
@@ -86,19 +109,35 @@ def number(text: str) -> int:
     return int(found[0])
 
 
-def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
+    """How many of the window's messages are drawn, and how many are only counted: no other is there."""
     asked = page.evaluate(ASKED)
     begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
     there = [
         message
-        for message in failover.tap.messages
+        for message in tap.messages
         if message.sent_us <= end - WORLD_BEGINS_US
         and (message.sent_us if message.arrived_us is None else message.arrived_us) >= begin - WORLD_BEGINS_US
     ]
     drawn = number(page.locator("#messages header span").inner_text())
-    hidden = sum(number(text) for text in page.locator("#messages .chip .count").all_inner_texts())
-    assert hidden > 0
+    counted = [text for text in page.locator("#messages .chip .count").all_inner_texts() if re.search(r"\d", text)]
+    hidden = sum(map(number, counted))
     assert drawn + hidden == len(there) > 50
+    return drawn, hidden
+
+
+def test_every_message_of_whole_processes_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+    page.goto("about:blank")
+    page.goto(f"{failover.server.url}#run={WHOLE_RUN}&at={failover.whole_seq}&tab=messages")
+    page.wait_for_function(f"() => {ASKED}?.includes('{WHOLE_RUN}')")
+    page.wait_for_function(PAINTED)
+    expect(page.locator("#messages header span")).to_contain_text(re.compile(r"[1-9]\d* messages"))
+    assert drawn_and_hidden(page, failover.whole_tap)[0] > 50
+
+
+def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+    drawn, hidden = drawn_and_hidden(page, failover.tap)
+    assert hidden > 0
 
     page.get_by_text("The same as a table").click()
     expect(page.locator("#messages .twin tbody tr")).to_have_count(drawn)
@@ -135,6 +174,15 @@ def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("The history cannot be read")).to_have_count(0)
+
+
+def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, failover: Failover) -> None:
+    expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
+    for seq in (failover.seq, failover.seq - 5):
+        page.goto(f"{failover.server.url}#run={RUN}&at={seq}&tab=messages")
+        page.reload()
+        expect(page.locator("#messages header")).to_contain_text(re.compile(r"[1-9]\d* messages in \d+ ms"))
+        expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
 
 
 @pytest.mark.parametrize("axis", ["true", "folded", "steps"])

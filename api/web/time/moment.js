@@ -158,7 +158,7 @@ export class Moment {
     const id = this.current().run;
     try {
       const found = await this.run(id).info();
-      this.runs = this.runs.some((each) => each.id === id) ? this.runs.map((each) => (each.id === id ? found : each)) : [...this.runs, found];
+      this.#know(found);
       if (this.current().run === id) this.go({ run: id, at: found.first_seq });
     } catch (reason) {
       this.#tell(reason);
@@ -376,8 +376,14 @@ export class Moment {
     const known = this.#info(id);
     if (known !== null) return known;
     const found = await this.run(id).info(signal);
-    this.runs = [...this.runs, found];
+    this.#know(found);
     return found;
+  }
+
+  /** A run is there once, however many ways its description came. @param {RunInfo} found */
+  #know(found) {
+    const known = this.runs.some((each) => each.id === found.id);
+    this.runs = known ? this.runs.map((each) => (each.id === found.id ? found : each)) : [...this.runs, found];
   }
 
   #told() {

@@ -77,7 +77,7 @@ export function drawSpans(ctx, of, row) {
   for (const all of [bars, thin]) {
     for (const [look, places] of all) {
       if (look.dashes === null) drawBars(ctx, look, places, row);
-      else drawLines(ctx, look, look.dashes, places, row);
+      else drawLines(ctx, of, look, look.dashes, places, row);
     }
   }
   for (const each of told) {
@@ -134,17 +134,19 @@ function drawBars(ctx, look, places, row) {
   }
 }
 
-/** @param {Ctx} ctx @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
-function drawLines(ctx, look, dashes, places, row) {
+/** @param {Ctx} ctx @param {Window} of @param {Look} look @param {number[]} dashes @param {number[]} places @param {Row} row */
+function drawLines(ctx, { palette }, look, dashes, places, row) {
   const y = Math.round(row.top + (row.height - LINE_PX) / 2);
   const [dash, gap] = dashes;
+  const dashed_px = dash === undefined ? Infinity : DASHED_PX;
   ctx.fillStyle = look.fill;
-  for (let i = 0; i < places.length; i += 2) {
-    const [x, width] = [places[i], places[i + 1]];
-    if (dash === undefined || width < DASHED_PX) ctx.fillRect(x, y, width, LINE_PX);
-    // A dashed path takes many times as long as its dashes.
-    else for (let at = 0; at < width; at += dash + gap) ctx.fillRect(x + at, y, Math.min(dash, width - at), LINE_PX);
-  }
+  for (let i = 0; i < places.length; i += 2) if (places[i + 1] < dashed_px) ctx.fillRect(places[i], y, places[i + 1], LINE_PX);
+  if (dash === undefined) return;
+  // As with bars: the pattern of all of them is filled at once.  A dashed path takes many times as long.
+  ctx.fillStyle = palette.dashed(ctx, String(look.fill), dash, gap);
+  ctx.beginPath();
+  for (let i = 0; i < places.length; i += 2) if (places[i + 1] >= dashed_px) ctx.rect(places[i], y, places[i + 1], LINE_PX);
+  ctx.fill();
 }
 
 /** A partition that nobody serves, over all of its lanes. @param {Ctx} ctx @param {Window} of @param {Row} row */
@@ -250,8 +252,9 @@ function glyph(ctx, { kind }, x, y, color) {
 }
 
 /**
- * How fast counters rose, from pixel to pixel.
- * @param {Window} of @param {import("./spans.js").Point[]} points @returns {{at_us: number, since_us: number, rate: number, failed: number}[]}
+ * How fast counters rose, from pixel to pixel.  Where lines are missing nobody knows when they did: the rate is the average then, and `unknown`.
+ * @param {{from_us: number, to_us: number, width: number, gutter: number}} of @param {import("./spans.js").Point[]} points
+ * @returns {{at_us: number, since_us: number, rate: number, failed: number, unknown: boolean}[]}
  */
 export function ratesSeen(of, points) {
   const pixel_us = (of.to_us - of.from_us) / (of.width - of.gutter);
@@ -261,13 +264,14 @@ export function ratesSeen(of, points) {
     const [since, at] = [points[a], points[b]];
     if (at.at_us - since.at_us < pixel_us && b + 1 < points.length) continue;
     let from_us = since.at_us;
-    if (b === a + 1 && at.at_us - from_us > STILL_US) {
+    const unknown = at.broken > since.broken;
+    if (!unknown && b === a + 1 && at.at_us - from_us > STILL_US) {
       // Counters are told once a second, if they have moved: up to then they stood still.
       from_us = at.at_us - 1e6;
-      found.push({ at_us: from_us, since_us: since.at_us, rate: 0, failed: 0 });
+      found.push({ at_us: from_us, since_us: since.at_us, rate: 0, failed: 0, unknown: false });
     }
     const s = Math.max(0.05, (at.at_us - from_us) / 1e6);
-    found.push({ at_us: at.at_us, since_us: from_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s });
+    found.push({ at_us: at.at_us, since_us: from_us, rate: Math.max(0, at.done - since.done) / s, failed: Math.max(0, at.failed - since.failed) / s, unknown });
     a = b;
   }
   return found;
@@ -281,24 +285,51 @@ export function drawRate(ctx, of, row) {
   const rates = ratesSeen(of, points);
   if (!rates.length) return;
   // What was held back in an outage comes all at once afterwards; it must not flatten the rest.
-  const usual = rates.map(({ rate }) => rate).sort((a, b) => a - b)[Math.floor(rates.length * 0.9)];
+  const known = rates.filter(({ unknown }) => !unknown);
+  const usual = (known.length ? known : rates).map(({ rate }) => rate).sort((a, b) => a - b)[Math.floor((known.length || rates.length) * 0.9)];
   const top = Math.max(1, usual * 1.6);
   const y = (/** @type {number} */ rate) => floor - Math.min(1, rate / top) * height;
   ctx.fillStyle = colors.bad;
-  for (const { at_us, failed } of rates) if (failed > 0) ctx.fillRect(xOf(of, at_us) - 1, y(failed), 3, floor - y(failed));
+  for (const { at_us, failed } of known) if (failed > 0) ctx.fillRect(xOf(of, at_us) - 1, y(failed), 3, floor - y(failed));
   ctx.fillStyle = colors.edge;
   ctx.fillRect(of.gutter, floor, of.width, 1);
+  for (const each of rates) if (each.unknown) drawUnknown(ctx, of, each, row, y(each.rate));
   ctx.strokeStyle = colors.ok;
   ctx.lineWidth = 1.6;
   ctx.beginPath();
-  rates.forEach(({ at_us, since_us, rate }, i) => {
-    if (i === 0) ctx.moveTo(xOf(of, since_us), y(rate));
+  rates.forEach(({ at_us, since_us, rate, unknown }, i) => {
+    if (unknown) return;
+    if (i === 0 || rates[i - 1].unknown) ctx.moveTo(xOf(of, since_us), y(rate));
     ctx.lineTo(xOf(of, at_us), y(rate));
   });
   ctx.stroke();
   ctx.font = `${size - 2}px ${font}`;
   ctx.fillStyle = colors.quiet;
   ctx.fillText(`${Math.round(usual)}/s`, of.gutter + 4, row.top + 7);
+}
+
+/**
+ * Lines are missing: what came between them is hatched, with its average.
+ * @param {Ctx} ctx @param {Window} of @param {{since_us: number, at_us: number}} gap @param {Row} row @param {number} y of the average
+ */
+function drawUnknown(ctx, of, { since_us, at_us }, row, y) {
+  const { palette } = of;
+  const { colors } = palette;
+  const left = Math.max(of.gutter, Math.round(xOf(of, since_us)));
+  const width = Math.min(of.width, Math.round(xOf(of, at_us))) - left;
+  if (width < 1) return;
+  ctx.fillStyle = width < PATTERN_PX ? colors.edge : palette.hatched(ctx, colors.edge, colors.panel, 1.4);
+  ctx.fillRect(left, row.top + 2, width, row.height - 8);
+  ctx.fillStyle = colors["edge-strong"];
+  for (let at = 0; at < width; at += 5) ctx.fillRect(left + at, Math.round(y), Math.min(2, width - at), LINE_PX);
+  const font = `${palette.size - 2}px ${palette.font}`;
+  const text = ["unknown: lines are missing", "unknown", "?"].find((each) => palette.width(ctx, font, each) + 2 * ROOM_MIN <= width);
+  if (text === undefined) return;
+  ground(ctx, { x: left + 3, y: row.top + 3, width: palette.width(ctx, font, text) + 6, height: row.height - 10 }, colors.panel);
+  ctx.font = font;
+  ctx.textBaseline = "middle";
+  ctx.fillStyle = colors.quiet;
+  ctx.fillText(text, left + 6, row.top + row.height / 2 - 1);
 }
 
 /** @param {{at_us: number}[]} points @param {number} at_us */

@@ -71,6 +71,14 @@ export class Palette {
     });
   }
 
+  /** A line of dashes. @param {CanvasRenderingContext2D} ctx @param {string} color @param {number} dash @param {number} gap */
+  dashed(ctx, color, dash, gap) {
+    return this.#tiled(ctx, `dashes ${color} ${dash} ${gap}`, color, dash + gap, (draw) => {
+      draw.fillStyle = color;
+      draw.fillRect(0, 0, dash, dash + gap);
+    });
+  }
+
   /** A column of dots. @param {CanvasRenderingContext2D} ctx @param {string} color */
   dotted(ctx, color) {
     return this.#tiled(ctx, `dots ${color}`, color, DOT * 2.5, (draw) => {

@@ -11,7 +11,8 @@ import { beliefReading, controllerReading, peerReading, replicaReading, topicRea
  * @typedef {Reading & {from_us: number, to_us: number | null, seq: number}} Span  `seq` is the event that began it.
  * @typedef {{row: "done" | "came", at_us: number, seq: number, kind: string, text: string, tone: "good" | "warn" | "bad"}} Mark
  * @typedef {{at_us: number, seq: number, broker: number, fresh: number}} Lost  `fresh`: committed offsets that nobody lost before.
- * @typedef {{at_us: number, done: number, failed: number}} Point  Counters of a producer or consumer.
+ * @typedef {{at_us: number, done: number, failed: number, broken: number}} Point  Counters of a producer or consumer, and in how many
+ *   places up to there lines of the journal are missing that tells them.
  * @typedef {{id: string, kind: "producer" | "consumer", topic: string, points: Point[]}} Rate
  */
 
@@ -39,6 +40,8 @@ export class Spans {
     this.standing = new Map();
     /** @type {Map<string, {all: number, unserved: number, short: number}>} */
     this.topics = new Map();
+    /** Of each node the last line's number, and how often the next one was not there. @type {Map<string, {last: number, broken: number}>} */
+    this.lines = new Map();
     /** How often anything was added: what is drawn from it is as new as that. */
     this.version = 0;
     this.#readAll();
@@ -63,6 +66,7 @@ export class Spans {
     const [reign, nodes] = [this.#reign(), [entry.node, entry.target ?? ""].map(nodeId)];
     const processes = nodes.map(([role, id]) => this.#process(role, id));
     apply(this.state, entry);
+    this.#number(entry);
     this.#mark(entry);
     nodes.forEach(([role, id], i) => {
       if (this.#process(role, id) === processes[i]) return;
@@ -212,7 +216,18 @@ export class Spans {
       rate = { id: e.workload_id, kind, topic: e.topic, points: [] };
       this.rates.set(e.workload_id, rate);
     }
-    rate.points.push({ at_us: this.state.at_us, done, failed });
+    rate.points.push({ at_us: this.state.at_us, done, failed, broken: this.lines.get(e.node)?.broken ?? 0 });
+  }
+
+  /** Whoever tells counters tells nothing that is left out of the tracks, so that its numbers have no holes of our making. @param {Entry} e */
+  #number({ node, node_seq }) {
+    const of = this.lines.get(node);
+    if (of === undefined) {
+      this.lines.set(node, { last: node_seq, broken: 0 });
+      return;
+    }
+    if (node_seq > of.last + 1) of.broken += 1;
+    of.last = Math.max(of.last, node_seq);
   }
 }
 

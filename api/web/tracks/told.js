@@ -66,5 +66,7 @@ function rateAt(spans, id, at_us) {
   const [a, b] = [points[next - 1], points[next]];
   const s = Math.max(0.05, (b.at_us - a.at_us) / 1e6);
   const failed = b.failed - a.failed;
-  return `${Math.round((b.done - a.done) / s)}/s${failed ? `, ${failed} failed` : ""}`;
+  const rate = `${Math.round((b.done - a.done) / s)}/s`;
+  const failures = failed ? `, ${failed} failed` : "";
+  return b.broken > a.broken ? `unknown, since lines are missing: ${rate} on average from ${clock(a.at_us)} to ${clock(b.at_us)}${failures}` : `${rate}${failures}`;
 }

@@ -43,7 +43,7 @@ from ensemble.zab.messages import (
     SyncRequest,
 )
 from ensemble.zab.packet_names import notification_content, packet_contents, txn_subject
-from journal.message_log import MessageLine, MessageLog, Transport
+from journal.message_log import MessageLine, MessageNotes, Transport
 from journal.messages import Content
 
 BROKER_IDS = "/brokers/ids"
@@ -61,9 +61,9 @@ Note = Callable[[Content, str | None, int | None], None]
 class PeerTap:
     """Listens to one peer."""
 
-    def __init__(self, log: MessageLog) -> None:
-        self._log = log
-        self._hears_everything = log.hears_everything
+    def __init__(self, notes: MessageNotes) -> None:
+        self._notes = notes
+        self._hears_everything = notes.hears_everything
         self._brokers: dict[int, str] = {}
         """Brokers' names by their sessions."""
         self._sessions: dict[int, ConnectionId] = {}
@@ -77,7 +77,7 @@ class PeerTap:
 
     def line(self, transport: Transport, other: int | None = None) -> MessageLine:
         """A connection with another peer."""
-        return self._log.line(transport, None if other is None else f"peer-{other}")
+        return self._notes.line(transport, None if other is None else f"peer-{other}")
 
     def learn(self, tree: DataTree) -> None:
         """Which brokers are registered in what this peer holds, which a snapshot may have brought."""
@@ -183,7 +183,7 @@ class PeerTap:
                 if connection in self._heard:
                     self._requests(connection, message.frames)
             elif isinstance(message, Connect):
-                line = self._lines[connection] = self._log.line(transport)
+                line = self._lines[connection] = self._notes.line(transport)
                 line.received(connect_content(message))
                 if self._hears_everything:
                     self._heard[connection] = {}

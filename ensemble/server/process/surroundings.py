@@ -13,7 +13,7 @@ from ensemble.runtime.workers import Workers
 from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.tree.service import Service
 from ensemble.zab.application import EnsembleConfig
-from journal.message_log import MessageLog
+from journal.message_log import MessageNotes
 from journal.writer import Journal
 
 
@@ -33,5 +33,5 @@ class Surroundings(NamedTuple):
     started: Callable[[RunningPeer], None]
     make_service: Callable[[EnsembleConfig, Callable[[], str]], Service] = Service
     """Makes what serves clients, of the ensemble's settings and the nonce."""
-    messages: MessageLog | None = None
-    """Where messages are written down, where they are."""
+    messages: MessageNotes | None = None
+    """Takes the messages, where somebody wants them."""

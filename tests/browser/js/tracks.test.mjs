@@ -11,7 +11,7 @@ import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/t
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
 import { toldAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
-import { drawSpans, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
+import { drawRate, drawSpans, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
 import { readStory } from "../../../api/web/time/run.js";
 import { olderLanes } from "../../../api/web/tracks/older.js";
 import { layout } from "../../../api/web/tracks/layout.js";
@@ -265,10 +265,11 @@ test("spans that the API tells are read as the page reads them itself", () => {
   });
 });
 
-/** A canvas that only notes which bars are filled, and the colours of a page. */
+/** A canvas that only notes which bars are filled, where lines begin and go, and what is written, and the colours of a page. */
 function canvas() {
-  const bars = [];
-  const ctx = new Proxy({ bars, fillStyle: "", fillRect: (x, y, width, height) => bars.push({ x, y, width, height, color: ctx.fillStyle }), measureText: () => ({ width: 10 }) }, {
+  const [bars, moves, lines, words] = [[], [], [], []];
+  const noted = { bars, moves, lines, words, fillStyle: "", moveTo: (x) => moves.push(x), lineTo: (x) => lines.push(x), fillText: (text) => words.push(text) };
+  const ctx = new Proxy({ ...noted, fillRect: (x, y, width, height) => bars.push({ x, y, width, height, color: ctx.fillStyle }), measureText: () => ({ width: 10 }) }, {
     get: (of, name) => (name in of ? of[name] : () => undefined),
     set: (of, name, value) => Reflect.set(of, name, value),
   });
@@ -296,10 +297,43 @@ test("a row of ten thousand spans draws no more than one bar for each of its pix
 });
 
 test("a counter that was not told of for a while stood still, and what came then came within the last second", () => {
-  const points = [[0, 0], [1, 50], [2, 100], [8, 400], [9, 450]].map(([at, done]) => ({ at_us: at * 1e6, done, failed: 0 }));
+  const points = [[0, 0], [1, 50], [2, 100], [8, 400], [9, 450]].map(([at, done]) => ({ at_us: at * 1e6, done, failed: 0, broken: 0 }));
   const found = ratesSeen({ from_us: 0, to_us: 10e6, width: 1000, gutter: 0 }, points);
   assert.deepEqual(found.map(({ since_us, at_us, rate }) => [since_us / 1e6, at_us / 1e6, rate]),
     [[0, 1, 50], [1, 2, 50], [2, 7, 0], [7, 8, 300], [8, 9, 50]]);
+  assert.ok(!found.some(({ unknown }) => unknown));
+});
+
+/** A producer that sends 50 records a second and tells of them, in lines of these numbers. @param {number[]} numbers */
+function rateOf(numbers) {
+  const spans = new Spans(emptyState());
+  numbers.forEach((n, i) => spans.take({ seq: i + 1, node: "api", node_seq: n, wall_us: n * 1e6, mono_us: n * 1e6, type: "workload_progressed",
+    workload_id: "w1", topic: "orders", sent: 50 * n, acknowledged: 50 * n, failed: 0, lost: 0 }));
+  return spans.rates.get("w1").points;
+}
+
+test("where counter lines are missing the rate is unknown and an average, and no moment has a spike", () => {
+  const points = rateOf([1, 2, 3, 9, 10]);
+  for (const [width, unknown] of [[1000, [[3, 9, 50]]], [10, [[3, 9, 50]]], [3, [[1, 9, 50]]]]) {
+    const found = ratesSeen({ from_us: 0, to_us: 11e6, width, gutter: 0 }, points);
+    assert.deepEqual(found.filter((each) => each.unknown).map(({ since_us, at_us, rate }) => [since_us / 1e6, at_us / 1e6, rate]), unknown, `${width}`);
+    assert.ok(found.every(({ rate }) => rate === 50));
+  }
+  assert.ok(!ratesSeen({ from_us: 0, to_us: 11e6, width: 1000, gutter: 0 }, rateOf([1, 2, 3, 4, 5])).some(({ unknown }) => unknown));
+});
+
+test("what is unknown is not part of the line, and whoever points at it is told so", () => {
+  const spans = { rates: new Map([["w1", { points: rateOf([1, 2, 3, 9, 10]) }]]), lanes: new Map(), lost: new Map(), marks: [] };
+  const row = { kind: "rate", label: "orders, acked/s", lane: "w1", under: "", id: -1, top: 0, height: 30, extent: 30 };
+  const layout = { pinned: [row], rows: [], pinned_height: 30, height: 30 };
+  const { ctx, palette } = canvas();
+  const of = { from_us: 0, to_us: 11e6, now_us: 11e6, first_us: 0, width: 1100, height: 30, gutter: 0, scrolled: 0, palette, spans, layout };
+  assert.match(toldAt(of, 600, 15).text, /unknown, since lines are missing: 50\/s on average/);
+  assert.doesNotMatch(toldAt(of, 250, 15).text, /unknown/);
+  drawRate(ctx, of, row);
+  assert.ok(ctx.moves.includes(900), "the line goes on behind the gap");
+  assert.ok(!ctx.lines.includes(900), "and not through it");
+  assert.ok(ctx.words.includes("unknown: lines are missing"));
 });
 
 test("spans beside the window are not drawn", () => {

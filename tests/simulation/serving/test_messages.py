@@ -1,0 +1,241 @@
+"""A tap hears every message of a world of whole processes, and changes nothing in it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from journal.events import ControllerElected, Entry, FaultInjected, TxnProposed
+from journal.messages import Message
+from journal.reader import decode_line
+from journal.sightings import UNSENT
+from simulation.network.tap import MessageTap
+from simulation.processes.heard import NEVER_READ, ProcessNotes
+from simulation.processes.machine import Ground, Machine, Main
+from simulation.processes.transports import SocketTransport
+from simulation.run import run_with_journal
+from simulation.serving.cluster_seed import WHOLE_CLUSTER
+from simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT
+from simulation.serving.serving_seed import WHOLE
+
+SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
+"""Seeds with three peers, a killed process and a machine that loses its power."""
+END_OF_SNAPSHOT = b"\0\0\0\nBenWasHere"
+SNAP = 15
+Told = tuple[MessageTap, list[Entry], dict[tuple[str, int, str, int], bytearray], dict[str, str]]
+
+
+def listen(scenario: str, monkeypatch: pytest.MonkeyPatch) -> Told:
+    """What the tap heard in a seed, its journal, the bytes that were handed to each end of each connection, and the
+    machines by their addresses."""
+    written: dict[tuple[str, int, str, int], bytearray] = defaultdict(bytearray)
+    names: dict[str, str] = {}
+    write, attach = SocketTransport.write, Machine.__init__
+
+    def kept(transport: SocketTransport, data: Any) -> None:
+        here, there = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        written[(*here, *there)] += data
+        write(transport, data)
+
+    def known(machine: Machine, ground: Ground, name: str, address: str, main: Main, **more: Any) -> None:
+        names[address] = name
+        attach(machine, ground, name, address, main, **more)
+
+    monkeypatch.setattr(SocketTransport, "write", kept)
+    monkeypatch.setattr(Machine, "__init__", known)
+    tap = MessageTap()
+    _, lines = run_with_journal(SEED[scenario], scenario, tap=tap)
+    return tap, [decode_line(line) for line in lines], written, names
+
+
+@pytest.fixture(scope="module", params=[WHOLE, WHOLE_CLUSTER])
+def told(request: pytest.FixtureRequest) -> Iterator[Told]:
+    with pytest.MonkeyPatch.context() as patches:
+        yield listen(request.param, patches)
+
+
+# -- what the bytes say ----------------------------------------------------------------------------------------------
+
+
+def frames(data: bytes) -> int:
+    """How many frames there are: each is behind its length."""
+    count = at = 0
+    while at + 4 <= len(data):
+        at += 4 + int.from_bytes(data[at : at + 4])
+        count += 1
+    return count
+
+
+def opening(data: bytes) -> int:
+    """How long what a dialler of the election port says first is: a version, an id, and addresses behind their size
+    (QuorumCnxManager.InitialMessage)."""
+    return 20 + int.from_bytes(data[16:20]) if data else 0
+
+
+def behind(data: bytes, at: int) -> int:
+    """Where a buffer ends that begins there with its size, which is -1 for none."""
+    return at + 4 + max(0, int.from_bytes(data[at : at + 4], signed=True))
+
+
+def packets(data: bytes) -> int:
+    """How many packets of a quorum port there are (QuorumPacket: type, zxid, data, and pairs of scheme and id as
+    authinfo); a snapshot follows SNAP as it is."""
+    count = at = 0
+    while at < len(data):
+        kind, at = int.from_bytes(data[at : at + 4]), behind(data, at + 12)
+        identities = max(0, int.from_bytes(data[at : at + 4], signed=True))
+        at += 4
+        for _ in range(2 * identities):
+            at = behind(data, at)
+        count += 1
+        if kind == SNAP:
+            end = data.find(END_OF_SNAPSHOT, at)
+            at = len(data) if end < 0 else end + len(END_OF_SNAPSHOT)
+    return count
+
+
+def said(written: dict[tuple[str, int, str, int], bytearray], names: dict[str, str]) -> Counter[tuple[str, str, bool]]:
+    """How many messages the bytes hold: from whom, to whom, and whether that was on an election port."""
+    found: Counter[tuple[str, str, bool]] = Counter()
+    for (here, port, there, other_port), data in written.items():
+        way = names[here], names[there]
+        if QUORUM_PORT in (port, other_port):
+            found[*way, False] += packets(data)
+        elif ELECTION_PORT in (port, other_port):
+            found[*way, True] += frames(data[opening(data) if other_port == ELECTION_PORT else 0 :])
+        else:
+            found[*way, False] += frames(data)
+    return found
+
+
+def differences(told: Told) -> list[str]:
+    """Of which two processes the tap heard other messages than the bytes hold.  What was said on a connection that
+    ended in the same turn never became bytes."""
+    tap, _, written, names = told
+    there = said(written, names)
+    heard = Counter((each.source, each.target, each.group == "election") for each in tap.messages)
+    arrived = Counter(
+        (each.source, each.target, each.group == "election") for each in tap.messages if each.arrived_us is not None
+    )
+    return [
+        f"{way}: {there[way]} in bytes, {heard[way]} heard, {arrived[way]} of them read"
+        for way in sorted({*there, *heard})
+        if not arrived[way] <= there[way] <= heard[way]
+    ]
+
+
+def test_what_was_heard_is_what_the_bytes_hold(told: Told) -> None:
+    assert differences(told) == []
+    assert {port for key in told[2] for port in key if port in (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT)} == {
+        CLIENT_PORT, QUORUM_PORT, ELECTION_PORT,
+    }  # fmt: skip
+
+
+def test_a_message_that_nobody_noted_is_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    note, noted = ProcessNotes.note, Counter[str]()
+
+    def forgetful(notes: ProcessNotes, us: int, sent: bool, line: Any, key: str, content: Any, size: Any) -> None:
+        noted[content.kind] += 1
+        if content.kind != "COMMIT" or noted["COMMIT"] > 6:
+            note(notes, us, sent, line, key, content, size)
+
+    monkeypatch.setattr(ProcessNotes, "note", forgetful)
+    told = listen(WHOLE_CLUSTER, monkeypatch)
+    assert differences(told) or [each for each in told[0].messages if each.lost == UNSENT]
+
+
+# -- what is true of every message -----------------------------------------------------------------------------------
+
+
+def test_nothing_is_received_before_it_is_sent_and_everything_has_a_fate(told: Told) -> None:
+    tap, journal, *_ = told
+    assert tap.messages
+    for message in tap.messages:
+        assert (message.arrived_us is None) == (message.lost == NEVER_READ)
+        assert message.arrived_us is None or message.arrived_us > message.sent_us
+        assert message.lost in (None, NEVER_READ), "nobody reads what nobody has sent"
+    assert [message.id for message in tap.messages] == list(range(1, len(tap.messages) + 1))
+    ends = [message.arrived_us or message.sent_us for message in tap.messages]
+    assert max(ends) < journal[-1].mono_us + 10_000_000, "they are on the world's clock, as the journal is"
+
+
+def test_most_messages_arrive_and_what_is_sent_to_a_dead_process_does_not(told: Told) -> None:
+    tap, journal, *_ = told
+    lost = [message for message in tap.messages if message.arrived_us is None]
+    assert 0 < len(lost) < len(tap.messages) / 20
+    struck = {
+        entry.event.target
+        for entry in journal
+        if isinstance(entry.event, FaultInjected) and entry.event.kind in ("crash", "power_loss")
+    }
+    assert struck
+    assert any(struck & {message.source, message.target} for message in lost)
+
+
+def test_every_answer_has_its_question(told: Told) -> None:
+    tap, *_ = told
+    by_id = {message.id: message for message in tap.messages}
+    answers = [message for message in tap.messages if message.answers is not None]
+    assert len(answers) > 500
+    for answer in answers:
+        asked = by_id[answer.answers or 0]
+        assert (answer.source, answer.target) == (asked.target, asked.source)
+        assert asked.arrived_us is not None
+        assert asked.arrived_us <= answer.sent_us
+
+
+def test_the_journal_tells_of_the_same_things(told: Told) -> None:
+    tap, journal, *_ = told
+    proposed = {entry.event.zxid for entry in journal if isinstance(entry.event, TxnProposed)}
+    told_of = [message for message in tap.messages if message.kind == "PROPOSAL"]
+    assert told_of
+    assert {int(message.subject["zxid"], 16) for message in told_of} <= proposed
+    reigns = {
+        (f"broker-{entry.event.broker_id}", entry.event.controller_epoch)
+        for entry in journal
+        if isinstance(entry.event, ControllerElected)
+    }
+    asked = [message for message in tap.messages if message.kind in ("LeaderAndIsr", "UpdateMetadata")]
+    assert {(message.source, message.subject["controller_epoch"]) for message in asked} <= reigns
+    assert bool(asked) == bool(reigns)
+
+
+# -- nothing changes ---------------------------------------------------------------------------------------------------
+
+
+def test_a_history_is_the_same_with_a_tap_and_without(told: Told) -> None:
+    _, journal, *_ = told
+    scenario = WHOLE_CLUSTER if any(entry.node.startswith("broker-") for entry in journal) else WHOLE
+    _, lines = run_with_journal(SEED[scenario], scenario)
+    assert [decode_line(line) for line in lines] == journal
+
+
+def test_the_same_seed_says_the_same_whatever_strings_hash_to() -> None:
+    tap = MessageTap()
+    run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)
+    code = (
+        "from hashlib import sha256; from simulation.network.tap import MessageTap; "
+        "from simulation.run import run_with_journal; tap = MessageTap(); "
+        f"run_with_journal({SEED[WHOLE_CLUSTER]}, 'whole-cluster', tap=tap); "
+        "print(sha256(b''.join(tap.lines())).hexdigest())"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parents[3])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    assert done.stdout == f"{sha256(b''.join(tap.lines())).hexdigest()}\n"
+
+
+def test_control_messages_between_brokers_name_both(told: Told) -> None:
+    tap, *_ = told
+
+    def is_control(message: Message) -> bool:
+        return message.group == "controller"
+
+    assert all(message.source.startswith("broker-") for message in filter(is_control, tap.messages))
