@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -12,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -41,6 +42,8 @@ _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m 
 """Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives, and so do the
 collections by which it finds out how many classes Spark has.  Without that compiler there are 48 MB for compiled code,
 which a stream fills within minutes, and then Java compiles no more: so it is told to be what it is with it."""
+_NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
+"""What Java says where a URI's file system is of a module that PySpark does not bring."""
 _ON_A_CLUSTER = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.adaptive.enabled": "true",
@@ -117,5 +120,11 @@ def _session(
 
 
 def first_line(reason: Exception) -> str:
-    """What an exception says before its stack of Java."""
-    return next(iter(str(reason).splitlines()), type(reason).__name__)
+    """What an exception says before its stack of Java; of one that Java raised, what Java's own says."""
+    said = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
+    if (lacking := _NO_FILE_SYSTEM.search(said)) is not None:
+        return (
+            f"the jar of {lacking['name']} is not among Spark's: spark.jars or spark.jars.packages in Spark's "
+            "spark-defaults.conf name it (docs/how-to/read-journals-elsewhere.md)"
+        )
+    return next(iter(said.splitlines()), type(reason).__name__)
