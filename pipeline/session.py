@@ -17,7 +17,6 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.lake.writer import LakeSink
 from pipeline.masters import interpreters, is_local, tried_again
 from pipeline.packed import JOURNALS
 from pipeline.source import JournalSource
@@ -64,7 +63,7 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """A session that knows `zabka-journal`, `zabka-topic` and `zabka-lake`; with a port, it shows Spark's page.
+    """A session that knows `zabka-journal` and `zabka-topic`; with a port, it shows Spark's page.
 
     The directory is for what executors on other machines are sent; by default it is one for temporary files.  Raises
     NoSpark where there is no Java runtime, and where there is no such master.
@@ -72,7 +71,7 @@ def open_session(
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
     settings = _FOR_TABLES if is_local(master) else _FOR_TABLES | _ON_A_CLUSTER
     spark = _session(master, app_name, directory, JOURNALS, {**settings, **ui}, _SMALL_PLANS)
-    for source in (JournalSource, TopicSource, LakeSink):
+    for source in (JournalSource, TopicSource):
         spark.dataSource.register(source)
     return spark
 
