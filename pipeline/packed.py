@@ -36,7 +36,7 @@ import pipeline.lake.writer, pipeline.places, pipeline.source, pipeline.topic.so
 for found in pkgutil.iter_modules(pyspark.sql.worker.__path__, "pyspark.sql.worker."):
     __import__(found.name)
 """
-"""What the sources and sinks of journals load."""
+"""What the sources of journals load, and what writes the lake."""
 AUDITS = """
 import pyspark.daemon, pyspark.worker
 import pipeline.audits.jobs

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -12,11 +13,10 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from pipeline.lake.writer import LakeSink
 from pipeline.masters import interpreters, is_local, tried_again
 from pipeline.packed import JOURNALS
 from pipeline.source import JournalSource
@@ -41,6 +41,8 @@ _SMALL_PLANS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m 
 """Java plans more than it computes, for rows are few: its optimizing compiler takes more than it gives, and so do the
 collections by which it finds out how many classes Spark has.  Without that compiler there are 48 MB for compiled code,
 which a stream fills within minutes, and then Java compiles no more: so it is told to be what it is with it."""
+_NO_FILE_SYSTEM = re.compile(r"Class (?P<name>org\.apache\.hadoop\.fs\.[A-Za-z0-9.]+) not found")
+"""What Java says where a URI's file system is of a module that PySpark does not bring."""
 _ON_A_CLUSTER = {
     "spark.sql.shuffle.partitions": "200",
     "spark.sql.adaptive.enabled": "true",
@@ -61,7 +63,7 @@ def open_session(
     ui_port: int = 0,
     directory: Path | None = None,
 ) -> SparkSession:
-    """A session that knows `zabka-journal`, `zabka-topic` and `zabka-lake`; with a port, it shows Spark's page.
+    """A session that knows `zabka-journal` and `zabka-topic`; with a port, it shows Spark's page.
 
     The directory is for what executors on other machines are sent; by default it is one for temporary files.  Raises
     NoSpark where there is no Java runtime, and where there is no such master.
@@ -69,7 +71,7 @@ def open_session(
     ui = {"spark.ui.enabled": str(ui_port > 0).lower(), "spark.ui.port": str(ui_port)}
     settings = _FOR_TABLES if is_local(master) else _FOR_TABLES | _ON_A_CLUSTER
     spark = _session(master, app_name, directory, JOURNALS, {**settings, **ui}, _SMALL_PLANS)
-    for source in (JournalSource, TopicSource, LakeSink):
+    for source in (JournalSource, TopicSource):
         spark.dataSource.register(source)
     return spark
 
@@ -117,5 +119,11 @@ def _session(
 
 
 def first_line(reason: Exception) -> str:
-    """What an exception says before its stack of Java."""
-    return next(iter(str(reason).splitlines()), type(reason).__name__)
+    """What an exception says before its stack of Java; of one that Java raised, what Java's own says."""
+    said = reason.java_exception.toString() if isinstance(reason, Py4JJavaError) else str(reason)
+    if (lacking := _NO_FILE_SYSTEM.search(said)) is not None:
+        return (
+            f"the jar of {lacking['name']} is not among Spark's: spark.jars or spark.jars.packages in Spark's "
+            "spark-defaults.conf name it (docs/how-to/read-journals-elsewhere.md)"
+        )
+    return next(iter(said.splitlines()), type(reason).__name__)

@@ -24,6 +24,7 @@ from pipeline.gold import TABLES, TYPES, Table
 from pipeline.jobs import STAGE, make_tables
 from pipeline.lake import commits
 from pipeline.lake.commits import Commit
+from pipeline.lake.writer import write_batch
 from pipeline.ranges import SCHEMA
 from pipeline.rows import Journal
 from pipeline.topic.connection import TopicPlace
@@ -140,10 +141,7 @@ class _Trailing:
 
     def take(self, frame: DataFrame, batch: int) -> None:
         begin = time.monotonic()
-        sink = frame.write.format("zabka-lake").mode("append").option("batch", batch)
-        sink.save(str(self._lake))
-        commit = msgspec.json.decode(commits.path_of(self._lake, batch).read_bytes(), type=Commit)
-        self._note(commit)
+        self._note(write_batch(frame, self._lake, batch))
         self._make(begin)
         self._status.written_us = time.time_ns() // 1000
         self._status.made_ms = int((time.monotonic() - begin) * 1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,35 +13,33 @@ from tools.simulate import USAGE, say
 
 if TYPE_CHECKING:
     from pipeline.audits.histories import History
+    from pipeline.places import Place, Uri
+    from pipeline.topic.connection import TopicPlace
 
 SHOWN_MAX = 20
+_NONE = "No journals below {}: name a directory with some, such as one that `zabka replay --out` wrote"
 
 
-def audited(data: Path, out: Path, master: str) -> int:
-    """Judge all below `data`, write the table, tell what broke: the exit code."""
+def audited(place: Place, out: Path, master: str) -> int:
+    """Judge all that lies there, write the table, tell what broke: the exit code."""
     from pipeline import versions
     from pipeline.audits.histories import histories
-    from pipeline.audits.jobs import AUDITS, violations_of
+    from pipeline.audits.jobs import AUDITS, runs_of, violations_of
 
+    runs: list[History] = []
     try:
-        runs = histories(data)
+        if isinstance(place, Path) and not (runs := histories(place)):
+            raise ValueError(_NONE.format(place))
+        versions.check_table(out / AUDITS)
+        out.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as reason:
         say(str(reason), error=True)
         return USAGE
-    if not runs:
-        say(
-            f"No journals below {data}: name a directory with some, such as one that `zabka replay --out` wrote",
-            error=True,
-        )
-        return USAGE
-    try:
-        versions.check_table(out / AUDITS)
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as reason:
-        say(str(reason), error=True)
-        return USAGE
-    violations = _judged(runs, out, master)
+    violations = _judged(runs if isinstance(place, Path) else place, out, master)
     if violations is None:
+        return USAGE
+    if not (count := runs_of(out)):
+        say(_NONE.format(place), error=True)
         return USAGE
     rows = violations_of(out)
     broken = {row["run"] for row in rows}
@@ -51,15 +50,14 @@ def audited(data: Path, out: Path, master: str) -> int:
         say(f"    replay: {row['command'] or 'not known: nothing says which seed this is'}")
     if violations > SHOWN_MAX:
         say(f"… and {violations - SHOWN_MAX} more in {out / 'audits'}")
-    say(f"{len(runs)} runs, {len(broken)} with violations; the table is {out / 'audits'}")
+    say(f"{count} runs, {len(broken)} with violations; the table is {out / 'audits'}")
     return 1 if violations else 0
 
 
-def _judged(runs: list[History], out: Path, master: str) -> int | None:
+def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int | None:
     from pipeline import versions
-    from pipeline.audits.jobs import audit, own_place
-    from pipeline.campaign.spark_players import spark_for_tasks
-    from pipeline.packed import AUDITS, NotPacked
+    from pipeline.audits.jobs import own_place
+    from pipeline.packed import NotPacked
     from pipeline.session import FAILURES, NoSpark, first_line
 
     console = Console(stderr=True)
@@ -68,16 +66,36 @@ def _judged(runs: list[History], out: Path, master: str) -> int | None:
         TimeRemainingColumn(), transient=True, disable=not console.is_terminal, console=console,
     )  # fmt: skip
     with progress:
-        bar = progress.add_task("starting Spark", total=len(runs))
+        bar = progress.add_task("starting Spark", total=len(of) if isinstance(of, list) else None)
         try:
-            with (
-                versions.locked(own_place(out)),
-                spark_for_tasks(master, own_place(out), "zabka audit", AUDITS) as spark,
-            ):
-                progress.update(bar, description="runs judged")
-                return audit(spark, runs, out, lambda judged: progress.update(bar, completed=judged))
+            with versions.locked(own_place(out)):
+                if isinstance(of, list):
+                    return _judged_files(of, out, master, lambda done: progress.update(bar, completed=done))
+                return _judged_rows(of, out, master)
         except (NotPacked, NoSpark, versions.InUse, OSError) as reason:
             say(str(reason), error=True)
         except FAILURES as reason:
             say(f"Spark could not do it: {first_line(reason)}", error=True)
     return None
+
+
+def _judged_files(runs: list[History], out: Path, master: str, tell: Callable[[int], None]) -> int:
+    from pipeline.audits.jobs import audit, own_place
+    from pipeline.campaign.spark_players import spark_for_tasks
+    from pipeline.packed import AUDITS
+
+    with spark_for_tasks(master, own_place(out), "zabka audit", AUDITS) as spark:
+        return audit(spark, runs, out, tell)
+
+
+def _judged_rows(place: TopicPlace | Uri, out: Path, master: str) -> int:
+    from pipeline.audits.jobs import audit_rows, own_place
+    from pipeline.entries import ENTRIES
+    from pipeline.places import batch
+    from pipeline.session import open_session
+
+    spark = open_session(master, "zabka audit", directory=own_place(out))
+    try:
+        return audit_rows(batch(spark, place, ",".join(ENTRIES)), out)
+    finally:
+        spark.stop()

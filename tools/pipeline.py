@@ -353,7 +353,11 @@ def vacuum(
 @jobs_of_spark.command()
 def audit(
     data: Annotated[
-        Path, typer.Argument(help="A directory with journals of any number of runs, one journal, or a lake.")
+        str,
+        typer.Argument(
+            help="A directory with journals of any number of runs, one journal, or a lake; "
+            "kafka://HOST:PORT/TOPIC; or a URI that Hadoop's client reads."
+        ),
     ],
     out: Out = None,
     master: Master = "local[2]",
@@ -362,13 +366,13 @@ def audit(
     from pipeline.lake.commits import COMMITS
     from tools.audit import audited
 
-    data = _local("DATA", data)
+    place = _place(data)
     with _answered():
         # What a lake's audit finds lands in that lake.
-        target = _target(out, data, "." if (data / COMMITS).is_dir() else "analytics")
+        target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
     if (connect := no_connect(master)) is not None:
         raise _refused(connect)
-    raise typer.Exit(audited(data, target, master))
+    raise typer.Exit(audited(place, target, master))
 
 
 def main(arguments: list[str]) -> int:

@@ -4,7 +4,8 @@ A simulated run is one file in its own order.  A cluster's run is the files of i
 as `journal.reader` does.  Which seed a file is of its name says, where it is one of those that the documents use
 (`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or a file beside it, `NAME.command`; where neither does, nobody knows.
 
-A lake's histories are those of its bronze, of the batches that are committed.
+A lake's histories are those of its bronze, of the batches that are committed.  Those that lie in a topic, or behind a
+URI, come as a journal's rows.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from pipeline.runs import journal_files, without_copies
 
 _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
 COMMAND = ".command"
+LINE = ["file", "position", "body", "problem"]
+"""The columns of a journal's rows that tell a line, and where it stood."""
 
 
 class History(msgspec.Struct, frozen=True):
@@ -87,9 +90,13 @@ def is_one_file(run: str) -> bool:
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
     """The lines of a run as they stood in its files; those that were set aside go to `bad`."""
     wanted = pc.field("run") == history.run
-    columns = ["file", "position", "body", "problem"]
-    parts = [pq.read_table(file, columns=columns, filters=wanted, partitioning=None) for file in history.files]
-    for row in pa.concat_tables(parts).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
+    parts = [pq.read_table(file, columns=LINE, filters=wanted, partitioning=None) for file in history.files]
+    return lines_of(pa.concat_tables(parts), bad)
+
+
+def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
+    """The lines of one run's rows as they stood in its files; those that were set aside go to `bad`."""
+    for row in told.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
         if row["problem"] is None:
             yield decode_line(row["body"].encode())
         else:
@@ -101,7 +108,12 @@ def replay_command(path: Path) -> str | None:
     beside = path.with_name(path.name + COMMAND)
     if beside.is_file():
         return beside.read_text().strip()
-    found = _SEED.fullmatch(path.stem)
+    return seed_command(path.stem)
+
+
+def seed_command(name: str) -> str | None:
+    """The command that plays a seed again, by the name of its file; None of a name that tells none."""
+    found = _SEED.fullmatch(name)
     if found is None:
         return None
     scenario = found["scenario"]
@@ -113,8 +125,12 @@ def replay_command(path: Path) -> str | None:
 def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
     """Its entries in order; lines that are none go to `bad`."""
     if history.of_lake:
-        lines = _lines_of_lake(history, bad)
-        return lines if is_one_file(history.run) else iter(merge(lines))
+        return in_order(history.run, _lines_of_lake(history, bad))
     if len(history.files) == 1:
         return read_file(Path(history.files[0]), bad)
     return iter(merge(entry for path in history.files for entry in read_file(Path(path), bad)))
+
+
+def in_order(run: str, lines: Iterator[Entry]) -> Iterator[Entry]:
+    """The lines of a run's files, one after the other, in the order of its history."""
+    return lines if is_one_file(run) else iter(merge(lines))

@@ -2,7 +2,7 @@
 
 A history is judged by one task, in one pass, and tasks get about equal shares of bytes; so the work is linear in
 events, and a worker holds one history at a time.  Executors read the files where the driver sees them, so that their
-directory must be mounted everywhere.
+directory must be mounted everywhere.  What lies elsewhere comes as a journal's rows, which meet run by run.
 """
 
 from __future__ import annotations
@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
 
+from journal.events import Entry
 from journal.judges.cause_chains import NAME as CAUSE_CHAINS
 from journal.judges.invariants import default_checkers
 from journal.judges.zab_invariants import zab_checkers
 from journal.reader import BadLine
 from journal.sentence_file import read_sentences
 from pipeline import versions
-from pipeline.audits.histories import History, entries_of
+from pipeline.audits.histories import History, entries_of, in_order, is_one_file, lines_of, seed_command
 from pipeline.audits.judging import Verdict, judge
 from pipeline.inbox import Inbox
 
@@ -80,16 +83,34 @@ def audit(
                 yield from rows(msgspec.json.decode(history, type=History))
                 inbox.add([b""])
 
-    frame = spark.createDataFrame(
-        spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task), SCHEMA
-    )
+    judging = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
+    return _written(spark.createDataFrame(judging, SCHEMA), out)
+
+
+def audit_rows(told: DataFrame, out: Path) -> int:
+    """The same for every history that a journal's rows (the columns of `zabka-journal`) tell of, wherever it lies."""
+
+    arrow = to_arrow_schema(SCHEMA)
+
+    def task(own: pa.Table) -> pa.Table:
+        run: str = own["run"][0].as_py()
+        bad: list[BadLine] = []
+        command = seed_command(Path(run).stem) if is_one_file(run) else None
+        found = _rows(run, command, in_order(run, lines_of(own, bad)), bad)
+        return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], arrow)
+
+    versions.check_table(out / AUDITS)
+    return _written(told.groupBy("run").applyInArrow(task, SCHEMA), out)
+
+
+def _written(found: DataFrame, out: Path) -> int:
     own = own_place(out)
     number, directory = versions.begin(own)
-    frame.write.parquet(str(directory / AUDITS))
+    found.write.parquet(str(directory / AUDITS))
     versions.publish(own, number)
     versions.lead(out / AUDITS, f"{own.name}/{AUDITS}")
     versions.vacuum(own, versions.KEPT_S)
-    return spark.read.parquet(str(directory / AUDITS)).where(f"verdict = '{VIOLATED}'").count()
+    return found.sparkSession.read.parquet(str(directory / AUDITS)).where(f"verdict = '{VIOLATED}'").count()
 
 
 def own_place(out: Path) -> Path:
@@ -113,20 +134,29 @@ def _shares(runs: list[History]) -> list[list[bytes]]:
 def rows(history: History) -> Iterator[Row]:
     """The rows of one history."""
     bad: list[BadLine] = []
-    verdict = judge(entries_of(history, bad), read_sentences())
-    tail = (history.command, verdict.events, verdict.full, len(bad))
+    return _rows(history.run, history.command, entries_of(history, bad), bad)
+
+
+def _rows(run: str, command: str | None, entries: Iterable[Entry], bad: list[BadLine]) -> Iterator[Row]:
+    verdict = judge(entries, read_sentences())
+    tail = (command, verdict.events, verdict.full, len(bad))
     for invariant in INVARIANTS:
         found = [each for each in verdict.violations if each.invariant == invariant]
         judged = verdict.judged.get(invariant)
         for each in found:
             place = (each.detail, each.node, each.node_seq, each.at_us, each.chain)
-            yield (history.run, invariant, VIOLATED, judged, *place, *tail)
+            yield (run, invariant, VIOLATED, judged, *place, *tail)
         if not found:
-            yield (history.run, invariant, _unbroken(invariant, verdict), judged, None, None, None, None, None, *tail)
+            yield (run, invariant, _unbroken(invariant, verdict), judged, None, None, None, None, None, *tail)
 
 
 def _unbroken(invariant: str, verdict: Verdict) -> str:
     return NOT_JUDGED if verdict.judged.get(invariant) == 0 or not verdict.events else HELD
+
+
+def runs_of(out: Path) -> int:
+    """How many histories the table that `audit` wrote below `out` tells of."""
+    return len(pq.read_table(out / AUDITS, columns=["run"])["run"].unique())
 
 
 def violations_of(out: Path) -> list[dict[str, Any]]:

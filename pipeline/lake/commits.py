@@ -73,10 +73,15 @@ def write(lake: Path, commit: Commit) -> None:
 def read(lake: Path) -> Iterator[Commit]:
     """Every commit, oldest first.  Raises ValueError, with its name, where one is damaged."""
     for path in sorted((lake / COMMITS).glob("*.json")):
-        try:
-            yield msgspec.json.decode(path.read_bytes(), type=Commit)
-        except msgspec.MsgspecError as reason:
-            raise ValueError(f"{path} is no commit of a lake: {reason}") from None
+        yield decoded(path)
+
+
+def decoded(path: Path) -> Commit:
+    """The commit that lies there.  Raises ValueError, with its name, where it is damaged."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Commit)
+    except msgspec.MsgspecError as reason:
+        raise ValueError(f"{path} is no commit of a lake: {reason}") from None
 
 
 def merged(lines: Iterable[Lines]) -> list[Lines]:

@@ -1,36 +1,33 @@
-"""Spark's sink for the lake: `frame.write.format("zabka-lake").option("batch", N).mode("append").save(LAKE)`.
+"""How a batch gets into the lake: tasks write its rows as files of bronze and silver; the driver commits all or none.
 
-The frame has the columns of `zabka-journal`.  Tasks write their rows as files of bronze and silver, and Spark's driver
-commits them all or none, by `commits`.  A batch that was committed is not written again.
+This is a map over Arrow batches whose rows are what its tasks wrote, and no sink of Spark's own kind: Spark starts a
+Python for each step of planning and committing one, three for every batch of a stream.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark import TaskContext
-from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
-from pyspark.sql.types import StructType
+from pyspark.sql import DataFrame
 
 from pipeline.entries import check_line
 from pipeline.lake import commits
 from pipeline.lake.commits import Commit, Lines
 from pipeline.lake.silver import typed
-from pipeline.ranges import SCHEMA
 
 SET_ASIDE = "__HIVE_DEFAULT_PARTITION__"
 """Where lines without a type lie, by the name that readers of partitioned directories take for null."""
 _DAY_US = 86_400_000_000
 
 
-@dataclass
-class Wrote(WriterCommitMessage):
+class Wrote(msgspec.Struct):
     """What one task wrote."""
 
     files: dict[str, int]
@@ -73,39 +70,45 @@ class _Files:
             self._aside(file).replace(self._lake / file)
 
 
-class _Writer(DataSourceArrowWriter):
-    def __init__(self, lake: Path, batch: int) -> None:
-        self._lake = lake
-        self._batch = batch
+def write_batch(frame: DataFrame, lake: Path, batch: int) -> Commit:
+    """Write the rows of a batch, which have the columns of `zabka-journal`, and commit them.
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Wrote:
-        context = TaskContext.get()
-        share = 0 if context is None else context.partitionId()
-        files = _Files(self._lake, f"batch-{self._batch:09d}-{share:05d}.parquet")
-        wrote = Wrote(files.rows, [], 0, 0)
-        if not commits.path_of(self._lake, self._batch).exists():
-            for batch in iterator:
-                _take(batch, files, wrote)
-            files.close()
-        return Wrote(dict(files.rows), commits.merged(wrote.lines), wrote.set_aside, wrote.latest_us)
+    A batch that was committed is not written again.  A task that is tried again writes the same files.
+    """
+    place = commits.path_of(lake, batch)
+    if not place.exists():
 
-    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        if commits.path_of(self._lake, self._batch).exists():
-            return
-        wrote = [each for each in messages if isinstance(each, Wrote)]
+        def task(told: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            share = 0 if context is None else context.partitionId()
+            wrote = _written(told, lake, f"batch-{batch:09d}-{share:05d}.parquet")
+            yield pa.RecordBatch.from_pydict({"wrote": [msgspec.json.encode(wrote)]})
+
+        # One row a task.
+        told = frame.mapInArrow(task, "wrote binary").collect()
+        wrote = [msgspec.json.decode(bytes(row["wrote"]), type=Wrote) for row in told]
         commits.write(
-            self._lake,
+            lake,
             Commit(
-                batch=self._batch,
+                batch=batch,
                 files={name: rows for each in wrote for name, rows in sorted(each.files.items())},
                 lines=commits.merged(lines for each in wrote for lines in each.lines),
                 set_aside=sum(each.set_aside for each in wrote),
                 latest_us=max((each.latest_us for each in wrote), default=0),
             ),
         )
+    return commits.decoded(place)
 
-    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Leave what was written: nobody names it, and the batch's next try writes the same files."""
+
+def _written(told: Iterable[pa.RecordBatch], lake: Path, name: str) -> Wrote:
+    files = _Files(lake, name)
+    wrote = Wrote({}, [], 0, 0)
+    for batch in told:
+        _take(batch, files, wrote)
+    files.close()
+    wrote.files = dict(files.rows)
+    wrote.lines = commits.merged(wrote.lines)
+    return wrote
 
 
 def _take(batch: pa.RecordBatch, files: _Files, wrote: Wrote) -> None:
@@ -128,20 +131,3 @@ def _take(batch: pa.RecordBatch, files: _Files, wrote: Wrote) -> None:
             for run, entry in zip(own["run"].to_pylist(), entries, strict=True)
         ]
     wrote.lines = commits.merged(wrote.lines)
-
-
-class LakeSink(DataSource):
-    """`zabka-lake`: option `path` is the lake's directory, `batch` the number of the batch that is written."""
-
-    @classmethod
-    def name(cls) -> str:
-        """The format's name."""
-        return "zabka-lake"
-
-    def schema(self) -> StructType:
-        """The columns that it takes: those of `zabka-journal`."""
-        return SCHEMA
-
-    def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """For one batch."""
-        return _Writer(Path(self.options["path"]), int(self.options["batch"]))

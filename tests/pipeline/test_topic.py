@@ -11,6 +11,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
@@ -18,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.record_batch import Record
-from pipeline import jobs, places
+from pipeline import jobs, places, stream, versions
 from pipeline.gold import TABLES
 from pipeline.places import Uri, below, place_of
 from pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
@@ -306,6 +308,38 @@ def test_a_topic_of_our_own_brokers_tells_what_their_files_tell_while_they_are_b
         assert rows(found.rows.drop("body")) and len(rounds) > 3
         for table in TABLES:
             assert rows(table.build(found)) == rows(table.build(wanted)), table.name
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_stream_of_a_topic_brings_into_the_lake_what_a_stream_of_the_files_does(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
+) -> None:
+    from tests.interop.interop_brokers import broker_cluster
+
+    (tmp_path / "cluster").mkdir()
+    with broker_cluster(tmp_path / "cluster") as cluster:
+        place = TopicPlace(cluster.bootstrap, "journal")
+        asked(place, lambda client: client.create_topic("journal", 3, 3))
+        for line in (b"\xff\n", b"no entry\n"):
+            # The second time the stream goes on from its checkpoint.
+            outage(history)
+            with (history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl").open("ab") as file:
+                file.write(line)
+            published_now = publish_now(history.directory, place)
+            for source, lake in ((place, tmp_path / "topic"), (history.directory, tmp_path / "files")):
+                with versions.locked(lake):
+                    stream.start(spark, source, lake, follow=False).awaitTermination()
+            assert published_now and in_lake(tmp_path / "topic") == in_lake(tmp_path / "files")
+    for table in TABLES:
+        found, wanted = (pq.read_table(tmp_path / lake / table.name).to_pylist() for lake in ("topic", "files"))
+        assert found == wanted, table.name
+    assert pq.read_table(tmp_path / "topic" / "bad_lines").num_rows == 2
+
+
+def in_lake(lake: Path) -> list[str]:
+    told = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table()
+    return sorted(map(str, told.select(sorted(told.column_names)).to_pylist()))
 
 
 def publish_now(root: Path, place: TopicPlace) -> int:

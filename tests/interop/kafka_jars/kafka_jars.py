@@ -18,6 +18,8 @@ KEPT = Path(sys.prefix) / "kafka-jars" / KAFKA_VERSION
 SPARK_VERSION = "4.0.0"
 SPARK_POM = POM.with_name("spark.xml")
 SPARK_KEPT = KEPT.with_name(f"spark-{SPARK_VERSION}")
+S3A_POM, S3PROXY_POM = POM.with_name("s3a.xml"), POM.with_name("s3proxy.xml")
+HADOOP_VERSION, S3PROXY_VERSION = "3.5.0", "3.1.0"
 FETCH_S = 600
 COPY = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
@@ -35,6 +37,21 @@ def classpath() -> str:
 def spark_classpath() -> str:
     """The class path of Spark with its Kafka source, fetched the first time; skips as `classpath` does."""
     return jars(SPARK_POM, SPARK_KEPT, f"spark-sql_2.13-{SPARK_VERSION}.jar", "Spark")
+
+
+@functools.cache
+def s3a_jars() -> list[Path]:
+    """Hadoop's module for S3 with what it stands on, fetched the first time; skips as `classpath` does."""
+    kept = KEPT.with_name(f"hadoop-aws-{HADOOP_VERSION}")
+    jars(S3A_POM, kept, f"hadoop-aws-{HADOOP_VERSION}.jar", "Hadoop's S3A")
+    return sorted(kept.glob("*.jar"))
+
+
+@functools.cache
+def s3proxy_classpath() -> str:
+    """The class path of S3Proxy, fetched the first time; skips as `classpath` does."""
+    kept = KEPT.with_name(f"s3proxy-{S3PROXY_VERSION}")
+    return jars(S3PROXY_POM, kept, f"s3proxy-{S3PROXY_VERSION}.jar", "S3Proxy")
 
 
 def jars(pom: Path, kept: Path, one_of_them: str, whose: str) -> str:

@@ -18,10 +18,11 @@ from pyspark.sql import SparkSession
 from journal.judges.cause_chains import broken_chains
 from journal.judges.invariants import Violation
 from journal.sentence_file import read_sentences
-from pipeline import versions
+from pipeline import places, versions
 from pipeline.audits.histories import History, histories, replay_command
-from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, own_place, rows
+from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
 from pipeline.audits.judging import judge
+from pipeline.entries import ENTRIES
 from simulation.run import SCENARIOS
 from simulation.seeds.seed_run import SeedRun
 from simulation.settings import world_settings
@@ -46,12 +47,14 @@ class Written(NamedTuple):
     found: dict[str, list[Violation]]
 
 
-def play(scenario: str, seed: int, bug: str | None, directory: Path) -> tuple[str, list[Violation]]:
-    settings = world_settings(["harm.ms=12000"])
+def play(
+    scenario: str, seed: int, bug: str | None, directory: Path, harm_ms: int = 12_000
+) -> tuple[str, list[Violation]]:
+    settings = world_settings([f"harm.ms={harm_ms}"])
     with PLANTED[bug]() if bug else nullcontext():
         run = SeedRun(seed, SCENARIOS[scenario], settings)
         run.execute()
-    name = f"{scenario}-seed-{seed}.jsonl" if bug is None else f"{bug.replace(' ', '-')}.jsonl"
+    name = f"{scenario}-seed-{seed}.jsonl" if bug is None else f"{bug.replace(' ', '-')}-{seed}.jsonl"
     with (directory / name).open("wb") as file:
         file.writelines(run.world.record.lines())
     return name, [*run.world.record.violations, *broken_chains(run.world.record.entries)]
@@ -78,14 +81,52 @@ def key(found: Violation) -> tuple[str, str, str, int, int]:
     return found.invariant, found.detail, found.node, found.node_seq, found.mono_us
 
 
+def told(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """What an audit found, by run."""
+    found: dict[str, list[tuple[Any, ...]]] = {row["run"]: [] for row in audited}
+    for row in audited:
+        if row["verdict"] == "violated":
+            found[row["run"]].append((row["invariant"], row["detail"], row["node"], row["node_seq"], row["at_us"]))
+    return {name: sorted(violations) for name, violations in found.items()}
+
+
 def test_the_verdicts_are_those_of_the_judges_that_sat_by(written: Written, audited: list[dict[str, Any]]) -> None:
-    for name, found in written.found.items():
-        told = sorted(
-            (row["invariant"], row["detail"], row["node"], row["node_seq"], row["at_us"])
-            for row in audited
-            if row["run"] == name and row["verdict"] == "violated"
-        )
-        assert told == sorted(map(key, found)), name
+    assert told(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
+
+
+def test_the_verdicts_of_what_lies_behind_a_uri_are_those_of_the_files(
+    written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
+) -> None:
+    with versions.locked(own_place(tmp_path)):
+        audit_rows(places.batch(spark, places.place_of(f"file://{written.directory}"), ",".join(ENTRIES)), tmp_path)
+    found = pq.read_table(tmp_path / "audits").to_pylist()
+    assert sorted(found, key=str) == sorted(audited, key=str)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7200)
+def test_a_thousand_runs_are_judged_as_by_those_that_sat_by(spark: SparkSession, tmp_path: Path) -> None:
+    journals = tmp_path / "journals"
+    journals.mkdir()
+    sat_by: dict[str, list[tuple[Any, ...]]] = {}
+    runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
+    # Each bug has seeds of its own: where none shows, a run is that of its seed without it, and copies count once.
+    planted_ones = [
+        (scenario, seed, bug)
+        for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
+        for seed in range(first, first + 40)
+    ]
+    for scenario, seed, bug in [*runs, *planted_ones]:
+        name, violations = play(scenario, seed, bug, journals, 12_000 if scenario == "ensemble" else 4_000)
+        sat_by[name] = sorted(map(key, violations))
+    assert len(sat_by) == 1000
+    assert not [name for name, violations in sat_by.items() if violations and "-seed-" in name]
+    shown = {bug: sum(bool(sat_by[f"{bug.replace(' ', '-')}-{seed}.jsonl"]) for _, seed, own in planted_ones
+                      if own == bug) for _, _, bug in BROKEN if bug}  # fmt: skip
+    assert all(shown.values()), shown
+    with versions.locked(own_place(tmp_path)):
+        audit(spark, histories(journals), tmp_path)
+    assert told(pq.read_table(tmp_path / "audits").to_pylist()) == sat_by
 
 
 def test_planted_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
@@ -117,7 +158,7 @@ def test_a_run_is_named_with_the_command_that_plays_it_again(audited: list[dict[
     commands = {row["run"]: row["command"] for row in audited}
     assert commands["ensemble-seed-3.jsonl"] == "zabka replay --seed 3 --scenario ensemble"
     assert commands["chaos-seed-7.jsonl"] == "zabka replay --seed 7"
-    assert commands["commit-on-a-minority.jsonl"] is None
+    assert commands["commit-on-a-minority-20.jsonl"] is None
 
 
 def test_a_file_beside_a_journal_says_how_it_is_played_again(tmp_path: Path) -> None:
@@ -203,7 +244,7 @@ def test_an_audit_is_a_version_and_the_one_before_stays_for_who_reads_it(
 @pytest.mark.timeout(600)
 @pytest.mark.long
 def test_the_command_tells_each_violation_and_ends_with_one(written: Written, tmp_path: Path) -> None:
-    shutil.copy(written.directory / "established-without-a-quorum.jsonl", tmp_path / "seed-1.jsonl")
+    shutil.copy(written.directory / "established-without-a-quorum-20.jsonl", tmp_path / "seed-1.jsonl")
     done = subprocess.run(
         [sys.executable, "-m", "tools.cli", "pipeline", "audit", str(tmp_path)],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
