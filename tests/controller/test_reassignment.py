@@ -423,3 +423,17 @@ def test_an_isr_that_leaders_write_themselves_completes_a_reassignment_too(world
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000000", znodes.encode_partition_set([P0]))
     world.settle()
     assert assignment(world) == ReplicaAssignment((2,))
+
+
+def test_partitions_added_at_the_moment_of_a_reassignment_are_not_written_over(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    # The request is there before the watch tells of the znode.
+    world.create_topic("orders", {0: [1], 1: [3]})
+    assert reassign(world, [2]) == (KafkaError.none, None)
+    world.settle()
+    assert assignment(world, partition=1) == ReplicaAssignment((3,))
+    assert world.brief("orders", 1) == (3, (3,), 0)
+    caught_up(world, [1, 2])
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert assignment(world, partition=1) == ReplicaAssignment((3,))
