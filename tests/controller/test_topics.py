@@ -130,6 +130,23 @@ def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     assert written.version == version, "the id is written once"
 
 
+def test_an_id_that_an_old_tool_left_out_is_written_again_before_another_controller_makes_one(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
+    # kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7.
+    rows = '{"0":[2,3],"1":[3,2]}'
+    old = f'{{"version":2,"partitions":{rows},"adding_replicas":{{}},"removing_replicas":{{}}}}'
+    world.ensemble.put("/brokers/topics/t", old.encode())
+    world.settle()
+    now = json.loads(world.ensemble.data("/brokers/topics/t"))
+    assert (now["topic_id"], now["partitions"]) == (before, json.loads(rows))
+    assert world.brief("t", 1) == (3, (3, 2), 0)
+    assert [e.problem for e in world.events(ControllerEventFailed)] == [
+        "/brokers/topics/t has lost its topic id; written again"
+    ]
+
+
 @pytest.mark.scenario(33)
 def test_a_topic_without_an_id_is_given_one(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
