@@ -215,6 +215,9 @@ async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Seq
 async def _is_complete(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     if not assignment.is_being_reassigned:
         return True
+    if not assignment.target:
+        # Written by hand; to complete it would be to delete every replica, and nobody is left to ask for them.
+        return False
     state = (await reign.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
