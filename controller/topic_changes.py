@@ -21,6 +21,8 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     """The list of topics changed: take the new ones on, forget those whose znode somebody removed."""
     context = reign.context
     names = await reign.read_topic_names()
+    left_out = [topic for topic in reign.unreadable_topics if topic in names]
+    reign.unreadable_topics = dict.fromkeys(left_out)
     new = [topic for topic in names if not context.has_topic(topic)]
     gone = [topic for topic in context.topics if topic not in names]
     added = await add_topics(reign, new)
@@ -29,7 +31,8 @@ async def process_topic_change(reign: Reign, _: str) -> None:
         reign.signals.forget_watcher("PartitionModifications", topic)
         reign.emit(TopicDeleted(topic, reign.occasion.cause))
     for topic in added:
-        tell_topic(reign, topic)
+        if topic not in left_out:
+            tell_topic(reign, topic)
     await _on_new_partitions(reign, [p for topic in added for p in context.partitions_of(topic)])
 
 
@@ -80,6 +83,9 @@ async def process_partition_modifications(reign: Reign, topic: str) -> None:
     """
     context = reign.context
     if not context.has_topic(topic):
+        if topic in reign.unreadable_topics:
+            # Perhaps somebody has mended it.
+            await process_topic_change(reign, "")
         return
     found = (await reign.read_topics([topic])).get(topic)
     if found is None:

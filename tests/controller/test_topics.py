@@ -6,6 +6,7 @@ import json
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
 from journal.events import (
@@ -16,6 +17,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -166,6 +168,29 @@ def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0) and world.nodes[1].controller.is_active
     assert "/brokers/topics/bad" in world.events(ControllerEventFailed)[0].problem
+
+
+def test_a_topic_that_was_unreadable_at_failover_is_taken_on_with_its_isr_as_soon_as_it_is_mended(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert ask_for_isr(world, [2], "t") is KafkaError.none
+    sound = world.ensemble.data("/brokers/topics/t")
+    world.ensemble.put("/brokers/topics/t", b'{"version":3,')
+    world.kill(1)
+    world.start(4)
+    assert world.brief("t") == (2, (2,), 0)
+    world.ensemble.put("/brokers/topics/t", sound)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 1)
+    assert world.active().controller.reign.unreadable_topics == {}
+    # It is as any other now: 3 is out of sync, and does not lead where 2 is gone.
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 3)
+    assert len(world.events(TopicCreated)) == 1
 
 
 def test_a_topic_created_while_there_is_no_controller_is_taken_on_by_the_next(world: World) -> None:
