@@ -118,8 +118,8 @@ async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartit
 
 async def take_off_list(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
     """These partitions are not to be reassigned by znode; the znode goes with the last one."""
-    listed = await _listed(reign)
-    rest = {partition: target for partition, target in listed.items() if partition not in partitions}
+    listed, taken_off = await _listed(reign), frozenset(partitions)
+    rest = {partition: target for partition, target in listed.items() if partition not in taken_off}
     if len(rest) < len(listed):
         await _write_list(reign, rest)
 

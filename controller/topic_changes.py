@@ -21,10 +21,11 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     """The list of topics changed: take the new ones on, forget those whose znode somebody removed."""
     context = reign.context
     names = await reign.read_topic_names()
-    left_out = [topic for topic in reign.unreadable_topics if topic in names]
+    present = frozenset(names)
+    left_out = [topic for topic in reign.unreadable_topics if topic in present]
     reign.unreadable_topics = dict.fromkeys(left_out)
     new = [topic for topic in names if not context.has_topic(topic)]
-    gone = [topic for topic in context.topics if topic not in names]
+    gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(reign, new)
     for topic in gone:
         context.remove_topic(topic)
