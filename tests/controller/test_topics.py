@@ -238,6 +238,15 @@ def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> 
     assert not context.replica_states and not context.leadership and not context.partition_states
 
 
+def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World) -> None:
+    """A thousand partitions are 2,002 znodes; the event queue, and every election, waits until they are gone."""
+    world.create_topic("t", {number: [2, 3] for number in range(1_000)})
+    world.run(3_000)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.run(1_000)
+    assert gone(world, "t")
+
+
 def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
