@@ -99,9 +99,8 @@ class PartitionStateMachine:
             else:
                 results[partition] = Refused(f"cannot go from {current.value} to {target.value}")
         if target is PartitionState.ONLINE:
-            fresh = valid.pop(PartitionState.NEW, [])
-            results.update(await self._initialize(fresh))
-            results.update(await self._elect([p for listed in valid.values() for p in listed], strategy))
+            known = await self._initialize(valid.pop(PartitionState.NEW, []), results)
+            results.update(await self._elect([*known, *(p for listed in valid.values() for p in listed)], strategy))
         elif target is PartitionState.NON_EXISTENT:
             for listed in valid.values():
                 for partition in listed:
@@ -114,9 +113,14 @@ class PartitionStateMachine:
 
     # -- New -> Online
 
-    async def _initialize(self, partitions: Sequence[TopicPartition]) -> dict[TopicPartition, Result]:
-        """Write the first state of new partitions: the first live replica leads, every live one is in sync."""
-        results: dict[TopicPartition, Result] = {}
+    async def _initialize(
+        self, partitions: Sequence[TopicPartition], results: dict[TopicPartition, Result]
+    ) -> list[TopicPartition]:
+        """Write the first state of new partitions: the first live replica leads, every live one is in sync.
+
+        Those that have a state already are returned: they are new to this controller alone, which could not read their
+        topic, and go by their ISR.  Kafka leaves them without anybody who decides about them until the next controller.
+        """
         states: dict[TopicPartition, LeaderAndIsr] = {}
         for partition in partitions:
             live = [b for b in self._context.replicas(partition) if self._context.is_replica_online(b, partition)]
@@ -125,7 +129,7 @@ class PartitionStateMachine:
             else:
                 results[partition] = Refused("no replica is live")
         if not states:
-            return results
+            return []
         updates = await self._store.create(states)
         for partition, state in updates.written.items():
             self._context.leadership[partition] = state
@@ -133,11 +137,9 @@ class PartitionStateMachine:
             self._batch.add_leader_and_isr(state.isr, partition, state, is_new=True)
             self._store.announce_leader(partition, None, state, updates.zxids[partition], "new_topic")
             results[partition] = state
-        for partition in updates.conflicted:
-            results[partition] = Refused("its state znode exists already")
         for partition, error in updates.failed.items():
             results[partition] = Refused(f"its state could not be written: {error.name}")
-        return results
+        return updates.conflicted
 
     # -- Offline, Online -> Online
 

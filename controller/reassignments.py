@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
 from controller.reign import Reign
+from controller.topic_writes import amend_topic
 from ensemble.client.service import Create, Delete, Op, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from journal.events import AssignmentChanged, TopicPartition
@@ -117,8 +118,8 @@ async def process_zk_reassignment(reign: Reign, _: str = "") -> list[TopicPartit
 
 async def take_off_list(reign: Reign, partitions: Sequence[TopicPartition]) -> None:
     """These partitions are not to be reassigned by znode; the znode goes with the last one."""
-    listed = await _listed(reign)
-    rest = {partition: target for partition, target in listed.items() if partition not in partitions}
+    listed, taken_off = await _listed(reign), frozenset(partitions)
+    rest = {partition: target for partition, target in listed.items() if partition not in taken_off}
     if len(rest) < len(listed):
         await _write_list(reign, rest)
 
@@ -214,6 +215,9 @@ async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Seq
 async def _is_complete(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
     if not assignment.is_being_reassigned:
         return True
+    if not assignment.target:
+        # Written by hand; to complete it would be to delete every replica, and nobody is left to ask for them.
+        return False
     state = (await reign.store.read([partition]))[partition]
     return isinstance(state, LeaderAndIsr) and all(broker_id in state.isr for broker_id in assignment.target)
 
@@ -267,14 +271,16 @@ async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: 
 
 
 async def _write_assignment(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> None:
-    topic = partition.topic
-    rows = {**reign.context.topic_assignment(topic), partition.partition: assignment}
-    content = znodes.encode_topic(TopicAssignment(reign.context.topic_ids.get(topic), rows))
-    [written] = await reign.writer.write([SetData(znodes.topic_path(topic), content)])
-    if written.error is ErrorCode.NO_NODE:
+    topic, context = partition.topic, reign.context
+
+    def amended(found: TopicAssignment) -> TopicAssignment:
+        # What is unknown here was added a moment ago, and waits for its event.
+        rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
+        return TopicAssignment(context.topic_ids.get(topic), rows)
+
+    stat = await amend_topic(reign, topic, amended)
+    if stat is None:
         raise ReassignmentFailed("the topic has no znode")
-    if written.error is not ErrorCode.OK or written.stat is None:
-        raise error_for(written.error, znodes.topic_path(topic))
     reign.emit(
         AssignmentChanged(
             topic=topic,
@@ -282,8 +288,8 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
             replicas=list(assignment.replicas),
             adding=list(assignment.adding),
             removing=list(assignment.removing),
-            controller_epoch=reign.context.epoch,
-            zxid=written.stat.mzxid,
+            controller_epoch=context.epoch,
+            zxid=stat.mzxid,
         )
     )
 

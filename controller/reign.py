@@ -119,6 +119,8 @@ class Reign:
         )
         self.finalized_features: dict[str, int] = {}
         """What /feature says: brokers that do not support it are left out."""
+        self.unreadable_topics: dict[str, None] = {}
+        """Topics whose znode could not be read: left out until it is mended."""
         self._rebalance_timer: Timer | None = None
 
     def end(self) -> None:
@@ -197,8 +199,10 @@ class Reign:
                 continue
             assignment = znodes.decode_topic(outcome.value[0])
             if assignment is None:
+                self.unreadable_topics[topic] = None
                 self.report("TopicChange", f"{znodes.topic_path(topic)} is not readable; left out")
             else:
+                self.unreadable_topics.pop(topic, None)
                 found[topic] = assignment
         return found
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from controller.context import PartitionState, ReplicaState
 from controller.reign import Reign
+from controller.topic_writes import amend_topic
 from ensemble.client.service import Delete, SetData
 from ensemble.errors import ErrorCode, error_for
 from journal.cause import topic_cause
@@ -20,15 +21,19 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     """The list of topics changed: take the new ones on, forget those whose znode somebody removed."""
     context = reign.context
     names = await reign.read_topic_names()
+    present = frozenset(names)
+    left_out = [topic for topic in reign.unreadable_topics if topic in present]
+    reign.unreadable_topics = dict.fromkeys(left_out)
     new = [topic for topic in names if not context.has_topic(topic)]
-    gone = [topic for topic in context.topics if topic not in names]
+    gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(reign, new)
     for topic in gone:
         context.remove_topic(topic)
         reign.signals.forget_watcher("PartitionModifications", topic)
         reign.emit(TopicDeleted(topic, reign.occasion.cause))
     for topic in added:
-        tell_topic(reign, topic)
+        if topic not in left_out:
+            tell_topic(reign, topic)
     await _on_new_partitions(reign, [p for topic in added for p in context.partitions_of(topic)])
 
 
@@ -72,13 +77,22 @@ async def _on_new_partitions(reign: Reign, partitions: Sequence[TopicPartition])
 
 
 async def process_partition_modifications(reign: Reign, topic: str) -> None:
-    """A topic's znode changed: bring new partitions online.  In a topic being deleted they are taken back."""
+    """A topic's znode changed: bring new partitions online.  In a topic being deleted they are taken back.
+
+    An id that is gone is written again: tools older than Kafka 2.8 leave it out when they add partitions by znode, and
+    the next controller would make another, under which no broker takes its replicas (KAFKA-14190).
+    """
     context = reign.context
     if not context.has_topic(topic):
+        if topic in reign.unreadable_topics:
+            # Perhaps somebody has mended it.
+            await process_topic_change(reign, "")
         return
     found = (await reign.read_topics([topic])).get(topic)
     if found is None:
         return
+    if found.topic_id is None:
+        await _write_id_again(reign, topic)
     new = [
         TopicPartition(topic, number)
         for number in found.partitions
@@ -93,6 +107,13 @@ async def process_partition_modifications(reign: Reign, topic: str) -> None:
     for partition in new:
         context.set_assignment(partition, found.partitions[partition.partition])
     await _on_new_partitions(reign, new)
+
+
+async def _write_id_again(reign: Reign, topic: str) -> None:
+    topic_id = reign.context.topic_ids.get(topic)
+    if topic_id is not None:
+        reign.report("PartitionModifications", f"{znodes.topic_path(topic)} has lost its topic id; written again")
+        await amend_topic(reign, topic, lambda found: found._replace(topic_id=found.topic_id or topic_id))
 
 
 async def watch_topic_deletions(reign: Reign) -> list[str]:

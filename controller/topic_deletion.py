@@ -6,6 +6,7 @@ Source: kafka.controller.TopicDeletionManager.  A topic with an offline replica 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from controller.occasion import Occasion
@@ -151,25 +152,29 @@ class TopicDeletion:
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        for path in [*paths, znodes.config_path("topics", topic), znodes.delete_topic_path(topic)]:
-            await self._delete(path)
+        await self._delete(paths)
+        # What is left of the topic would stay for ever where the request went before it.
+        await self._delete([znodes.config_path("topics", topic)])
+        await self._delete([znodes.delete_topic_path(topic)])
         self._context.remove_topic(topic)
         self._emit(TopicDeleted(topic, self._occasion.cause))
 
     async def _descendants(self, path: str) -> list[str]:
-        """The znodes under a path and that itself, children first."""
-        service = self._writer.zk.service
-        outcome = await self._writer.zk.attempt(lambda: service.get_children(path))
-        if outcome.error is ErrorCode.NO_NODE:
-            return []
-        if outcome.value is None:
-            raise error_for(outcome.error, path)
-        below: list[str] = []
-        for child in outcome.value:
-            below += await self._descendants(f"{path}/{child}")
-        return [*below, path]
+        """The znodes under a path and that itself, children first; each level is read at once."""
+        service, found, level = self._writer.zk.service, [path], [path]
+        while level:
+            outcomes = await self._writer.zk.batch([partial(service.get_children, parent) for parent in level])
+            below: list[str] = []
+            for parent, outcome in zip(level, outcomes, strict=True):
+                if outcome.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+                    raise error_for(outcome.error, parent)
+                below += [f"{parent}/{child}" for child in outcome.value or ()]
+            found += below
+            level = below
+        return found[::-1]
 
-    async def _delete(self, path: str) -> None:
-        [written] = await self._writer.write([Delete(path)])
-        if written.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
-            raise error_for(written.error, path)
+    async def _delete(self, paths: Sequence[str]) -> None:
+        written = await self._writer.write_together([Delete(path) for path in paths])
+        for path, result in zip(paths, written, strict=True):
+            if result.error not in (ErrorCode.OK, ErrorCode.NO_NODE):
+                raise error_for(result.error, path)

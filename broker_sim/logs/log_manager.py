@@ -431,7 +431,7 @@ class LogManager:
         log_dir = self._dir_of(topic_partition)
         self._topic_ids.pop(topic_partition, None)
         if log_dir is not None:
-            log_dir.logs.pop(topic_partition).delete()
+            self._remove(log_dir.logs.pop(topic_partition))
             self._checkpoint_marks(log_dir)
             self._checkpoint_starts(log_dir)
 

@@ -5,6 +5,7 @@ The followers here are only registered; `caught_up` is what their leader asks fo
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -423,3 +424,38 @@ def test_an_isr_that_leaders_write_themselves_completes_a_reassignment_too(world
     world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000000", znodes.encode_partition_set([P0]))
     world.settle()
     assert assignment(world) == ReplicaAssignment((2,))
+
+
+def test_partitions_added_at_the_moment_of_a_reassignment_are_not_written_over(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    # The request is there before the watch tells of the znode.
+    world.create_topic("orders", {0: [1], 1: [3]})
+    assert reassign(world, [2]) == (KafkaError.none, None)
+    world.settle()
+    assert assignment(world, partition=1) == ReplicaAssignment((3,))
+    assert world.brief("orders", 1) == (3, (3,), 0)
+    caught_up(world, [1, 2])
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert assignment(world, partition=1) == ReplicaAssignment((3,))
+
+
+def test_an_assignment_that_removes_every_replica_is_not_carried_out_and_can_be_cancelled(world: World) -> None:
+    """Nobody can ask for it; it takes an editor, and a controller that reads the znode."""
+    world.create_topic("orders", {0: [1, 2]})
+    world.settle()
+    by_hand = json.loads(world.ensemble.data(znodes.topic_path("orders")))
+    by_hand["removing_replicas"] = {"0": [1, 2]}
+    world.ensemble.put(znodes.topic_path("orders"), znodes.encode(by_hand))
+    world.start(8)
+    world.kill(9)
+    world.run(2_000)
+    assert world.active().broker_id == 8
+    assert not world.requests("StopReplica")
+    assert world.brief("orders")[:2] == (1, (1, 2))
+    assert under_way(world) == {P0: ReplicaAssignment((1, 2), (), (1, 2))}
+    assert reassign(world, None) == (KafkaError.none, None)
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((1, 2))
+    assert not world.requests("StopReplica")
+    assert world.brief("orders")[:2] == (1, (1, 2))

@@ -6,6 +6,7 @@ import json
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
+from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
 from journal.events import (
@@ -16,6 +17,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -130,6 +132,23 @@ def test_a_topic_keeps_its_id_over_elections_and_restarts(world: World) -> None:
     assert written.version == version, "the id is written once"
 
 
+def test_an_id_that_an_old_tool_left_out_is_written_again_before_another_controller_makes_one(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
+    # kafka-topics --zookeeper --alter of Kafka 2.4 to 2.7.
+    rows = '{"0":[2,3],"1":[3,2]}'
+    old = f'{{"version":2,"partitions":{rows},"adding_replicas":{{}},"removing_replicas":{{}}}}'
+    world.ensemble.put("/brokers/topics/t", old.encode())
+    world.settle()
+    now = json.loads(world.ensemble.data("/brokers/topics/t"))
+    assert (now["topic_id"], now["partitions"]) == (before, json.loads(rows))
+    assert world.brief("t", 1) == (3, (3, 2), 0)
+    assert [e.problem for e in world.events(ControllerEventFailed)] == [
+        "/brokers/topics/t has lost its topic id; written again"
+    ]
+
+
 @pytest.mark.scenario(33)
 def test_a_topic_without_an_id_is_given_one(world: World) -> None:
     world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2]}}')
@@ -149,6 +168,29 @@ def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
     world.settle()
     assert world.brief("t") == (2, (2,), 0) and world.nodes[1].controller.is_active
     assert "/brokers/topics/bad" in world.events(ControllerEventFailed)[0].problem
+
+
+def test_a_topic_that_was_unreadable_at_failover_is_taken_on_with_its_isr_as_soon_as_it_is_mended(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    assert ask_for_isr(world, [2], "t") is KafkaError.none
+    sound = world.ensemble.data("/brokers/topics/t")
+    world.ensemble.put("/brokers/topics/t", b'{"version":3,')
+    world.kill(1)
+    world.start(4)
+    assert world.brief("t") == (2, (2,), 0)
+    world.ensemble.put("/brokers/topics/t", sound)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 1)
+    assert world.active().controller.reign.unreadable_topics == {}
+    # It is as any other now: 3 is out of sync, and does not lead where 2 is gone.
+    world.leave(2)
+    world.settle()
+    assert world.brief("t") == (-1, (2,), 2)
+    world.join(2)
+    world.settle()
+    assert world.brief("t") == (2, (2,), 3)
+    assert len(world.events(TopicCreated)) == 1
 
 
 def test_a_topic_created_while_there_is_no_controller_is_taken_on_by_the_next(world: World) -> None:
@@ -194,6 +236,15 @@ def test_a_topic_is_deleted_replicas_first_and_then_its_znodes(world: World) -> 
     context = world.active().controller.reign.context
     assert not context.has_topic("t") and not context.topics_to_be_deleted
     assert not context.replica_states and not context.leadership and not context.partition_states
+
+
+def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World) -> None:
+    """A thousand partitions are 2,002 znodes; the event queue, and every election, waits until they are gone."""
+    world.create_topic("t", {number: [2, 3] for number in range(1_000)})
+    world.run(3_000)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.run(1_000)
+    assert gone(world, "t")
 
 
 def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:

@@ -278,6 +278,19 @@ def test_a_deleted_topic_takes_its_future_replica_along(brokers: Brokers) -> Non
     assert brokers.lying() == ([], [])
 
 
+def test_killed_at_any_moment_of_a_deletion_the_replica_is_whole_or_gone(brokers: Brokers) -> None:
+    """One with a hole in it would be taken for the replica at the next start, join the ISR, and lead."""
+    left = brokers.disks[1][0]
+    whole = left.list_files("orders-0")
+    left.pictures = []
+    brokers.run(brokers.client.delete_topic("orders"))
+    brokers.wait(1_000)
+    assert brokers.lying() == ([], [])
+    assert len(left.pictures) >= len(whole)
+    for picture, _ in left.pictures:
+        assert "orders-0" not in picture.partitions() or picture.list_files("orders-0") == whole
+
+
 def test_killed_at_any_moment_of_a_move_it_goes_on_where_it_was(brokers: Brokers) -> None:
     """Before every change of either disk a picture is taken: what a SIGKILL at that moment leaves."""
     pictures: list[tuple[Disk, ...]] = []
