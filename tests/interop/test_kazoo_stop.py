@@ -8,6 +8,7 @@ from typing import Any
 
 import kazoo.client
 import pytest
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 
 from ensemble.client.kazoo import KazooClient
 
@@ -42,4 +43,4 @@ def test_a_call_that_waits_is_answered_when_its_client_stops(client: Any, call: 
     client.stop()
     result.wait(WAIT_S)
     assert result.ready(), "nobody told who waits"
-    assert result.exception is not None
+    assert isinstance(result.exception, ConnectionLoss | ConnectionClosedError)
