@@ -20,13 +20,15 @@ from kafka_protocol.client.consumer_protocol import (
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
 from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.record_batch import Record
+from kafka_protocol.record_batch import HEADER, Record, build_batch, with_checksum
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
+from tests.kafka_protocol.produced import headers_of
 
 GROUP_REQUESTS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+CONTROL = 0x20
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
 
 
@@ -176,6 +178,27 @@ def test_a_static_member_whose_place_is_taken_gives_up(cluster: Cluster) -> None
     assert second.assigned() == PARTITIONS
     status = first.consumer.status()
     assert status.generation_id == -1 and status.last_error == "FENCED_INSTANCE_ID"
+
+
+def test_a_consumer_goes_on_behind_a_batch_that_has_nothing_for_it(cluster: Cluster) -> None:
+    # As Fetcher, which goes on at the batch's next offset: here a marker of a transaction, elsewhere what compaction
+    # left.  The group was one record behind for good.
+    produce(cluster, [0])
+    info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
+    leader = cluster.nodes[info.leader].broker.replicas.partitions[PARTITIONS[0]]
+    data = build_batch([Record(None, b"marker", 0)])
+    (header,) = headers_of(data)
+    marker, header = with_checksum(header._replace(attributes=CONTROL), data[HEADER.size :])
+    assert leader.log is not None
+    leader.log.append_as_leader(marker, [header], info.leader_epoch)
+    reader = Reader(cluster)
+    cluster.wait(6_000)
+    produce(cluster, [2])
+    cluster.wait(1_000)
+    assert reader.numbers() == [0, 2]
+    leader.log.append_as_leader(marker, [header], info.leader_epoch)
+    cluster.wait(4_000)
+    assert leader.log.high_watermark == 4 and reader.consumer.status().lag == 0
 
 
 def test_a_consumer_that_was_away_too_long_does_not_put_its_group_back(cluster: Cluster) -> None:
