@@ -36,7 +36,6 @@ from kazoo.security import OPEN_ACL_UNSAFE
 
 from ensemble.client.call import Call
 from ensemble.client.hosts import split_host
-from ensemble.client.service import SessionState
 from ensemble.client.session import Session
 from ensemble.client.shim.state import KazooSession
 from ensemble.client.shim.transaction import TransactionRequest
@@ -104,7 +103,7 @@ class _Answer:
 
 
 def _translated(session: Session, error: BaseException) -> BaseException:
-    return translate_error(error, closed=session.state is SessionState.CLOSED)
+    return translate_error(error, closed=session.is_closed)
 
 
 def _expect(name: str, value: object, kinds: type | tuple[type, ...], what: str) -> None:

@@ -213,6 +213,11 @@ class Session:
         return self._connected
 
     @property
+    def is_closed(self) -> bool:
+        """Is it over for good, or about to be?"""
+        return self._closing
+
+    @property
     def auth_failed(self) -> bool:
         """Did it end because the server refused credentials?"""
         return self._auth_failed
@@ -371,6 +376,7 @@ class Session:
         """The session is over: EXPIRED or CLOSED."""
         if self.state is SessionState.CLOSED or self.state is state:
             return
+        self._closing = self._closing or state is SessionState.CLOSED
         self._hang_up()
         self._resumable = False
         self.session_id, self.password = SessionId(0), NO_PASSWORD

@@ -79,6 +79,11 @@ class AsyncioRuntime:
         """This node's source of randomness."""
         return self._random
 
+    async def finish_all(self) -> None:
+        """Wait until every task has ended by itself, those too that are started meanwhile."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks.values(), return_exceptions=True)
+
     async def cancel_all(self) -> None:
         """Cancel every task still running, and wait until they are gone."""
         tasks = list(self._tasks.values())

@@ -203,7 +203,13 @@ class GroupMember:
         return found
 
     async def commit(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Keep these positions for the group."""
+        """Keep these positions for the group.
+
+        Without a generation nothing is sent: where the group is empty by now the coordinator would take it, as from
+        somebody who assigns partitions by himself (ConsumerCoordinator.sendOffsetCommitRequest).
+        """
+        if self.generation_id == NO_GENERATION:
+            raise KafkaRequestFailed(ErrorCode.unknown_member_id)
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

@@ -199,10 +199,11 @@ class GroupConsumer:
                 self._assignment += 1
             raise
         self._ends[topic_partition] = fetched.high_watermark
-        if not fetched.records:
+        if fetched.next_offset == position:
             return False
-        self._take(topic_partition, fetched.records)
-        self._positions[topic_partition] = fetched.records[-1].offset + 1
+        if fetched.records:
+            self._take(topic_partition, fetched.records)
+        self._positions[topic_partition] = fetched.next_offset
         return True
 
     async def _reset(self, topic_partition: TopicPartition, position: int) -> int:

@@ -161,7 +161,8 @@ class Engine:
         with self._lock:
             self._ended = True
         self._drain()  # the session is closed: each is answered so
-        await runtime.cancel_all()
+        # Whoever waits for what a task answers would wait for ever if it were cancelled.
+        await runtime.finish_all()
         self._on_state(session, SessionState.CLOSED)
 
     def _drain(self) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Container, Iterator, Sequence
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -19,12 +19,29 @@ from kafka_protocol.client.consumer_protocol import (
 )
 from kafka_protocol.client.group_client import GroupSettings
 from kafka_protocol.client.group_consumer import GroupConsumer
-from kafka_protocol.record_batch import Record
+from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
+from kafka_protocol.record_batch import HEADER, Record, build_batch, with_checksum
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Channel, Cluster
 from tests.broker_sim.groups.group_driver import a_cluster
+from tests.kafka_protocol.produced import headers_of
 
+GROUP_REQUESTS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
+CONTROL = 0x20
 PARTITIONS = [TopicPartition("orders", 0), TopicPartition("orders", 1)]
+
+
+class Line(Channel):
+    """A reader's channel; `cut` says which requests break on their way."""
+
+    cut: Container[ApiKey] = ()
+
+    def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+        return self._broken() if ApiKey(api_key_of(request)) in self.cut else super().call(to, request, timeout_ms)
+
+    async def _broken(self) -> KafkaMessage:
+        raise ChannelBroken("cut")
 
 
 class Reader:
@@ -33,8 +50,9 @@ class Reader:
     def __init__(self, cluster: Cluster, instance_id: str | None = None, topic: str = "orders") -> None:
         self.got: list[tuple[TopicPartition, int, str]] = []
         self.runtime = SimRuntime(cluster.scheduler, cluster.runtime.random)
+        self.line = Line(cluster, self.runtime)
         bootstrap = [(f"broker-{broker_id}", 9092) for broker_id in cluster.nodes]
-        client = KafkaClient(Channel(cluster, self.runtime), self.runtime, bootstrap)
+        client = KafkaClient(self.line, self.runtime, bootstrap)
         settings = GroupSettings("readers", (topic,), instance_id, 10_000, 20_000)
         self.consumer = GroupConsumer(client, self.runtime, settings, self._take)
         self.consumer.start()
@@ -160,6 +178,53 @@ def test_a_static_member_whose_place_is_taken_gives_up(cluster: Cluster) -> None
     assert second.assigned() == PARTITIONS
     status = first.consumer.status()
     assert status.generation_id == -1 and status.last_error == "FENCED_INSTANCE_ID"
+
+
+def test_a_consumer_goes_on_behind_a_batch_that_has_nothing_for_it(cluster: Cluster) -> None:
+    # As Fetcher, which goes on at the batch's next offset: here a marker of a transaction, elsewhere what compaction
+    # left.  The group was one record behind for good.
+    produce(cluster, [0])
+    info = cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0]
+    leader = cluster.nodes[info.leader].broker.replicas.partitions[PARTITIONS[0]]
+    data = build_batch([Record(None, b"marker", 0)])
+    (header,) = headers_of(data)
+    marker, header = with_checksum(header._replace(attributes=CONTROL), data[HEADER.size :])
+    assert leader.log is not None
+    leader.log.append_as_leader(marker, [header], info.leader_epoch)
+    reader = Reader(cluster)
+    cluster.wait(6_000)
+    produce(cluster, [2])
+    cluster.wait(1_000)
+    assert reader.numbers() == [0, 2]
+    leader.log.append_as_leader(marker, [header], info.leader_epoch)
+    cluster.wait(4_000)
+    assert leader.log.high_watermark == 4 and reader.consumer.status().lag == 0
+
+
+def test_a_consumer_that_was_away_too_long_does_not_put_its_group_back(cluster: Cluster) -> None:
+    # As ConsumerCoordinator, which sends no commit without a generation: of a group that is empty by now the
+    # coordinator would take it, as from somebody who assigns partitions by himself.
+    first = Reader(cluster)
+    cluster.wait(3_000)
+    first.line.cut = GROUP_REQUESTS
+    produce(cluster, range(4))
+    cluster.wait(1_000)
+    assert sorted(first.numbers()) == list(range(4)), "it reads on, and cannot commit"
+    first.line.cut = list(ApiKey)
+    cluster.wait(15_000)
+    second = Reader(cluster)
+    cluster.wait(3_000)
+    produce(cluster, range(4, 10))
+    cluster.wait(3_000)
+    assert sorted(second.numbers()) == list(range(10))
+    cluster.run(second.consumer.stop())
+    # It finds its coordinator before it can read on.
+    first.line.cut = [ApiKey.FETCH]
+    cluster.wait(10_000)
+    first.line.cut = ()
+    cluster.wait(3_000)
+    assert first.assigned() == PARTITIONS and first.consumer.status().lag == 0
+    assert sorted(first.numbers()) == list(range(4)), "the group had read the rest"
 
 
 # ---- the protocol among consumers ------------------------------------------------------------------------------

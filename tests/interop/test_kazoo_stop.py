@@ -1,0 +1,46 @@
+"""What becomes of calls that wait for a server while their client is stopped: of kazoo's client, and of ours."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import kazoo.client
+import pytest
+from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
+
+from ensemble.client.kazoo import KazooClient
+
+WAIT_S = 15.0
+
+
+@pytest.fixture(params=["kazoo", "shim"])
+def client(request: pytest.FixtureRequest) -> Any:
+    """One that looks for a server in vain."""
+    kind = kazoo.client.KazooClient if request.param == "kazoo" else KazooClient
+    with socket.socket() as taken:
+        # Bound, and not listening: nobody answers there, and nobody else gets the port.
+        taken.bind(("127.0.0.1", 0))
+        made = kind(f"127.0.0.1:{taken.getsockname()[1]}")
+        made.start_async()
+        yield made
+        made.stop()
+        made.close()
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "get": lambda client: client.get_async("/a"),
+    "create with its parents": lambda client: client.create_async("/a/b", makepath=True),
+    "ensure_path": lambda client: client.ensure_path_async("/a/b"),
+    "add_auth": lambda client: client.add_auth_async("digest", "user:password"),
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_call_that_waits_is_answered_when_its_client_stops(client: Any, call: Callable[[Any], Any]) -> None:
+    result = call(client)
+    client.stop()
+    result.wait(WAIT_S)
+    assert result.ready(), "nobody told who waits"
+    assert isinstance(result.exception, ConnectionLoss | ConnectionClosedError)
