@@ -30,6 +30,7 @@ from ensemble.records import (
 )
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
+from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_listener import ClientListener
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
@@ -40,7 +41,8 @@ OUTSTANDING_LOW = 1000
 """Above the one a connection is not read from until it has fallen below the other."""
 WRITES_AT_ONCE = 200
 """Connections written to before others get their turn: a watch that ten thousand left must not make everybody wait."""
-
+LINGER_S = 5.0
+"""So long a client may take to read what was left for it when its connection was closed here."""
 
 _SIZE = struct.Struct(">I")
 
@@ -242,7 +244,7 @@ class ClientConnection(asyncio.Protocol):
         self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
-        self._buffer = b""
+        self._arriving = Arriving()
         self._fresh = True
         self._deadline: asyncio.TimerHandle | None = None
         self._throttled = False
@@ -287,7 +289,9 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._port.bytes_received += len(data)
-        buffer = self._buffer + data if self._buffer else data
+        buffer = self._arriving.take(data)
+        if not buffer:
+            return
         if self._fresh and len(buffer) >= 4 and self._is_word(buffer):
             return
         try:
@@ -322,14 +326,13 @@ class ClientConnection(asyncio.Protocol):
         limits = self._port.admission.limits
         if size > limits.frame_bytes or 0 <= limits.large_request_threshold < size:
             return None
-        self._buffer = b""
         return [Frames([buffer[4:]])]
 
     def _parse(self, buffer: bytes) -> list[ClientMessage]:
         """The complete frames of what came: a ConnectRequest comes first, all that follow are handed over together."""
         first: ConnectRequest | None = None
         frames: list[bytes] = []
-        pos, end = 0, len(buffer)
+        pos, end, missing = 0, len(buffer), 0
         limit = self._port.admission.limits.frame_bytes
         large = self._port.admission.limits.large_request_threshold
         while pos + 4 <= end:
@@ -343,13 +346,14 @@ class ClientConnection(asyncio.Protocol):
                 self._hand_over(_messages(first, frames))
                 raise MalformedRecord("too much of large requests")
             if stop > end:
+                missing = stop - end
                 break
             if self._fresh:
                 first = self._first(buffer[pos + 4 : stop])
             else:
                 frames.append(buffer[pos + 4 : stop])
             pos = stop
-        self._buffer = buffer[pos:] if pos < end else b""
+        self._arriving.keep(buffer[pos:], missing)
         return _messages(first, frames)
 
     def _complaint(self, size: int, limit: int) -> str:
@@ -448,11 +452,17 @@ class ClientConnection(asyncio.Protocol):
         self.flush()
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close after what is queued; from a client that does not read it, the connection is taken after a while."""
         self._ended_here = True
         self.flush()
-        if self._transport is not None:
-            self._transport.close()
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        transport.close()
+        if transport.get_write_buffer_size():
+            if self._deadline is not None:
+                self._deadline.cancel()
+            self._deadline = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""

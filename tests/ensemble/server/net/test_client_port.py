@@ -3,18 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import pytest
+
 from ensemble.auth.policy import OPEN_POLICY
 from ensemble.auth.schemes import AuthId
 from ensemble.errors import ErrorCode
 from ensemble.ids import ConnectionId
-from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, PathWatchRequest, Reply, Request
+from ensemble.records import (
+    ClientMessage,
+    ConnectRequest,
+    Frames,
+    OpCode,
+    PathWatchRequest,
+    Reply,
+    Request,
+    SyncResponse,
+)
 from ensemble.server.config.limits import Limits, ThrottleSettings
+from ensemble.server.net import client_port
 from ensemble.server.net.admission import Admission
+from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_port import ClientPort
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
@@ -249,3 +263,62 @@ def test_a_connection_beyond_the_hosts_limit_is_closed() -> None:
             return
 
     assert run(test, per_host=2).admission.counts.connection_rejected == 1
+
+
+def test_a_client_that_reads_nothing_more_loses_a_connection_that_was_closed_here(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(client_port, "LINGER_S", 0.1)
+
+    async def test(port: Port) -> None:
+        left = socket.create_connection(("127.0.0.1", port.port.port))
+        left.sendall(struct.pack(">i", len(HELLO)) + HELLO)
+        await until(lambda: len(port.listener.identities) == 1)
+        port.port.answer(ConnectionId(1), Reply(1, 0, 0, body=SyncResponse("x" * 50_000_000)))
+        port.port.flush()
+        port.port.close_connection(ConnectionId(1))
+        assert port.admission.connections == 1
+        await until(lambda: port.admission.connections == 0)
+        left.close()
+
+    run(test)
+
+
+def test_a_client_that_reads_gets_what_was_left_for_it_when_its_connection_was_closed() -> None:
+    async def test(port: Port) -> None:
+        [client] = await port.clients(1)
+        port.port.answer(ConnectionId(1), Reply(1, 0, 0, body=SyncResponse("x" * 5_000_000)))
+        port.port.close_connection(ConnectionId(1))
+        assert len(await client.reader.read()) > 5_000_000
+
+    run(test)
+
+
+def test_a_frame_that_comes_in_many_pieces_is_put_together_once() -> None:
+    arriving = Arriving()
+    assert arriving.take(b"abc") == b"abc"
+    arriving.keep(b"c", 0)
+    assert arriving.take(b"de") == b"cde", "its length was not known: whoever parses it looks again"
+    arriving.keep(b"cde", 5)
+    assert [arriving.take(piece) for piece in (b"12", b"34", b"567", b"8")] == [b"", b"", b"cde1234567", b"8"]
+
+
+def test_a_large_request_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
+    reads: list[int] = []
+
+    class Counted(Arriving):
+        def take(self, data: bytes) -> bytes:
+            whole = super().take(data)
+            reads.append(len(whole))
+            return whole
+
+    async def test(port: Port) -> None:
+        [client] = await port.clients(1)
+        await client.ask(1, size=3_000_000)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1])
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client_port, "Arriving", Counted)
+        run(test, frame_bytes=4_000_000)
+    assert len(reads) > 5, "it came in many pieces"
+    assert sum(reads) < 2 * 3_000_000
