@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
+from controller.partition_state_machine import Refused
 from controller.reign import Reign
 from controller.topic_writes import amend_topic
 from ensemble.client.service import Create, Delete, Op, SetData
@@ -179,7 +180,12 @@ async def _reassign(reign: Reign, partition: TopicPartition, assignment: Replica
     await reign.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.ONLINE)
     completed = ReplicaAssignment(assignment.target)
     context.set_assignment(partition, completed)
-    await _move_leader(reign, partition, completed)
+    try:
+        await _move_leader(reign, partition, completed)
+    except ReassignmentFailed:
+        # It is under way still, or nobody would know any more which replicas there are to remove.
+        context.set_assignment(partition, assignment)
+        raise
     await _remove_replicas(reign, partition, assignment.removing)
     # Only now: the znode is the only place that says what there is left to do.
     await _write_assignment(reign, partition, completed)
@@ -249,13 +255,19 @@ async def _raise_leader_epoch(reign: Reign, partition: TopicPartition) -> Leader
 
 
 async def _move_leader(reign: Reign, partition: TopicPartition, completed: ReplicaAssignment) -> None:
+    """One of the target leads, or the reassignment waits: Kafka deletes the origin's replicas though nobody of the
+    target is alive.
+    """
     state = reign.context.leadership.get(partition)
     if state is None:
         raise ReassignmentFailed("it has no state")
     if state.leader in completed.replicas and reign.context.is_replica_online(state.leader, partition):
         await _tell_everyone_involved(reign, partition, completed)
     else:
-        await reign.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
+        elections = await reign.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
+        outcome = elections[partition]
+        if isinstance(outcome, Refused):
+            raise ReassignmentFailed(outcome.reason)
 
 
 async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: Sequence[int]) -> None:

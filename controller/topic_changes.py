@@ -7,9 +7,8 @@ from collections.abc import Sequence
 
 from controller.context import PartitionState, ReplicaState
 from controller.reign import Reign
-from controller.topic_writes import amend_topic
-from ensemble.client.service import Delete, SetData
-from ensemble.errors import ErrorCode, error_for
+from controller.topic_writes import amend_topic, amend_topics
+from ensemble.client.service import Delete
 from journal.cause import topic_cause
 from journal.events import TopicCreated, TopicDeleted, TopicPartition
 from kafka_protocol.topic_ids import random_topic_id
@@ -50,14 +49,16 @@ async def add_topics(reign: Reign, topics: Sequence[str]) -> dict[str, TopicAssi
     """Read these topics and put them into the context; a topic without an id gets one (processTopicIds)."""
     added = await reign.read_topics(topics)
     nameless = [topic for topic, assignment in added.items() if assignment.topic_id is None]
+
+    def named(topic: str, found: TopicAssignment) -> TopicAssignment:
+        # What was added since it was read counts too.
+        added[topic] = found._replace(topic_id=found.topic_id or random_topic_id(reign.runtime.random))
+        return added[topic]
+
+    written = await amend_topics(reign, nameless, named)
     for topic in nameless:
-        added[topic] = added[topic]._replace(topic_id=random_topic_id(reign.runtime.random))
-    ops = [SetData(znodes.topic_path(topic), znodes.encode_topic(added[topic])) for topic in nameless]
-    for topic, written in zip(nameless, await reign.writer.write(ops), strict=True):
-        if written.error is ErrorCode.NO_NODE:
+        if topic not in written:
             del added[topic]
-        elif written.error is not ErrorCode.OK:
-            raise error_for(written.error, znodes.topic_path(topic))
     for topic, assignment in added.items():
         reign.context.add_topic(topic, assignment.topic_id)
         for number, row in assignment.partitions.items():
@@ -101,8 +102,8 @@ async def process_partition_modifications(reign: Reign, topic: str) -> None:
     if not new:
         return
     if context.is_being_deleted(topic):
-        kept = TopicAssignment(found.topic_id, context.topic_assignment(topic))
-        await reign.writer.write([SetData(znodes.topic_path(topic), znodes.encode_topic(kept))])
+        topic_id, rows = context.topic_ids.get(topic), context.topic_assignment(topic)
+        await amend_topic(reign, topic, lambda now: TopicAssignment(now.topic_id or topic_id, rows))
         return
     for partition in new:
         context.set_assignment(partition, found.partitions[partition.partition])

@@ -176,6 +176,9 @@ class ReplicaControl:
         try:
             return self._take_role(topic_partition, topic_id, state, replicas)
         except LogDirFailed:
+            if self._logs.get(topic_partition) is None:
+                # It may lie in a directory that failed before it was opened (becomeLeaderOrFollower).
+                self.take_offline(topic_partition)
             return ErrorCode.kafka_storage_error
 
     def _take_role(

@@ -56,7 +56,7 @@ class LocalRequests:
         """A read-only server without local sessions keeps no book: it cannot know whether a session is over."""
         return self.sessions is None or self.sessions.touch(now, client.session_id, client.timeout_ms)
 
-    def stays_here(self, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
+    def stays_here(self, now: Instant, waiting: Waiting, request: Request, effects: list[Effect]) -> bool:
         """Whether a request is no leader's business although its kind is.  One that needs a global session opens it."""
         local, client, op = self.sessions, waiting.connection, request.op
         session_id = client.session_id
@@ -69,6 +69,10 @@ class LocalRequests:
             waiting.body, waiting.problem = None, ErrorCode.NOT_READ_ONLY
             return True
         if local is not None and is_local and local.upgrading and wants_ephemeral(request):
+            if self._state.proposer is not None:
+                # Global before it is no longer local: what came with this request is judged before the createSession,
+                # or listened to (UpgradeableSessionTracker.upgradeSession).
+                self._state.proposer.tracker.track(now, session_id, client.timeout_ms)
             local.close(session_id)
             client.alone = False
             body = CreateSessionTxn(client.timeout_ms).encode()

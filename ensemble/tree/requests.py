@@ -128,7 +128,7 @@ class RequestIntake:
         waiting.problem = request.problem
         session.queue.append(waiting)
         client.outstanding += 1
-        if client.alone and self._local.stays_here(waiting, request, effects):
+        if client.alone and self._local.stays_here(now, waiting, request, effects):
             if len(session.queue) == 1:
                 self._answers.answer_ready(now, session, effects)
         elif body is not None and op in WRITES and op in CLIENT_OPS:

@@ -357,6 +357,29 @@ def test_the_next_controller_goes_on_where_the_last_one_stood(world: World) -> N
     assert assignment(world) == ReplicaAssignment((2,))
 
 
+def test_replicas_are_not_removed_while_nobody_of_the_target_can_lead(world: World) -> None:
+    """The target is in sync, and dead: what the origin has is all that there is to be had."""
+    world.start(8)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.leave(2)
+    world.settle()
+    path = znodes.partition_state_path(P0)
+    alone = world.state("orders")._replace(leader=-1, isr=(2,))
+    world.ensemble.put(path, znodes.encode_partition_state(alone))
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert not world.requests("StopReplica", 1)
+    assert assignment(world) == ReplicaAssignment((2, 1), (2,), (1,))
+    assert under_way(world) == {P0: ReplicaAssignment((2, 1), (2,), (1,))}
+    world.join(2)
+    world.settle()
+    assert world.brief("orders")[:2] == (2, (2,))
+    assert assignment(world) == ReplicaAssignment((2,))
+    assert [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)] == [False, True]
+
+
 def test_a_list_written_while_there_was_no_controller_is_taken_up_by_the_next(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()

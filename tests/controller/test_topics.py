@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
@@ -160,6 +161,26 @@ def test_a_topic_without_an_id_is_given_one(world: World) -> None:
     world.kill(1)
     world.start(4)
     assert json.loads(world.ensemble.data("/brokers/topics/t")) == content
+
+
+def test_partitions_added_while_a_topic_is_given_an_id_are_not_written_over(world: World) -> None:
+    path = znodes.topic_path("t")
+    world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2]}}')
+    seen = world.ensemble.nodes[path]
+    reign = world.active().controller.reign
+    read_topics = reign.read_topics
+
+    async def read_then_altered(topics: Sequence[str]) -> dict[str, znodes.TopicAssignment]:
+        found = await read_topics(topics)
+        if topics and seen.version == 0:
+            world.ensemble.put(path, b'{"version":1,"partitions":{"0":[2],"1":[3]}}')
+        return found
+
+    reign.read_topics = read_then_altered
+    world.settle()
+    content = json.loads(world.ensemble.data(path))
+    assert len(content["topic_id"]) == 22 and content["partitions"] == {"0": [2], "1": [3]}
+    assert world.brief("t", 1) == (3, (3,), 0)
 
 
 def test_an_unreadable_topic_is_left_out_and_journalled(world: World) -> None:
@@ -422,6 +443,22 @@ def test_partitions_added_to_a_topic_being_deleted_are_taken_back(world: World) 
     world.join(3)
     world.settle()
     assert gone(world, "t")
+
+
+def test_a_topic_being_deleted_keeps_its_id_where_an_old_tool_adds_partitions(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    before = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    version = world.ensemble.put("/brokers/topics/t", b'{"version":1,"partitions":{"0":[2,3],"1":[2,3]}}').version
+    world.settle()
+    content = json.loads(world.ensemble.data("/brokers/topics/t"))
+    assert (content["topic_id"], content["partitions"]) == (before, {"0": [2, 3]})
+    # The id, and the partitions that were there: nothing was undone in between.
+    assert world.ensemble.nodes["/brokers/topics/t"].version == version + 2
 
 
 def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:

@@ -174,8 +174,8 @@ def writes_are_answered() -> Iterator[None]:
     """A read-only server says yes to what it cannot do."""
     stays = LocalRequests.stays_here
 
-    def obliging(self: LocalRequests, waiting: Any, request: Any, effects: Any) -> bool:
-        here = stays(self, waiting, request, effects)
+    def obliging(self: LocalRequests, now: Any, waiting: Any, request: Any, effects: Any) -> bool:
+        here = stays(self, now, waiting, request, effects)
         if waiting.problem is ErrorCode.NOT_READ_ONLY:
             waiting.problem = ErrorCode.NODE_EXISTS
         return here

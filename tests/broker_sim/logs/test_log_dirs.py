@@ -200,3 +200,8 @@ def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisk
     assert cluster.nodes[1].broker.state == "running" and cluster.halted == []
     for partition in ORDERS:
         assert (1 in cluster.state(partition).isr) == (partition in kept), (partition, lost)
+    replicas = cluster.nodes[1].broker.replicas
+    for partition in lost:
+        assert cluster.produce(1, partition) == ErrorCode.kafka_storage_error
+        assert at_once(replicas.list_offset(partition, -1, -1, False))[0] == ErrorCode.kafka_storage_error
+    assert replicas.metrics()["OfflineReplicaCount"] == len(lost)

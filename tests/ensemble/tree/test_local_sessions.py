@@ -81,9 +81,11 @@ def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_)
     assert e.ask(e.connect(server), exists("/e")).err == ErrorCode.NO_NODE
 
 
-def test_requests_that_came_as_bytes_are_judged_alike():
+@pytest.mark.parametrize("server", [LEADER, LEARNER])
+def test_requests_that_came_as_bytes_are_judged_alike(server):
+    """What came together with the ephemeral that makes the session a global one is answered, too."""
     e = ensemble()
-    client = e.connect(LEARNER)
+    client = e.connect(server)
     ops = [create("/a"), create("/e", flags=EPHEMERAL), exists("/e"), CLOSE]
     e.message(client, Frames([Request(xid, op, body).encode() for xid, (op, body) in enumerate(ops, 1)]))
     assert [txn.type for txn in e.history] == [
