@@ -119,8 +119,8 @@ class PartitionLog:
             base = rest.pop(0)
             self.producers.add_unknown(deleted.reach(base))
             segment = self._add_segment(base)
-            # All but the last segment were flushed when they were full.
-            damage: Damage | None = segment.recover(check and not rest, see)
+            # No recovery point is kept, so every segment is looked through (LogLoader.recoverLog).
+            damage: Damage | None = segment.recover(check, see)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
             if rest and (damage is not None or rest[0] < segment.end_offset):
