@@ -319,7 +319,7 @@ class PartitionLog:
             return offset
         self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
-            while len(self._segments) > 1 and self._starts[-1] >= offset:
+            while len(self._segments) > 1 and self._starts[-1] > offset:
                 self._drop_segment()
             self._segments[-1].truncate_to(offset)
             self.end_offset = self._segments[-1].end_offset

@@ -91,3 +91,16 @@ def test_without_any_snapshot_the_whole_log_is_read() -> None:
     log.truncate_to(1)
     assert last_of(log) == {A: (0, 0)}
     assert producer_snapshots.latest(MemoryLogDirectory(), log.name, 9) == (0, list[ProducerEntry]())
+
+
+def test_a_log_that_is_cut_where_a_segment_begins_keeps_the_snapshot_of_there() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0)
+    write(log, B, 0)
+    log.roll()
+    write(log, A, 1, 2, 3, 4, 5)
+    assert log.truncate_to(2) == 2
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert producer_snapshots.latest(directory, log.name, 2)[0] == 2
+    assert last_of(log) == {A: (0, 0), B: (0, 1)}
