@@ -55,6 +55,7 @@ class PartitionLog:
         "segment_ms",
         "start_offset",
         "topic_partition",
+        "truncation_count",
     )
 
     def __init__(
@@ -84,6 +85,8 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.damage: list[LogDamage] = []
         self.is_closed = False
+        self.truncation_count = 0
+        """How often the end was cut off, and with it some of what was no longer written to."""
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
@@ -321,6 +324,7 @@ class PartitionLog:
             return offset
         self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
+            self.truncation_count += offset < self._starts[-1]
             while len(self._segments) > 1 and self._starts[-1] > offset:
                 self._drop_segment()
             self._segments[-1].truncate_to(offset)
@@ -334,6 +338,7 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the log is empty and begins at `offset`."""
+        self.truncation_count += 1
         while self._segments:
             self._drop_segment()
         producer_snapshots.keep(self._directory, self.name, ())
