@@ -12,13 +12,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_process import main
+from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from broker_sim.ports import FetchParams, FetchPartition
 from ensemble.runtime.files import HOST
 from journal import events as e
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.zk import znodes
 from tests.broker_sim import broker_world
+from tests.broker_sim.groups.group_driver import GROUP, find
 from tests.broker_sim.replication.replication_cluster import at_once, batch
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -137,6 +140,26 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
     assert fetched.result()[0].error == ErrorCode.kafka_storage_error
     assert at_once(replicas.list_offset(partition, -1, -1, False))[0] == ErrorCode.kafka_storage_error
     assert partition not in replicas.partitions
+
+
+def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
+    cluster = TwoDisks(offsets_topic_num_partitions="4")
+    cluster.start()
+    find(cluster.nodes[2], GROUP)
+    cluster.wait(3_000)
+    (node,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
+    store = node.broker.groups.store
+    partition = TopicPartition(CONSUMER_OFFSETS, store.partition_for(GROUP))
+    disk = next(each for each in cluster.disks[node.broker_id] if str(partition) in each.partitions())
+    disk.is_broken = True
+    node.broker.replicas.produce([(partition, build_batch([Record(b"k", b"v", 0)]))], 1, 1_000)
+    cluster.wait(0)
+    assert cluster.state(partition).leader == node.broker_id, "no controller has heard of it yet"
+    assert not store.owns(GROUP)
+    cluster.wait(3_000)
+    (successor,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
+    assert successor is not node
+    cluster.stop_all()
 
 
 def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:
