@@ -38,6 +38,10 @@ class BrittleFile(MemoryLogFile):
         self.directory.check()
         return super().append(data)
 
+    def read(self, position: int, size: int) -> bytes:
+        self.directory.check()
+        return super().read(position, size)
+
 
 class BrittleDirectory(MemoryLogDirectory):
     """A log directory on a disk that can break."""
@@ -160,6 +164,21 @@ def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
     (successor,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
     assert successor is not node
     cluster.stop_all()
+
+
+def test_a_fetch_that_waits_for_a_partition_on_a_failing_disk_is_answered_and_harms_no_produce(
+    cluster: TwoDisks,
+) -> None:
+    kept, lost = cluster.lying_on(1, 0)[0], cluster.lying_on(1, 1)[0]
+    assert cluster.produce(1, lost) == cluster.produce(1, lost) == 0
+    replicas = cluster.nodes[1].broker.replicas
+    wanted = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
+    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), wanted)
+    assert not fetched.done()
+
+    cluster.disks[1][1].is_broken = True
+    assert cluster.produce(1, kept, acks=-1) == 0
+    assert [row.error for row in fetched.result()] == [0, 0], "what was read before the disk failed"
 
 
 def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:
