@@ -368,6 +368,7 @@ class Broker:
     # ---- log directories --------------------------------------------------------------------------------------
 
     def _log_dir_failed(self) -> None:
+        self.groups.roles_changed()
         if self.replicas.has_storage:
             self._say("a log directory has failed and is offline")
             self._runtime.spawn(self._tell_of_failed_log_dir(), f"log_dir_event of broker {self.config.broker_id}")

@@ -83,10 +83,11 @@ class GroupOffsets:
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]
     ) -> list[TopicPartition]:
         """Forget those past their retention, except of topics still subscribed to and where a commit is pending."""
+        kept = frozenset(subscribed)
         expired = [
             topic_partition
             for topic_partition, (_, committed) in self._stored.items()
-            if topic_partition.topic not in subscribed
+            if topic_partition.topic not in kept
             and topic_partition not in self._pending
             and (
                 now_ms - base_timestamp(committed) >= retention_ms

@@ -78,6 +78,7 @@ class ControlHandlers:
         if error == ErrorCode.none:
             deleted_partitions = self._metadata.apply(request)
             self._replicas.leave_strays(request)
+            self._groups.roles_changed()
             self._groups.partitions_deleted(deleted_partitions)
             for topic in dict.fromkeys(deleted.topic for deleted in deleted_partitions):
                 if topic not in self._metadata:

@@ -25,6 +25,9 @@ _BATCH_COST = 4
 """To read a batch, and to write what is left of it, takes as long as so many of its records."""
 
 
+IsGone = Callable[[Segment], bool]
+
+
 class _Slices:
     """When to pause: batches may be as small as a record, and segments hold hundreds of thousands of them."""
 
@@ -87,13 +90,15 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
-    expected = await in_slices(_count_records(log, section.dirty), runtime)
+    truncation_count = log.truncation_count
+    is_gone = partial(_is_gone, log, truncation_count)
+    expected = await in_slices(_count_records(section.dirty, is_gone), runtime)
     keys = KeyOffsets(settings.key_bytes, settings.key_load, expected)
     reached_end = True
     for segment in section.dirty:
-        if _is_gone(log, segment):
+        if is_gone(segment):
             return
-        reached_end = await in_slices(_note_keys(log, segment, keys, dirty_from), runtime)
+        reached_end = await in_slices(_note_keys(segment, keys, dirty_from, is_gone), runtime)
         if not reached_end:
             break
         await runtime.sleep(0)
@@ -104,17 +109,17 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     for segment in section.segments:
         if segment.base_offset >= end:
             break
-        if _is_gone(log, segment):
+        if is_gone(segment):
             return
         # A tombstone stays at least until its segment has been compacted once, and then for its time.
         tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms
         stays = partial(_stays, keys, end, tombstones_until_ms)
-        await in_slices(_clean(log, segment, stays, last_batches), runtime)
+        await in_slices(_clean(log, segment, stays, last_batches, is_gone), runtime)
         await runtime.sleep(0)
-    if log.is_closed:
+    if log.is_closed or log.truncation_count != truncation_count:
         return
     log.drop_empty_segments()
-    if section.segments and end <= log.end_offset:
+    if section.segments:
         log.first_dirty_offset = end
 
 
@@ -129,33 +134,37 @@ def _stays(keys: KeyOffsets, end: int, tombstones_until_ms: int, record: Record)
     return record.offset >= keys.get(record.key)
 
 
-def _count_records(log: PartitionLog, segments: Sequence[Segment]) -> Generator[None, None, int]:
+def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[None, None, int]:
     count = 0
     for segment in segments:
-        if _is_gone(log, segment):
+        if is_gone(segment):
             return count
         for number, (_, header) in enumerate(segment.headers(), 1):
             count += header.record_count
             if not number % _SLICE_BATCHES:
                 yield
-                if _is_gone(log, segment):
+                if is_gone(segment):
                     return count
     return count
 
 
-def _is_gone(log: PartitionLog, segment: Segment) -> bool:
+def _is_gone(log: PartitionLog, truncation_count: int, segment: Segment) -> bool:
     """Was retention, a truncation or the topic's deletion faster?  To be asked after every pause: the file of such a
-    segment is closed, and reading it would pass for a failure of the disk."""
-    return log.is_closed or segment not in log.segments
+    segment is closed, and reading it would pass for a failure of the disk.
+
+    A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning): it may have taken the
+    records for the sake of which others were to go, and what was copied of a segment may be there no more.
+    """
+    return log.is_closed or log.truncation_count != truncation_count or segment not in log.segments
 
 
-def _note_keys(log: PartitionLog, segment: Segment, keys: KeyOffsets, dirty_from: int) -> Generator[None, None, bool]:
+def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:
     """Note the keys of a segment's records from `dirty_from` on; False where not all of them fit into the map."""
     slices = _Slices()
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
             yield
-            if _is_gone(log, segment):
+            if is_gone(segment):
                 return True
         if is_control(header) or header.last_offset < dirty_from:
             continue
@@ -165,7 +174,7 @@ def _note_keys(log: PartitionLog, segment: Segment, keys: KeyOffsets, dirty_from
                     return False
                 if not number % SLICE_RECORDS:
                     yield
-                    if _is_gone(log, segment):
+                    if is_gone(segment):
                         return True
         except BatchUnreadable:
             continue
@@ -173,7 +182,11 @@ def _note_keys(log: PartitionLog, segment: Segment, keys: KeyOffsets, dirty_from
 
 
 def _clean(
-    log: PartitionLog, segment: Segment, stays: Callable[[Record], bool], last_batches: frozenset[int]
+    log: PartitionLog,
+    segment: Segment,
+    stays: Callable[[Record], bool],
+    last_batches: frozenset[int],
+    is_gone: IsGone,
 ) -> Generator[None, None, None]:
     cleaned = log.begin_cleaned(segment)
     changed = False
@@ -181,12 +194,12 @@ def _clean(
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
             yield
-            if _is_gone(log, segment):
+            if is_gone(segment):
                 cleaned.close()
                 return
         data = segment.file.read(position, header.size)
         filtered = yield from _filtered(data, header, stays)
-        if _is_gone(log, segment):
+        if is_gone(segment):
             cleaned.close()
             return
         if filtered is None:

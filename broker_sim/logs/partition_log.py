@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
 from broker_sim.logs.epoch_cache import EpochCache
-from broker_sim.logs.producer_snapshots import SnapshotReader
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
@@ -56,6 +55,7 @@ class PartitionLog:
         "segment_ms",
         "start_offset",
         "topic_partition",
+        "truncation_count",
     )
 
     def __init__(
@@ -85,6 +85,8 @@ class PartitionLog:
         self.producers = ProducerStates()
         self.damage: list[LogDamage] = []
         self.is_closed = False
+        self.truncation_count = 0
+        """How often the end was cut off, and with it some of what was no longer written to."""
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
@@ -114,13 +116,15 @@ class PartitionLog:
                 self._directory.remove(self.name, file)
         bases = [base_offset_of(file) for file in files]
         rest = sorted(base for base in bases if base is not None)
-        deleted = SnapshotReader(self._directory, self.name, rest[0] if rest else 0)
+        producer_snapshots.keep(self._directory, self.name, rest)
+        snapshot_at, entries = producer_snapshots.latest(self._directory, self.name, rest[-1] if rest else 0)
         while rest:
             base = rest.pop(0)
-            self.producers.add_unknown(deleted.reach(base))
+            if base == snapshot_at:
+                self.producers.replace(entries)
             segment = self._add_segment(base)
-            # All but the last segment were flushed when they were full.
-            damage: Damage | None = segment.recover(check and not rest, see)
+            # No recovery point is kept, so every segment is looked through (LogLoader.recoverLog).
+            damage: Damage | None = segment.recover(check, see)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
             if rest and (damage is not None or rest[0] < segment.end_offset):
@@ -132,8 +136,9 @@ class PartitionLog:
             self._add_segment(0)
         self.start_offset = self._starts[0]
         self.end_offset = self._segments[-1].end_offset
-        self.producers.add_unknown(deleted.reach(self.end_offset))
-        producer_snapshots.drop_strays(self._directory, self.name, self.start_offset, self.end_offset)
+        producer_snapshots.keep(self._directory, self.name, self._starts)
+        if self._starts[-1] < snapshot_at:
+            self._rebuild_producers()
         self.epochs.truncate_from_end(self.end_offset)
         self.epochs.believe(written, last_of)
 
@@ -319,11 +324,13 @@ class PartitionLog:
             return offset
         self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
-            while len(self._segments) > 1 and self._starts[-1] >= offset:
+            self.truncation_count += offset < self._starts[-1]
+            while len(self._segments) > 1 and self._starts[-1] > offset:
                 self._drop_segment()
             self._segments[-1].truncate_to(offset)
             self.end_offset = self._segments[-1].end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
+            producer_snapshots.keep(self._directory, self.name, self._starts)
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
         self.epochs.truncate_from_end(min(offset, self.end_offset))
@@ -331,8 +338,10 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the log is empty and begins at `offset`."""
+        self.truncation_count += 1
         while self._segments:
             self._drop_segment()
+        producer_snapshots.keep(self._directory, self.name, ())
         self._add_segment(offset)
         self.start_offset = self.first_dirty_offset = self.end_offset = offset
         self.epochs.clear()
@@ -351,9 +360,9 @@ class PartitionLog:
 
     def _rebuild_producers(self) -> None:
         """From the latest snapshot on, for it also knows what compaction has taken since (reloadFromSnapshot)."""
-        self.producers.clear()
         start, entries = producer_snapshots.latest(self._directory, self.name, self.end_offset)
-        self.producers.add_unknown(entries)
+        self.producers.clear()
+        self.producers.replace(entries)
         for segment in self._segments:
             if segment.end_offset > start:
                 for _, header in segment.headers(segment.position_of(start)):

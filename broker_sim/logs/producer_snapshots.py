@@ -6,7 +6,7 @@ segment, so what only segments said that have been deleted since is not forgotte
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from struct import Struct
 from typing import NamedTuple
 
@@ -105,33 +105,10 @@ def latest(directory: LogDirectory, name: str, end: int) -> tuple[int, list[Prod
     return 0, []
 
 
-class SnapshotReader:
-    """Finds, while a log is read from its `start` on, the first snapshot that can be used.
-
-    Whoever it knows, and the log does not name before its offset, is known by what has been deleted.
-    """
-
-    def __init__(self, directory: LogDirectory, name: str, start: int) -> None:
-        self._directory = directory
-        self._name = name
-        self._offsets = [offset for offset in offsets(directory.list_files(name)) if offset >= start]
-
-    def reach(self, offset: int) -> list[ProducerEntry]:
-        """The log has been read up to that offset: what the snapshot of there adds, or one before it; once."""
-        while self._offsets and self._offsets[0] <= offset:
-            at = self._offsets.pop(0)
-            try:
-                entries = read(self._directory, self._name, at)
-            except BadSnapshot:
-                self._directory.remove(self._name, file_name(at))
-                continue
-            self._offsets.clear()
-            return entries
-        return []
-
-
-def drop_strays(directory: LogDirectory, name: str, start: int, end: int) -> None:
-    """Remove what a crash left: snapshots of what is deleted, and of what was lost."""
+def keep(directory: LogDirectory, name: str, bases: Sequence[int]) -> None:
+    """Remove the snapshots of where no segment begins (removeStraySnapshots): what they tell of is deleted, was cut
+    off, or stands in a segment."""
+    kept = frozenset(bases)
     for offset in offsets(directory.list_files(name)):
-        if not start <= offset <= end:
+        if offset not in kept:
             directory.remove(name, file_name(offset))

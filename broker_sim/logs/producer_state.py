@@ -59,6 +59,22 @@ def _last_sequence(header: BatchHeader) -> int:
     return (header.base_sequence + header.last_offset_delta) % _SEQUENCES
 
 
+def _restored(entry: ProducerEntry) -> _Producer:
+    producer = _Producer(entry.epoch)
+    producer.last_timestamp = entry.timestamp_ms
+    producer.batches.append(
+        ProducerBatch(
+            (entry.last_sequence - entry.offset_delta) % _SEQUENCES,
+            entry.last_sequence,
+            entry.last_offset - entry.offset_delta,
+            entry.last_offset,
+            UNKNOWN_CHECKSUM,
+            entry.timestamp_ms,
+        )
+    )
+    return producer
+
+
 class ProducerStates:
     """The producers of one partition, by id."""
 
@@ -125,28 +141,22 @@ class ProducerStates:
             for producer_id, producer in self._producers.items()
         ]
 
-    def add_unknown(self, entries: Sequence[ProducerEntry]) -> None:
-        """Take over out of a snapshot whoever is not known by the log itself."""
-        fresh: dict[int, _Producer] = {}
+    def replace(self, entries: Sequence[ProducerEntry]) -> None:
+        """Know what a snapshot says, which was written where the log has been read up to now.
+
+        Compaction may have taken batches that it tells of.  Of who is known by the same last batch the batches before
+        it are known still, which Kafka's forgets.
+        """
+        known = self._producers
+        self._producers = {}
         for entry in entries:
-            if entry.producer_id in self._producers or entry.last_offset == NO_OFFSET:
-                continue
-            producer = fresh[entry.producer_id] = _Producer(entry.epoch)
-            producer.last_timestamp = entry.timestamp_ms
-            first_sequence = (entry.last_sequence - entry.offset_delta) % _SEQUENCES
-            base_offset = entry.last_offset - entry.offset_delta
-            producer.batches.append(
-                ProducerBatch(
-                    first_sequence,
-                    entry.last_sequence,
-                    base_offset,
-                    entry.last_offset,
-                    UNKNOWN_CHECKSUM,
-                    entry.timestamp_ms,
-                )
-            )
-        if fresh:
-            self._producers = {**fresh, **self._producers}
+            producer = known.get(entry.producer_id)
+            if entry.last_offset != NO_OFFSET and (
+                producer is None or producer.batches[-1].last_offset != entry.last_offset
+            ):
+                producer = _restored(entry)
+            if producer is not None:
+                self._producers[entry.producer_id] = producer
 
     def active(self) -> list[ActiveProducer]:
         """Every producer that is known, in the order of their ids."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
+from kio.schema.errors import ErrorCode
+
 from broker_sim.replication.partition import Partition
 
 LATEST = -1
@@ -27,6 +29,11 @@ def list_offset(
         found = yield from log.latest_timestamp()
     elif timestamp >= 0:
         found = yield from log.offset_for_timestamp(timestamp)
+    if found is None and log.is_closed:
+        # It went while there was a pause: it has moved to another log directory, or nothing is served of it any more.
+        if partition.log is log:
+            return int(ErrorCode.not_leader_or_follower), -1, -1, -1
+        return (yield from list_offset(partition, timestamp, from_follower))
     if found is None or found[1] >= last:
         return int(error), -1, -1, -1
     return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

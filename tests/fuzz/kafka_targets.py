@@ -199,7 +199,7 @@ def _snapshots() -> list[bytes]:
 def producer_snapshot(data: bytes) -> None:
     """A file beside a log's segments is a snapshot of producers, or none."""
     with suppress(producer_snapshots.BadSnapshot):
-        ProducerStates().add_unknown(producer_snapshots.decode(data))
+        ProducerStates().replace(producer_snapshots.decode(data))
 
 
 # ---- texts ----------------------------------------------------------------------------------------------------

@@ -177,6 +177,36 @@ def test_of_a_damaged_batch_of_offsets_nothing_counts_and_what_is_around_it_does
     assert (log.unreadable, [group.group_id for group in log.groups(1)]) == (1, ["group-0", "group-2"])
 
 
+def test_a_coordinator_that_hears_in_the_metadata_that_its_partition_has_moved_is_none_any_more(
+    members: Members,
+) -> None:
+    # Nobody sends a LeaderAndIsr or StopReplica to a broker that was taken for dead when its partition was moved away.
+    members.stable()
+    node = members.coordinator
+    waiting, _ = members.new_member()
+    joined = members.join(waiting)
+    assert joined.answer is None
+    store = node.broker.groups.store
+    number = store.partition_for(members.group_id)
+    partition = node.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
+    others = [broker_id for broker_id in (1, 2, 3) if broker_id != node.broker_id]
+    row = {
+        "partition_index": number,
+        "leader": others[0],
+        "leader_epoch": partition.leader_epoch + 1,
+        "isr": others,
+        "replicas": others,
+    }
+    topics = [{"topic_name": "__consumer_offsets", "partition_states": [row]}]
+    said = {"controller_id": members.cluster.controller.broker_id, "broker_epoch": -1, "live_brokers": []}
+    epoch = node.broker.replicas.controller_epoch
+    message = request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, controller_epoch=epoch, **said)
+    assert not members.cluster.on(node, node.broker.handle(message, "c", "PLAINTEXT")).error_code
+    assert not store.owns(members.group_id) and members.group_id not in store.groups
+    members.cluster.wait(20)
+    assert joined.error is ErrorCode.not_coordinator
+
+
 def test_a_partition_that_is_given_up_while_it_is_loaded_leaves_no_group_behind(members: Members) -> None:
     members.stable()
     node = members.coordinator

@@ -191,6 +191,29 @@ def test_segments_after_a_damaged_one_are_dropped(directory: LogDirectory) -> No
     assert names == ["00000000000000000000.log", "00000000000000000001.log"]
 
 
+@pytest.mark.parametrize("is_torn_too", [False, True])
+def test_a_flipped_bit_in_a_segment_that_is_not_the_last_is_found_at_an_unclean_start(
+    tmp_path: Path, is_torn_too: bool
+) -> None:
+    log = open_log(FileLogDirectory(tmp_path), segment_bytes=250)
+    for value in "abcdefgh":
+        append(log, value)
+    assert [segment.base_offset for segment in log.segments] == [0, 3, 6]
+    size = log.segments[1].size // 3
+    log.close()
+    path = tmp_path / "orders-0" / "00000000000000000003.log"
+    content = bytearray(path.read_bytes())
+    content[2 * size - 1] ^= 4
+    path.write_bytes(content[: 3 * size - 1 if is_torn_too else 3 * size])
+    again = open_log(FileLogDirectory(tmp_path), segment_bytes=250)
+    assert read_all(again) == ["a", "b", "c", "d"]
+    assert [(d.position, d.reason) for d in again.damage] == [
+        (size, "a batch's checksum is wrong"),
+        (0, "records before this segment are missing"),
+    ]
+    again.close()
+
+
 def test_a_gap_between_segments_is_read_across_as_compaction_leaves_them(directory: LogDirectory) -> None:
     log = open_log(directory, segment_bytes=100)
     for value in "abcd":

@@ -12,13 +12,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.broker_process import main
+from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
 from broker_sim.ports import FetchParams, FetchPartition
 from ensemble.runtime.files import HOST
 from journal import events as e
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.zk import znodes
 from tests.broker_sim import broker_world
+from tests.broker_sim.groups.group_driver import GROUP, find
 from tests.broker_sim.replication.replication_cluster import at_once, batch
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
@@ -34,6 +37,10 @@ class BrittleFile(MemoryLogFile):
     def append(self, data: bytes) -> int:
         self.directory.check()
         return super().append(data)
+
+    def read(self, position: int, size: int) -> bytes:
+        self.directory.check()
+        return super().read(position, size)
 
 
 class BrittleDirectory(MemoryLogDirectory):
@@ -137,6 +144,41 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
     assert fetched.result()[0].error == ErrorCode.kafka_storage_error
     assert at_once(replicas.list_offset(partition, -1, -1, False))[0] == ErrorCode.kafka_storage_error
     assert partition not in replicas.partitions
+
+
+def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
+    cluster = TwoDisks(offsets_topic_num_partitions="4")
+    cluster.start()
+    find(cluster.nodes[2], GROUP)
+    cluster.wait(3_000)
+    (node,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
+    store = node.broker.groups.store
+    partition = TopicPartition(CONSUMER_OFFSETS, store.partition_for(GROUP))
+    disk = next(each for each in cluster.disks[node.broker_id] if str(partition) in each.partitions())
+    disk.is_broken = True
+    node.broker.replicas.produce([(partition, build_batch([Record(b"k", b"v", 0)]))], 1, 1_000)
+    cluster.wait(0)
+    assert cluster.state(partition).leader == node.broker_id, "no controller has heard of it yet"
+    assert not store.owns(GROUP)
+    cluster.wait(3_000)
+    (successor,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
+    assert successor is not node
+    cluster.stop_all()
+
+
+def test_a_fetch_that_waits_for_a_partition_on_a_failing_disk_is_answered_and_harms_no_produce(
+    cluster: TwoDisks,
+) -> None:
+    kept, lost = cluster.lying_on(1, 0)[0], cluster.lying_on(1, 1)[0]
+    assert cluster.produce(1, lost) == cluster.produce(1, lost) == 0
+    replicas = cluster.nodes[1].broker.replicas
+    wanted = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
+    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), wanted)
+    assert not fetched.done()
+
+    cluster.disks[1][1].is_broken = True
+    assert cluster.produce(1, kept, acks=-1) == 0
+    assert [row.error for row in fetched.result()] == [0, 0], "what was read before the disk failed"
 
 
 def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:

@@ -1,4 +1,4 @@
-"""What a log knows of producers once its end was cut off (ProducerStateManager.truncateAndReload)."""
+"""What a log knows of producers once its end was cut off, or it was opened (ProducerStateManager.truncateAndReload)."""
 
 from __future__ import annotations
 
@@ -11,10 +11,12 @@ from broker_sim.logs import producer_snapshots
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_snapshots import ProducerEntry
+from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.logs.segment import Segment
+from kafka_protocol.record_batch import BatchHeader, Record, build_batch, split_batches
 from tests.broker_sim.logs.test_retention import a_log, append, run_compaction
 
-A, B = 1, 2
+A, B, C = 1, 2, 3
 
 
 def write(log: PartitionLog, producer_id: int, *sequences: int) -> None:
@@ -25,6 +27,13 @@ def write(log: PartitionLog, producer_id: int, *sequences: int) -> None:
 def last_of(log: PartitionLog) -> dict[int, tuple[int, int]]:
     """The last sequence and offset of each producer."""
     return {entry.producer_id: (entry.last_sequence, entry.last_offset) for entry in log.producers.entries()}
+
+
+def header_of(producer_id: int, sequence: int) -> BatchHeader:
+    data = build_batch([Record(b"k", b"v", 0)], producer_id=producer_id, producer_epoch=0, base_sequence=sequence)
+    headers = split_batches(data)
+    assert headers is not None
+    return headers[0]
 
 
 def test_a_producer_all_of_whose_batches_in_flight_are_cut_off_is_known_by_the_snapshot_before_them(
@@ -91,3 +100,79 @@ def test_without_any_snapshot_the_whole_log_is_read() -> None:
     log.truncate_to(1)
     assert last_of(log) == {A: (0, 0)}
     assert producer_snapshots.latest(MemoryLogDirectory(), log.name, 9) == (0, list[ProducerEntry]())
+
+
+def test_a_log_that_is_cut_where_a_segment_begins_keeps_the_snapshot_of_there() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0)
+    write(log, B, 0)
+    log.roll()
+    write(log, A, 1, 2, 3, 4, 5)
+    assert log.truncate_to(2) == 2
+    assert [segment.base_offset for segment in log.segments] == [0, 2]
+    assert producer_snapshots.latest(directory, log.name, 2)[0] == 2
+    assert last_of(log) == {A: (0, 0), B: (0, 1)}
+
+
+def test_after_a_restart_a_producer_is_known_by_a_batch_that_compaction_has_taken_since() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0)
+    log.roll()
+    append(log, ("another", "v"), producer_id=C, producer_epoch=0, base_sequence=0)
+    write(log, A, 1)
+    log.roll()
+    write(log, B, 0)
+    log.roll()
+    write(log, A, 2)
+    run_compaction(log)
+    assert [segment.base_offset for segment in log.segments] == [0, 1, 3, 4]
+    log.truncate_to(4)
+    before = last_of(log)
+    assert before == {C: (0, 1), A: (1, 2), B: (0, 3)}
+    again = a_log(1 << 20, directory)
+    assert last_of(again) == before, "A goes on with sequence 2, which is not out of order"
+
+
+def test_after_a_restart_a_resend_of_any_of_the_last_five_batches_is_known_still() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0, 1, 2, 3)
+    log.roll()
+    write(log, A, 4)
+    again = a_log(1 << 20, directory)
+    for sequence in range(5):
+        found = again.producers.check(header_of(A, sequence))
+        assert isinstance(found, ProducerBatch) and found.base_offset == sequence
+
+
+def test_a_snapshot_of_where_no_segment_begins_is_not_believed_once_the_log_was_cut_below() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0, 1)
+    # The process ended between the two halves of a roll.
+    producer_snapshots.write(directory, log.name, 2, log.producers.entries())
+    write(log, A, 2)
+    log.truncate_to(1)
+    assert producer_snapshots.offsets(directory.list_files(log.name)) == []
+    write(log, B, 0, 1, 2, 3, 4, 5)
+    log.truncate_to(2)
+    assert last_of(log) == {A: (0, 0), B: (0, 1)}
+
+
+def test_where_damage_is_cut_off_below_a_snapshot_the_one_before_it_serves() -> None:
+    directory = MemoryLogDirectory()
+    log = a_log(1 << 20, directory)
+    write(log, A, 0)
+    log.roll()
+    write(log, A, 1)
+    write(log, B, 0)
+    log.roll()
+    write(log, A, 2)
+    log.close()
+    file = directory.open(log.name, log.segments[1].name)
+    file.truncate(file.size() - 1)
+    again = a_log(1 << 20, directory)
+    assert last_of(again) == {A: (1, 1)}
+    assert producer_snapshots.offsets(directory.list_files(log.name)) == [1]

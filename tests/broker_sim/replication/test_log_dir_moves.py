@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import errno
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -13,10 +13,11 @@ from kio.schema.errors import ErrorCode
 from broker_sim.broker import Broker
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from broker_sim.replication.offset_listing import MAX_TIMESTAMP, list_offset
 from broker_sim.replication.partition import Partition
 from journal import events as e
 from journal.events import TopicPartition
-from kafka_protocol.record_batch import decode_records, split_batches
+from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
@@ -202,6 +203,48 @@ def test_during_a_move_the_future_replica_is_described_with_its_lag(brokers: Bro
     _, (name,) = brokers.lying()
     stem, unique = name.removesuffix("-future").split(".")
     assert stem == "orders-0" and len(unique) == 32 and int(unique, 16)
+
+
+def listed(work: Generator[None, None, tuple[int, int, int, int]]) -> tuple[int, int, int, int]:
+    """What comes of it, without more pauses."""
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            result: tuple[int, int, int, int] = ended.value
+            return result
+
+
+def begun_lookup(brokers: Brokers, timestamp: int) -> tuple[Generator[None, None, tuple[int, int, int, int]], int]:
+    """A lookup that pauses in a batch whose one record of that time was deleted; and the offset of the next one."""
+    end = brokers.partition().log.end_offset
+    long = build_batch([Record(None, b"x", 2_000 if number == 0 else 1_000) for number in range(150)])
+    for data in (long, build_batch([Record(None, b"y", 2_000)])):
+        brokers.broker().replicas.produce([(ORDERS, data)], 1, 1_000)
+        brokers.wait(100)
+    brokers.broker().replicas.delete_records({ORDERS: end + 10}, 1_000)
+    lookup = list_offset(brokers.partition(), timestamp, False)
+    next(lookup)
+    return lookup, end + 150
+
+
+@pytest.mark.parametrize("timestamp", [1_500, MAX_TIMESTAMP])
+def test_an_offset_that_is_looked_up_while_the_log_moves_is_found_in_the_moved_one(
+    brokers: Brokers, timestamp: int
+) -> None:
+    lookup, offset = begun_lookup(brokers, timestamp)
+    assert brokers.move(RIGHT) is ErrorCode.none
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+    assert listed(lookup) == (0, 2_000, offset, 0)
+
+
+def test_an_offset_that_is_looked_up_while_the_topic_is_deleted_is_not_said_to_be_missing(brokers: Brokers) -> None:
+    lookup, _ = begun_lookup(brokers, 1_500)
+    brokers.run(brokers.client.delete_topic("orders"))
+    brokers.wait(2_000)
+    assert brokers.lying() == ([], [])
+    assert listed(lookup) == (ErrorCode.not_leader_or_follower, -1, -1, -1)
 
 
 def test_records_that_come_while_it_moves_move_too(brokers: Brokers) -> None:
