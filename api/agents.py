@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
@@ -174,6 +174,7 @@ class Agents:
         self._clock_s = clock_s
         self._asked_s = clock_s()
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
+        self._faults_change = asyncio.Lock()
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh, until cancelled.  Where one fails the others end with it, so that whoever
@@ -241,6 +242,13 @@ class Agents:
             elif not isinstance(answer, AgentSilent):
                 raise answer
         return list(known.values())
+
+    @contextlib.asynccontextmanager
+    async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:
+        """The faults that hold, for who will set others: one after the other, or one undid what another has just done.
+        Raises Problem."""
+        async with self._faults_change:
+            yield await self.faults()
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
         """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told."""

@@ -33,11 +33,11 @@ async def create_fault(new: NewFault, service: Service) -> FaultView:
     """Cut or delay what `from` sends to `to` (and back, unless `both_ways` is false)."""
     fault = new.root
     _check_nodes(fault, service)
-    before = await service.agents.faults()
-    if len(before) >= FAULTS_MAX:
-        raise Problem(409, f"there are {len(before)} faults already; reset some")
     made = HeldFault(id=f"f{secrets.token_hex(4)}", **msgspec.structs.asdict(fault))
-    await service.agents.set_faults([*before, made])
+    async with service.agents.changing_faults() as before:
+        if len(before) >= FAULTS_MAX:
+            raise Problem(409, f"there are {len(before)} faults already; reset some")
+        await service.agents.set_faults([*before, made])
     return FaultView(made)
 
 
@@ -60,17 +60,17 @@ def _check_nodes(fault: LinkFault, service: Services) -> None:
 )
 async def delete_fault(id: str, service: Service) -> Response:
     """Remove one fault."""
-    before = await service.agents.faults()
-    after = [f for f in before if f.id != id]
-    if len(after) == len(before):
-        raise Problem(404, f"there is no fault {id}")
-    await service.agents.set_faults(after)
+    async with service.agents.changing_faults() as before:
+        after = [f for f in before if f.id != id]
+        if len(after) == len(before):
+            raise Problem(404, f"there is no fault {id}")
+        await service.agents.set_faults(after)
     return Response(status_code=204)
 
 
 @router.post("/reset", summary="Heal every link", responses=responses(401, 403, 503))
 async def reset_faults(service: Service) -> list[FaultView]:
     """Remove every fault; answers with those that were removed."""
-    before = await service.agents.faults()
-    await service.agents.set_faults([])
+    async with service.agents.changing_faults() as before:
+        await service.agents.set_faults([])
     return [FaultView(f) for f in before]

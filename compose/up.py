@@ -75,6 +75,8 @@ def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: 
     _enough_files()
     data.mkdir(parents=True, exist_ok=True)
     lock = take_lock(data)
+    # Where a run ended without a word, its agent's pid may be somebody else's by now, whom `down` would end.
+    forget_run(data)
     try:
         topology = prepare(wanted, data)
         runner = _Foreground(topology, data, progress, lock, detach=detach)

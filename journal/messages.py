@@ -6,6 +6,7 @@ listened or not.
 
 from __future__ import annotations
 
+import json
 from typing import Any, NamedTuple
 
 import msgspec
@@ -54,7 +55,17 @@ _decoder = msgspec.json.Decoder(Message)
 
 def message_line(message: Message) -> bytes:
     """A message as it stands in a file, newline included."""
-    return _encoder.encode(message) + b"\n"
+    try:
+        return _encoder.encode(message) + b"\n"
+    except UnicodeEncodeError:
+        return message_line(msgspec.structs.replace(message, subject=in_utf8(message.subject)))
+
+
+def in_utf8(subject: Subject) -> Subject:
+    """The subject with "?" for each half of a surrogate pair that stands alone, as Java's `String.getBytes` has it: a
+    client may send one in a path, and UTF-8 has no bytes for it."""
+    told: Subject = json.loads(json.dumps(subject, ensure_ascii=False).encode(errors="replace"))
+    return told
 
 
 def read_message(line: bytes) -> Message:

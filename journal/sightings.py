@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from journal.messages import Message, Subject
+from journal.messages import Message, Subject, in_utf8
 
 DELAY_US_MAX = 15 * 60 * 1_000_000
 """A message that took longer than this is another one."""
@@ -64,7 +64,10 @@ _decoder = msgspec.json.Decoder(Sighting)
 
 def sighting_line(sighting: Sighting) -> bytes:
     """A sighting as it stands in a file, newline included."""
-    return _encoder.encode(sighting) + b"\n"
+    try:
+        return _encoder.encode(sighting) + b"\n"
+    except UnicodeEncodeError:
+        return sighting_line(msgspec.structs.replace(sighting, subject=in_utf8(sighting.subject)))
 
 
 def read_sighting(line: bytes) -> Sighting:

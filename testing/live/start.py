@@ -81,6 +81,7 @@ def _begin(
     overrides = split_settings([f"{key}={value}" for key, value in settings.items()])
     wanted = Wanted(peers=peers, brokers=brokers, api_port=0, zk_port=0, kafka_port=0, overrides=overrides)
     lock = take_lock(data)
+    forget_run(data)
     # Nobody else who starts a cluster takes a port of these, also while a node of this one is down.
     ports = claim_ports()
     try:

@@ -13,6 +13,9 @@ from typing import Any
 
 import pytest
 
+from ensemble.ids import SessionId
+from ensemble.zab.messages import SyncRequest
+from ensemble.zab.packet_names import packet_contents
 from journal import message_log
 from journal.message_log import MessageLog, message_files, open_message_log
 from journal.messages import Content
@@ -50,6 +53,17 @@ def test_both_ends_name_a_connection_and_its_messages_alike(tmp_path: Path) -> N
     ours, theirs = written(tmp_path, "peer-1"), written(tmp_path, "peer-2")
     assert [(each.line, each.key) for each in ours] == [(each.line, each.key) for each in theirs]
     assert [each.key for each in ours] == ["Notification#1", "Notification#2"]
+
+
+def test_a_path_that_utf8_cannot_hold_does_not_end_the_log(tmp_path: Path) -> None:
+    log = MessageLog(tmp_path, NODE)
+    line = log.line(Connected(HERE, THERE))
+    sync = packet_contents(SyncRequest(SessionId(1), 7, "/half a \ud800 pair"))
+    for content in (*sync, VOTE):
+        line.received(content)
+    log.close()
+    paths = [each.subject.get("path") for each in written(tmp_path)]
+    assert paths == ["/half a ? pair", None]
 
 
 def test_numbers_go_on_over_a_restart_and_journals_are_left_alone(tmp_path: Path) -> None:
