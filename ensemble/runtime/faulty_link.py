@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
 from ensemble.runtime.link_fault import Impairment
@@ -88,7 +89,11 @@ class _Direction:
 
 
 class FaultyLink(asyncio.Protocol):
-    """Sits on the real transport; the wrapped protocol sees `facade` as its transport."""
+    """Sits on the real transport; the wrapped protocol sees `facade` as its transport.
+
+    `state` tells what holds at this moment: it is asked when the connection stands and `update` reaches it, since
+    between the making of this object and then the faults may have changed.
+    """
 
     def __init__(
         self,
@@ -96,7 +101,7 @@ class FaultyLink(asyncio.Protocol):
         address: str,
         protocol: asyncio.BaseProtocol,
         registry: dict[int, FaultyLink],
-        state: State,
+        state: Callable[[], State],
     ) -> None:
         self.address = address
         self.facade = FacadeTransport(self)
@@ -111,7 +116,7 @@ class FaultyLink(asyncio.Protocol):
         self._real_lost = False
         self._holding = False
         self._reading_wanted = True
-        self._set(state)
+        self._state = state
 
     # -- the real transport's side ---------------------------------------------------------------------------------
 
@@ -119,6 +124,7 @@ class FaultyLink(asyncio.Protocol):
         """The TCP connection stands."""
         self.transport = cast(asyncio.Transport, transport)
         self._registry[id(self)] = self
+        self._set(self._state())
         self.protocol.connection_made(self.facade)
 
     def data_received(self, data: bytes) -> None:

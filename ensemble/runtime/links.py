@@ -12,6 +12,7 @@ import asyncio
 import socket
 import ssl
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import msgspec
@@ -108,7 +109,7 @@ class LinkFaults:
         protocol = factory()
 
         def wrap() -> FaultyLink:
-            return FaultyLink(loop, address, protocol, self._links, self.state(address))
+            return FaultyLink(loop, address, protocol, self._links, partial(self.state, address))
 
         # A socket belongs to the transport from here on, also where that does not come about.
         if sock is None:

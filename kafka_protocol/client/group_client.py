@@ -210,6 +210,10 @@ class GroupMember:
         """
         if self.generation_id == NO_GENERATION:
             raise KafkaRequestFailed(ErrorCode.unknown_member_id)
+        await self.commit_alone(offsets)
+
+    async def commit_alone(self, offsets: Mapping[TopicPartition, int]) -> None:
+        """Keep these positions, in a generation or not: for who assigns partitions by himself and never joins."""
         topics: dict[str, list[dict[str, object]]] = {}
         for (topic, partition), offset in offsets.items():
             row = {"partition_index": partition, "committed_offset": offset, "committed_metadata": ""}

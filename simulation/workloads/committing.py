@@ -53,7 +53,7 @@ class Committing:
             offset += 1
             self._judge.asked(offset)
             with suppress(*_FAILURES):
-                await member.commit({self._name: offset})
+                await member.commit_alone({self._name: offset})
                 self._judge.was_acknowledged(offset)
             await runtime.sleep(PAUSE_MS)
         while not self._asks:

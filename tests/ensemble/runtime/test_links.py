@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -164,6 +165,28 @@ def test_a_new_connection_hangs_while_either_direction_is_cut(direction: str) ->
         assert echo.connections == 0
         faults.apply(cut())
         _, writer = await asyncio.wait_for(opening, PATIENCE_S)
+        writer.close()
+
+    run(scenario)
+
+
+def test_a_fault_that_comes_while_a_connection_is_made_holds_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario(echo: Echo, port: int, faults: LinkFaults) -> None:
+        loop = asyncio.get_running_loop()
+        connect = loop.create_connection
+
+        async def connect_slowly(factory: Callable[[], asyncio.Protocol], host: str, port: int, **rest: Any) -> Any:
+            # uvloop makes the protocol before it connects.
+            link = factory()
+            faults.apply(cut("out"))
+            return await connect(lambda: link, host, port, **rest)
+
+        monkeypatch.setattr(loop, "create_connection", connect_slowly)
+        reader, writer = await faults.open_streams("localhost", port)
+        writer.write(b"over the cut")
+        await nothing_comes(reader.read(1))
+        faults.apply(FaultTable(node="peer-1"))
+        assert await reader.readexactly(12) == b"over the cut"
         writer.close()
 
     run(scenario)
