@@ -237,7 +237,7 @@ class NumberedJournal:
                 yield bytes(head.standing)
 
     def _paths(self) -> list[Path]:
-        return sorted(self._directory.glob("????????????.collected"))
+        return sorted(self._directory.glob(f"{'[0-9]' * 12}.collected"))
 
     def recover(self, take_up: Callable[[bytes], bool] = lambda _: False) -> Iterator[tuple[Entry, bytes]]:
         """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none.
