@@ -47,14 +47,23 @@ class FaultState(msgspec.Struct, frozen=True):
     faults: list[HeldFault]
 
 
+class FirstLine(msgspec.Struct, frozen=True):
+    """The two clocks of a journal's line 1: no other journal of that node begins with the same."""
+
+    wall_us: int
+    mono_us: int
+
+
 class Position(msgspec.Struct, frozen=True):
     """How far a node's journal was read: the file and the byte in it.  Without a file, `after` is the highest
-    node_seq read, and the agent picks the file.
+    node_seq read, and the agent picks the file.  `first` is how the journal began that was read; None where its line 1
+    was never seen.
     """
 
     file: str = ""
     offset: int = 0
     after: int = 0
+    first: FirstLine | None = None
 
 
 class JournalRequest(msgspec.Struct, frozen=True):
@@ -68,12 +77,13 @@ class JournalChunk(msgspec.Struct, frozen=True):
     """Whole lines of one node's journal, and where to read on.
 
     Lines are bytes that end with a newline (base64 in JSON): text has line ends of its own, U+2028 for one, which may
-    stand in a path.
+    stand in a path.  `anew`: the journal that was read so far is gone, and these are the oldest lines of another.
     """
 
     node: str
     lines: bytes
     next: Position
+    anew: bool = False
 
 
 class JournalAnswer(msgspec.Struct, frozen=True):

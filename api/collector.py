@@ -25,6 +25,7 @@ import structlog
 from api.agent_http import AgentSilent
 from api.agent_protocol import API_NODE, JournalChunk, Position
 from api.agents import Agent
+from api.begun import first_line
 from api.event_counts import EventCounts, ToldCounts
 from api.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
 from api.problems import Problem
@@ -50,6 +51,8 @@ PULL_WAIT_MS = 2_000
 RETRY_S = 0.25
 WAITING_MAX = 20_000
 """More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
+ANEW_TOLD_S = 600.0
+"""So long it is told that a node's journal began anew."""
 _TICK_S = 0.02
 
 # Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
@@ -93,6 +96,8 @@ class Collector:
         self._wall_us = wall_us
         self._mono_s = mono_s
         self._pending: list[tuple[float, Entry]] = []
+        self._anew_s: dict[str, float] = {}
+        """When each journal that began anew was seen to."""
         self._brought_s: dict[str, float] = {}
         """When each agent last brought something."""
         self._arrived = asyncio.Event()
@@ -198,7 +203,7 @@ class Collector:
             self.number_due(everything=True)
 
     async def _pull(self, agent: Agent) -> None:
-        positions = {n: Position(after=self._node_seqs.get(n, 0)) for n in (*agent.nodes, agent.name, API_NODE)}
+        positions = {node: self.position(node) for node in (*agent.nodes, agent.name, API_NODE)}
         while True:
             if len(self._pending) > WAITING_MAX:
                 await asyncio.sleep(RETRY_S)
@@ -212,11 +217,30 @@ class Collector:
                 self._brought_s[agent.name] = self._mono_s()
             for chunk in answer.chunks:
                 self.take(chunk)
-                positions[chunk.node] = chunk.next
+                positions[chunk.node] = msgspec.structs.replace(
+                    chunk.next, first=self._files.begun_of(chunk.node).first
+                )
+
+    def position(self, node: str) -> Position:
+        """Where to read on in a node's journal, by the node's own numbers."""
+        begun = self._files.begun_of(node)
+        return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
+
+    @property
+    def begun_anew(self) -> str:
+        """Whose journal began anew in the last ANEW_TOLD_S; empty for none."""
+        since_s = self._mono_s() - ANEW_TOLD_S
+        nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
+        if not nodes:
+            return ""
+        return f"the journal of {', '.join(nodes)} began anew: what it had not told before is gone"
 
     def take(self, chunk: JournalChunk) -> None:
-        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over."""
+        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
+        of a journal that began anew are numbered behind them."""
         now_s = self._mono_s()
+        if chunk.anew:
+            self._begin_anew(chunk.node)
         for line in split_lines(chunk.lines):
             try:
                 entry = decode_line(line)
@@ -224,10 +248,24 @@ class Collector:
                 self.bad_lines += 1
                 log.warning("set an unreadable journal line aside", node=chunk.node, reason=str(reason))
                 continue
+            begun = self._files.begun_of(entry.node)
+            if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
+                # An agent that was asked by number alone, or an older one, does not say so.
+                self._begin_anew(entry.node)
+                begun = self._files.begun_of(entry.node)
+            entry = begun.numbered_on(entry)
+            self._files.begun[entry.node] = begun.seen(entry)
             if entry.node_seq > self._node_seqs.get(entry.node, 0):
                 self._node_seqs[entry.node] = entry.node_seq
                 self._pending.append((now_s, entry))
                 self._came.set()
+
+    def _begin_anew(self, node: str) -> None:
+        known = self._node_seqs.get(node, 0)
+        log.warning("a node's journal began anew: its lines are numbered on", node=node, after=known)
+        self._files.begin_anew(node, known)
+        if known:
+            self._anew_s[node] = self._mono_s()
 
     def number_due(self, *, everything: bool = False) -> int:
         """Number what was held back long enough; how many events that were.

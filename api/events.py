@@ -92,6 +92,13 @@ def too_old(reason: TooOld) -> Problem:
     return Problem(410, f"{reason}; ask for what comes after {reason.oldest - 1}", oldest=reason.oldest)
 
 
+def of_another_history(collector: Collector, after: int) -> Problem:
+    """The 410 for a number that this history has not given yet: whoever has it heard one that is gone."""
+    oldest, last = collector.oldest_seq, collector.last_seq
+    text = f"the last event here is {last}, and {after} is of another history; ask for what comes after {oldest - 1}"
+    return Problem(410, text, oldest=oldest, last=last)
+
+
 async def stream(
     collector: Collector, after: int, stopping: asyncio.Event, *, with_snapshot: bool = False
 ) -> AsyncIterator[bytes]:

@@ -393,7 +393,10 @@ class Cluster(BaseModel):
     faults: list[FaultView]
     losses: list[dict[str, Any]]
     settings: dict[str, Any]
-    history_trouble: str = Field("", description="Why the journal stands still; empty while it goes on")
+    history_trouble: str = Field(
+        "",
+        description="Why the journal stands still, or whose began anew lately; empty while it goes on",
+    )
     unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
 
 

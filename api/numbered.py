@@ -1,9 +1,9 @@
 """The collector's own files: the numbered history, and with it the knowledge of what was collected already.
 
 `<first seq, 12 digits>.collected`: a name that nobody takes for a node's journal.  Each file begins with a checkpoint
-line: the last number given, each node's highest node_seq before it, and what the collector makes of the history up to
-there (its standing).  So the newest file alone tells where collecting stood, and older ones are read only when they are
-asked for; and what was removed for room is still in every later state.
+line: the last number given, each node's highest node_seq before it, how its journal began, and what the collector
+makes of the history up to there (its standing).  So the newest file alone tells where collecting stood, and older
+ones are read only when they are asked for; and what was removed for room is still in every later state.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from api.begun import Begun
 from journal.events import Entry
 from journal.reader import decode_line, split_lines
 
@@ -45,11 +46,12 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """A file's first line; `standing` is empty in those of earlier versions."""
+    """A file's first line; `standing` and `begun` are empty in those of earlier versions."""
 
     checkpoint: int
     node_seqs: dict[str, int]
     standing: msgspec.Raw = msgspec.Raw(b"")
+    begun: dict[str, Begun] = {}
 
 
 _head_of = msgspec.json.Decoder(_Head).decode
@@ -204,6 +206,7 @@ class NumberedJournal:
         directory.mkdir(parents=True, exist_ok=True)
         self.last_seq = 0
         self.node_seqs: dict[str, int] = {}
+        self.begun: dict[str, Begun] = {}
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._bytes_max = bytes_max
@@ -234,7 +237,7 @@ class NumberedJournal:
                 yield bytes(head.standing)
 
     def _paths(self) -> list[Path]:
-        return sorted(self._directory.glob("????????????.collected"))
+        return sorted(self._directory.glob(f"{'[0-9]' * 12}.collected"))
 
     def recover(self, take_up: Callable[[bytes], bool] = lambda _: False) -> Iterator[tuple[Entry, bytes]]:
         """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none.
@@ -250,14 +253,25 @@ class NumberedJournal:
             if (head := kept.head()) is not None:
                 self.last_seq = max(self.last_seq, head.checkpoint)
                 self._note_nodes(head.node_seqs)
+                self.begun.update(head.begun)
             for entry, line in kept.entries():
                 self.last_seq = entry.seq
                 self._note_nodes({entry.node: entry.node_seq})
+                self.begun[entry.node] = self.begun_of(entry.node).seen(entry)
                 yield entry, line
 
     def _note_nodes(self, node_seqs: dict[str, int]) -> None:
         for node, node_seq in node_seqs.items():
             self.node_seqs[node] = max(self.node_seqs.get(node, 0), node_seq)
+
+    def begun_of(self, node: str) -> Begun:
+        """How the journal began that a node writes now."""
+        return self.begun.get(node, Begun())
+
+    def begin_anew(self, node: str, base: int) -> None:
+        """A node's next lines are of another journal.  A file's head keeps that: the next event begins a file."""
+        self.begun[node] = Begun(base)
+        self.close()
 
     def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
         """Number these entries and write them; in the file when this returns.
@@ -287,7 +301,8 @@ class NumberedJournal:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
             self._file, self._size = path.open("wb", buffering=0), 0
             try:
-                self._write(_encode(_Head(self.last_seq, self.node_seqs, msgspec.Raw(self._standing()))) + b"\n")
+                head = _Head(self.last_seq, self.node_seqs, msgspec.Raw(self._standing()), self.begun)
+                self._write(_encode(head) + b"\n")
             except OSError:
                 self.close()
                 raise

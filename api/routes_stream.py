@@ -41,13 +41,16 @@ async def get_events(
     """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
 
     With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
-    is never answered 410: what a dashboard wants.
+    is never answered 410: what a dashboard wants.  Without it 410 is also the answer to a number above the last one,
+    which is of another history.
     """
     begin = after or 0
     if last_event_id:
         if not last_event_id.isdecimal() or len(last_event_id) > 18:
             raise Problem(422, f"Last-Event-ID is a number, not {last_event_id!r}")
         begin = int(last_event_id)
+    if not snapshot and begin > service.collector.last_seq:
+        raise events.of_another_history(service.collector, begin)
     try:
         if not snapshot:
             service.collector.after(begin, 1)

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
+import structlog
 from pydantic import TypeAdapter, ValidationError
 
 from api.problems import Problem
@@ -29,6 +30,8 @@ from api.scenario_models import (
 )
 from api.scenario_process import PATIENCE_S, PlayerFailed
 from simulation.settings import BadSetting, split_settings
+
+log = structlog.get_logger()
 
 LIVE_PATIENCE_S = 600.0
 """Real time-outs run out in real time."""
@@ -153,6 +156,10 @@ class ScenarioRuns:
                 return await self._play_script(run, wanted, wanted.script, directory)
         except (PlayerFailed, OSError, ValueError, KeyError) as reason:
             return {"error": str(reason)}
+        except Exception as mistake:
+            # A mistake of ours ends this run, not the player of all later ones.
+            log.exception("a run ended by a mistake", run=run.id)
+            return {"error": f"the player made a mistake: {mistake!r}; the API's log has more"}
 
     async def _play_script(
         self, run: ScenarioRun, wanted: _Wanted, script: Scenario, directory: Path | None

@@ -312,7 +312,7 @@ class Views:
                 "data": str(self._settings.cluster_data),
                 "session_timeout_ms": self._settings.session_timeout_ms,
             },
-            history_trouble=self._collector.trouble,
+            history_trouble=self._collector.trouble or self._collector.begun_anew,
             unreadable=list(fresh.reading.unreadable),
         )
 

@@ -145,14 +145,15 @@ class WorkloadManager:
 
     async def create(self, wanted: NewWorkload) -> WorkloadView:
         """Start one.  Raises Problem: 404 without the topic, 409 when there are too many, 503 without brokers."""
-        if len(self._running) >= WORKLOADS_MAX:
-            raise Problem(409, f"{WORKLOADS_MAX} workloads run already; delete one")
+        self._must_have_room()
         try:
             client, channel = make_client(self._bootstrap, "workload")
         except ValueError as reason:
             raise Problem(503, str(reason)) from None
         try:
             await self._must_exist(client, wanted.topic)
+            # Others may have been started meanwhile.
+            self._must_have_room()
         except BaseException:
             channel.close()
             raise
@@ -173,6 +174,10 @@ class WorkloadManager:
             )
             self._running[workload_id] = _Producer(workload, channel, wanted.acks)
         return self.get(workload_id)
+
+    def _must_have_room(self) -> None:
+        if len(self._running) >= WORKLOADS_MAX:
+            raise Problem(409, f"{WORKLOADS_MAX} workloads run already; delete one")
 
     def _consumer(
         self,

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, JournalChunk, Position
+import msgspec
+
+from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
 from journal.reader import node_files
 
 # A line that is longer than a whole chunk can only be damage: it is passed over.
+
+_first_line_of = msgspec.json.Decoder(FirstLine).decode
 
 SETTLED_NS = 1_000_000_000
 """A directory's time of change moves in steps of the kernel's clock: a second file made within one step does not move
@@ -52,28 +57,69 @@ class JournalTail:
 def read_on(
     directory: Path, node: str, position: Position, files: Callable[[Path, str], list[Path]] = node_files
 ) -> JournalChunk | None:
-    """What stands after a position: None when nothing does yet.  A file that was rotated away is passed over."""
+    """What stands after a position: None when nothing does yet.  A file that was rotated away is passed over.
+
+    Where the journal is another one than was read, what is found is its beginning.
+    """
     names = [path.name for path in files(directory, node)]
     if not names:
         return None
-    name, offset = _resolve(names, position)
+    anew = _began_anew(directory, names, position)
+    if anew is None:
+        return None
+    name, offset = (names[0], 0) if anew else _resolve(directory, names, position)
     while True:
         lines, size = _whole_lines(directory / name, offset)
         if size:
-            return JournalChunk(node, lines, Position(name, offset + size))
+            return JournalChunk(node, lines, Position(name, offset + size), anew)
         later = [n for n in names if n > name]
         if not later:
-            return None if name == position.file else JournalChunk(node, b"", Position(name, offset))
+            return None if anew or name == position.file else JournalChunk(node, b"", Position(name, offset))
         name, offset = later[0], 0
 
 
-def _resolve(names: list[str], position: Position) -> tuple[str, int]:
+def _began_anew(directory: Path, names: list[str], position: Position) -> bool | None:
+    """Whether this is another journal than the one that was read (a disk was emptied or replaced); None where it has
+    too little in it to tell."""
+    oldest = names[0]
+    if position.first is not None and _begins_with(oldest) == 1:
+        try:
+            with (directory / oldest).open("rb") as file:
+                line = file.readline()
+        except FileNotFoundError:
+            return None
+        if not line.endswith(b"\n"):
+            return None
+        # A damaged line tells nothing: the journal is taken for the one that was read, lest its lines come twice.
+        with contextlib.suppress(msgspec.MsgspecError):
+            return _first_line_of(line) != position.first
+        return False
     if position.file in names:
-        return position.file, position.offset
+        # With line 1 rotated away this is the journal that was read, which a power cut has made shorter.
+        return position.file == oldest and _begins_with(oldest) == 1 and _size(directory / oldest) < position.offset
+    return bool(position.file) and names[-1] < position.file
+
+
+def _begins_with(name: str) -> int:
+    """A file's name says with which node_seq it begins."""
+    return int(name.rsplit(".", 2)[1])
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _resolve(directory: Path, names: list[str], position: Position) -> tuple[str, int]:
+    if position.file in names:
+        # What a power cut took from the end may have been read: the file is read again, and who collects knows by the
+        # numbers which lines are new.
+        return position.file, position.offset if position.offset <= _size(directory / position.file) else 0
     if position.file:
         return next((n for n in names if n > position.file), names[-1]), 0
-    # A file's name says with which node_seq it begins.
-    older = [n for n in names if int(n.rsplit(".", 2)[1]) <= position.after + 1]
+    older = [n for n in names if _begins_with(n) <= position.after + 1]
     return (older[-1] if older else names[0]), 0
 
 

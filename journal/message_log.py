@@ -257,7 +257,7 @@ class MessageLine:
 
 def message_files(directory: Path, node: str) -> list[Path]:
     """A node's files of messages, oldest first."""
-    return sorted(directory.glob(f"{node}.messages.??????????.jsonl"))
+    return sorted(directory.glob(f"{node}.messages.{'[0-9]' * 10}.jsonl"))
 
 
 def open_message_log(directory: Path, node: str, level: str) -> MessageLog | None:

@@ -22,8 +22,9 @@ class BadLine(NamedTuple):
 
 
 def node_files(directory: Path, node: str | None = None) -> list[Path]:
-    """A directory's journal files, of one node or of all, each node's oldest first."""
-    return sorted(directory.glob(f"{node or '*'}.????????????.jsonl"))
+    """A directory's journal files, of one node or of all, each node's oldest first: their names have the first
+    node_seq in twelve digits, and what has another name is somebody's own file."""
+    return sorted(directory.glob(f"{node or '*'}.{'[0-9]' * 12}.jsonl"))
 
 
 def split_lines(data: bytes) -> Iterator[bytes]:

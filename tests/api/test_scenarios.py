@@ -127,6 +127,28 @@ def test_the_queue_of_runs_is_bounded_and_a_run_under_way_ends_with_the_api(tmp_
     assert server.player.cancelled.is_set()
 
 
+def test_a_mistake_of_the_player_ends_its_run_and_the_next_one_is_played(tmp_path: Path) -> None:
+    class Mistaken(FakePlayer):
+        async def ask(self, *arguments: str, patience_s: float = 0) -> bytes:
+            if "kafka-708" in arguments:
+                raise ZeroDivisionError("by mistake")
+            return await super().ask(*arguments)
+
+    async def play() -> list[tuple[str, str | None]]:
+        runs = ScenarioRuns(Mistaken(), KeptRuns(tmp_path), HERE)
+        playing = asyncio.create_task(runs.run())
+        ids = [(await runs.request(name, NewScenarioRun())).id for name in ("kafka-708", "broken")]
+        while runs.get(ids[-1]).state != "ended":
+            assert not playing.done()
+            await asyncio.sleep(0)
+        playing.cancel()
+        return [(run.state, run.error) for run in map(runs.get, ids)]
+
+    mistaken, other = asyncio.run(play())
+    assert mistaken == ("ended", "the player made a mistake: ZeroDivisionError('by mistake'); the API's log has more")
+    assert other == ("ended", "the player ended with code -9: it said nothing")
+
+
 def test_only_the_latest_runs_are_remembered(tmp_path: Path) -> None:
     async def play_many() -> list[str]:
         runs = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)

@@ -68,6 +68,33 @@ def test_a_stream_that_can_go_on_gets_events_and_no_snapshot(server: Server) -> 
     assert [(kind, number) for kind, number, _ in messages(server, 3, 2)] == [("message", 4), ("message", 5)]
 
 
+@pytest.mark.parametrize("asked", [{"headers": {"Last-Event-ID": "5000"}}, {"params": {"after": "6"}}])
+def test_a_stream_without_snapshot_behind_the_last_number_is_refused_and_not_silent(
+    server: Server, asked: dict[str, dict[str, str]]
+) -> None:
+    tell(server, 1, 5)
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http:
+        answer = http.get("/api/v1/events", **asked)  # type: ignore[arg-type]
+
+    assert answer.status_code == 410
+    assert answer.headers["content-type"] == "application/problem+json"
+    assert (answer.json()["oldest"], answer.json()["last"]) == (1, 5)
+    assert "ask for what comes after 0" in answer.json()["detail"]
+
+
+def test_a_stream_without_snapshot_may_wait_behind_the_last_number(server: Server) -> None:
+    tell(server, 1, 5)
+    with (
+        httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
+        http.stream("GET", "/api/v1/events", headers={"Last-Event-ID": "5"}) as answer,
+    ):
+        assert answer.status_code == 200
+        lines = answer.iter_lines()
+        assert next(lines) == "retry: 1000"
+        tell(server, 6, 6)
+        assert next(line for line in lines if line.startswith("id: ")) == "id: 6"
+
+
 @pytest.mark.parametrize("position", [3, 5_000], ids=["no longer kept", "of another history"])
 def test_a_stream_that_cannot_go_on_gets_a_snapshot_instead_of_an_error(server: Server, position: int) -> None:
     tell(server, 1, 150)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from api.agent_protocol import JournalChunk, Position
+from api.agent_protocol import FirstLine, JournalChunk, Position
 from compose import journal_files
 from compose.journal_files import SETTLED_NS, JournalTail
 
@@ -90,3 +90,81 @@ def test_another_position_is_looked_at_anew(tmp_path: Path) -> None:
 
 def test_a_journal_that_is_not_there_yet_is_nothing_new(tmp_path: Path) -> None:
     assert JournalTail(tmp_path / "none", "peer-1").read_on(Position()) is None
+
+
+OLD, NEW = FirstLine(100, 7), FirstLine(900, 3)
+
+
+def line(first: FirstLine) -> bytes:
+    return b'{"node_seq":1,"wall_us":%d,"mono_us":%d}\n' % (first.wall_us, first.mono_us)
+
+
+def test_a_file_that_is_shorter_than_what_was_read_of_it_is_another_journal(tmp_path: Path) -> None:
+    (tmp_path / FIRST).write_bytes(b"new\n")
+    tail = JournalTail(tmp_path, "peer-1")
+
+    assert tail.read_on(Position(FIRST, 4000)) == JournalChunk("peer-1", b"new\n", Position(FIRST, 4), anew=True)
+    assert tail.read_on(Position(FIRST, 4)) is None
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        Position(FIRST, 4, first=OLD),
+        Position(FIRST, 4000, first=OLD),
+        Position(SECOND, 4, first=OLD),
+        Position(after=3, first=OLD),
+        Position(after=3000, first=OLD),
+    ],
+    ids=["longer", "shorter", "no such file", "asked by number", "by a number that is not there yet"],
+)
+def test_a_journal_that_begins_otherwise_is_read_from_its_oldest_line(tmp_path: Path, read: Position) -> None:
+    (tmp_path / FIRST).write_bytes(line(NEW) + b"two\n")
+
+    found = JournalTail(tmp_path, "peer-1").read_on(read)
+    assert found == JournalChunk("peer-1", line(NEW) + b"two\n", Position(FIRST, len(line(NEW)) + 4), anew=True)
+
+
+def test_a_journal_that_begins_as_it_did_is_read_on(tmp_path: Path) -> None:
+    (tmp_path / FIRST).write_bytes(line(OLD) + b"two\n")
+    (tmp_path / SECOND).write_bytes(b"nine\n")
+    tail, length = JournalTail(tmp_path, "peer-1"), len(line(OLD)) + 4
+
+    assert tail.read_on(Position(FIRST, length - 4, first=OLD)) == JournalChunk(
+        "peer-1", b"two\n", Position(FIRST, length)
+    )
+    assert tail.read_on(Position(FIRST, length, first=OLD)) == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
+    assert tail.read_on(Position(SECOND, 5, first=OLD)) is None
+
+
+def test_a_journal_whose_first_line_was_rotated_away_is_read_on(tmp_path: Path) -> None:
+    (tmp_path / SECOND).write_bytes(b"nine\n")
+
+    found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
+    assert found == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
+
+
+def test_a_journal_that_lost_its_end_is_read_again_and_is_no_other_one(tmp_path: Path) -> None:
+    (tmp_path / FIRST).write_bytes(line(OLD))
+
+    found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
+    assert found == JournalChunk("peer-1", line(OLD), Position(FIRST, len(line(OLD))))
+
+
+def test_a_first_line_that_is_damaged_makes_no_other_journal(tmp_path: Path) -> None:
+    (tmp_path / FIRST).write_bytes(b"rot\ntwo\n")
+
+    found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4, first=OLD))
+    assert found == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
+
+
+@pytest.mark.parametrize("written", [b"", line(NEW)[:-1]], ids=["empty", "half a line"])
+def test_another_journal_is_waited_for_until_its_first_line_is_whole(tmp_path: Path, written: bytes) -> None:
+    (tmp_path / FIRST).write_bytes(written)
+    tail = JournalTail(tmp_path, "peer-1")
+    assert tail.read_on(Position(FIRST, 4, first=OLD)) is None
+
+    (tmp_path / FIRST).write_bytes(line(NEW))
+    found = tail.read_on(Position(FIRST, 4, first=OLD))
+    assert found is not None
+    assert found.anew

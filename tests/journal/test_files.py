@@ -61,6 +61,19 @@ def test_the_node_sequence_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2, 3]
 
 
+def test_a_copy_that_somebody_laid_beside_the_journal_is_no_file_of_it(tmp_path: Path) -> None:
+    journal = writer(tmp_path)
+    journal.write(e.EpochAccepted(1))
+    journal.close()
+    (own,) = node_files(tmp_path)
+    (tmp_path / "peer-1.20261124-old.jsonl").write_bytes(own.read_bytes())
+    assert node_files(tmp_path, "peer-1") == [own]
+    journal = writer(tmp_path)
+    journal.write(e.EpochAccepted(2))
+    journal.close()
+    assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2]
+
+
 def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))

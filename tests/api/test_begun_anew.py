@@ -1,0 +1,226 @@
+"""A node whose disk was emptied counts its lines from 1 again: none is lost, none comes twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from api.agent_protocol import JournalChunk, Position
+from api.collector import ANEW_TOLD_S, Collector
+from compose.journal_files import JournalTail
+from journal.events import ControllerElected, EpochAccepted
+from journal.reader import decode_line
+from journal.writer import JournalWriter, encode_line
+from tests.api.test_collector import Clock
+
+NODE = "broker-1"
+
+
+class Host:
+    """A node's journal, an agent that serves it and the API that collects it; each may be begun again."""
+
+    def __init__(self, directory: Path) -> None:
+        self.journal = directory / "journal"
+        self._collected = directory / "collected"
+        self.clock = Clock()
+        self.collectors: list[Collector] = []
+        self._us = 0
+        self.begin_api()
+        self.begin_agent()
+        self.start_node()
+
+    def _clocks(self) -> tuple[int, int]:
+        self._us += 10
+        return self._us, self._us
+
+    def start_node(self, **bounds: int) -> None:
+        self.writer = JournalWriter(self.journal, NODE, **bounds, clocks=self._clocks)
+
+    def empty_disk(self, **bounds: int) -> None:
+        self.writer.close()
+        shutil.rmtree(self.journal)
+        self.start_node(**bounds)
+
+    def begin_agent(self) -> None:
+        self._tail = JournalTail(self.journal, NODE)
+
+    def begin_api(self) -> None:
+        # The one before was killed: it is not closed.
+        clock = self.clock
+        self.collector = Collector(self._collected, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s)
+        self.collectors.append(self.collector)
+        self._position = self.collector.position(NODE)
+
+    def tell(self, *epochs: int) -> None:
+        for epoch in epochs:
+            self.writer.write(EpochAccepted(epoch))
+        self.writer.flush()
+
+    def collect(self) -> None:
+        while (found := self._tail.read_on(self._position)) is not None:
+            self.collector.take(found)
+            self._position = msgspec.structs.replace(found.next, first=self.collector.position(NODE).first)
+        self.collector.number_due(everything=True)
+
+    def collected(self) -> list[tuple[int, int, int]]:
+        """Each event: its number, the node's number, and the epoch that it tells."""
+        entries = [decode_line(event.json) for event in self.collector.after(0, 10_000)]
+        return [(e.seq, e.node_seq, e.event.accepted_epoch) for e in entries if isinstance(e.event, EpochAccepted)]
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[Host]:
+    made = Host(tmp_path)
+    yield made
+    made.writer.close()
+    for each in made.collectors:
+        each.close()
+
+
+def once(*epochs: int) -> list[tuple[int, int, int]]:
+    return [(number, number, epoch) for number, epoch in enumerate(epochs, 1)]
+
+
+@pytest.mark.parametrize("new", [[7], [7, 8, 9], [6, 7, 8, 9, 10]], ids=["shorter", "as long", "longer"])
+@pytest.mark.parametrize("again", ["nobody", "api", "agent", "both"])
+def test_what_a_node_says_on_an_emptied_disk_is_told_behind_what_it_said(
+    host: Host, new: list[int], again: str
+) -> None:
+    host.tell(1, 2, 3)
+    host.collect()
+    host.empty_disk()
+    host.tell(*new)
+    if again in ("api", "both"):
+        host.begin_api()
+    if again in ("agent", "both"):
+        host.begin_agent()
+    host.collect()
+    assert host.collected() == once(1, 2, 3, *new)
+
+    host.tell(20)
+    host.begin_api()
+    host.collect()
+    assert host.collected() == once(1, 2, 3, *new, 20)
+
+
+def test_a_disk_may_be_emptied_again_and_again(host: Host) -> None:
+    host.tell(1, 2)
+    host.collect()
+    for epoch in (3, 4, 5):
+        host.empty_disk()
+        host.tell(epoch)
+        host.collect()
+        host.begin_api()
+
+    assert host.collected() == once(1, 2, 3, 4, 5)
+
+
+def test_all_files_of_the_new_journal_are_read_also_where_the_api_begins_again(host: Host) -> None:
+    host.tell(*range(1, 31))
+    host.collect()
+    host.empty_disk(file_bytes_max=300, files_max=50)
+    host.tell(*range(31, 51))
+    for epoch in range(51, 61):
+        host.tell(epoch)
+    assert len(list(host.journal.iterdir())) == 5
+    host.begin_api()
+    host.collect()
+
+    assert host.collected() == once(*range(1, 61))
+
+
+def test_rotation_and_restarts_are_no_new_journal(host: Host) -> None:
+    host.writer.close()
+    host.start_node(file_bytes_max=300, files_max=3)
+    for epoch in range(1, 31):
+        host.tell(epoch)
+        host.collect()
+        if epoch % 7 == 0:
+            host.begin_api()
+        if epoch % 5 == 0:
+            host.begin_agent()
+            host.writer.close()
+            host.start_node(file_bytes_max=300, files_max=3)
+
+    assert host.collected() == once(*range(1, 31))
+    assert host.collector.begun_anew == ""
+
+
+def test_a_line_that_names_one_of_its_own_journal_names_it_after_the_beginning_anew(host: Host) -> None:
+    host.tell(1, 2)
+    host.collect()
+    host.empty_disk()
+    cause = host.writer.write(EpochAccepted(3))
+    host.writer.write(ControllerElected(1, 5, 5, caused_by=cause))
+    host.writer.write(ControllerElected(1, 6, 6, caused_by="broker-2#1"))
+    host.writer.flush()
+    host.collect()
+
+    events = [decode_line(event.json).event for event in host.collector.after(3, 9)]
+    assert [e.caused_by for e in events if isinstance(e, ControllerElected)] == ["broker-1#3", "broker-2#1"]
+
+
+def test_the_state_is_that_of_the_new_words(host: Host) -> None:
+    host.writer.write(ControllerElected(1, 5, 5))
+    host.writer.flush()
+    host.collect()
+    host.empty_disk()
+    host.writer.write(ControllerElected(1, 6, 6))
+    host.writer.flush()
+    host.collect()
+
+    assert host.collector.state.controller_epoch == 6
+
+
+def test_an_agent_that_does_not_say_so_is_seen_through(host: Host) -> None:
+    host.tell(1, 2, 3)
+    host.collect()
+    host.empty_disk()
+    host.tell(4)
+    found = JournalTail(host.journal, NODE).read_on(Position(after=3))
+    assert found is not None
+    assert not found.anew
+    host.collector.take(found)
+    host.collector.number_due(everything=True)
+
+    assert host.collected() == once(1, 2, 3, 4)
+
+
+def test_what_waited_when_the_disk_was_emptied_is_numbered_before(host: Host) -> None:
+    host.tell(1)
+    host.collect()
+    host.tell(2)
+    waiting = JournalTail(host.journal, NODE).read_on(host.collector.position(NODE))
+    assert waiting is not None
+    host.collector.take(waiting)
+    host.empty_disk()
+    host.tell(3)
+    host.collect()
+
+    assert host.collected() == once(1, 2, 3)
+
+
+def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None:
+    host.tell(1)
+    host.collect()
+    assert host.collector.begun_anew == ""
+    host.empty_disk()
+    host.tell(2)
+    host.collect()
+    assert "the journal of broker-1 began anew" in host.collector.begun_anew
+    host.clock.mono_s += ANEW_TOLD_S + 1
+
+    assert host.collector.begun_anew == ""
+
+
+def test_a_first_journal_is_none_that_began_anew(host: Host) -> None:
+    line = encode_line("peer-1", 1, 1, 1, EpochAccepted(1))
+    host.collector.take(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
+    host.collector.number_due(everything=True)
+
+    assert host.collector.begun_anew == ""
+    assert host.collected() == [(1, 1, 1)]
