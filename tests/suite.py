@@ -1,4 +1,4 @@
-"""Runs the suite: what needs no clock on all cores, then what starts servers, one test after the other.
+"""Runs the suite: what needs no clock on all cores, then what starts servers, and last what goes by real time.
 
 `python -m tests.suite` (or `make test`).  With arguments, which are pytest's, it is one run of these.
 """
@@ -17,10 +17,10 @@ SIDE_BY_SIDE = (
     "kafka_protocol", "mutation", "pipeline", "simulation", "tools/test_search.py", "tools/test_simulate.py",
     "tools/test_whole_seeds.py", "tools/test_why.py",
 )  # fmt: skip
-"""Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others' clusters,
-whose sessions end in real time, share the machine with nobody."""
+"""Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others start
+clusters, whose sessions end in real time: there are no more of them at a time than cores."""
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
-"""Files of those rooms that go by real time all the same."""
+"""Files that share the machine with nobody."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
@@ -28,9 +28,12 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
     if arguments:
         return [list(arguments)]
     rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
+    alone = [f"tests/{file}" for file in ALONE]
     return [
-        [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
-        ["tests", *(f"--ignore={room}" for room in rooms)],
+        # One more than cores: some of these wait, for a browser or for Java.
+        [f"--numprocesses={cores + 1}", "--dist=loadfile", *rooms],
+        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*rooms, *alone))],
+        alone,
     ]
 
 

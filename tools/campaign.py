@@ -82,6 +82,7 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
         fail(connect, USAGE)
     target = (out or data / "analytics" / CAMPAIGNS / file.stem).resolve()
     definition = file.read_text()
+    _warn_of_too_few_seeds(campaign)
     try:
         with opened(target, definition) as ledger:
             write(target, begun(campaign))
@@ -94,6 +95,17 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
         raise typer.Exit(INTERRUPTED) from None
     _tell(found, target)
     raise typer.Exit(1 if found.violating else 0)
+
+
+def _warn_of_too_few_seeds(campaign: Campaign) -> None:
+    from pipeline.campaign.engine import seeds_wanted
+
+    count, seeds, wanted = len(campaign.points()), len(campaign.seed_numbers()), seeds_wanted(campaign)
+    if count > 1 and seeds < wanted:
+        say(
+            f"{seeds} seeds cannot tell {count} settings apart, however much they differ: at least {wanted} are wanted",
+            error=True,
+        )
 
 
 def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> Ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pipeline.campaign.charts import told
+from pipeline.campaign.engine import seeds_wanted
 from pipeline.campaign.figures import FIGURES
 from pipeline.campaign.results import Results
 from pipeline.campaign.statistics import Estimate
@@ -48,7 +49,7 @@ def _decision(found: Results) -> str:
     if not different:
         equal = all(each.verdict is Verdict.EQUAL for each in found.comparisons)
         seen = "All settings are as good as equal" if equal else "No difference seen"
-        return f"{seen} in {figure.title}: {baseline}; no other setting could be told from it."
+        return f"{seen} in {figure.title}: {baseline}; no other setting could be told from it{_too_few(found)}."
     best = _best(found, name, [0, *(each.point for each in different)])
     if best == 0:
         worst = min(
@@ -64,6 +65,13 @@ def _decision(found: Results) -> str:
         f"{_capital(figure.title)}: best is {named(found, best)} with {interval(estimates[best], figure.unit)}, "
         f"against {baseline}{_open(found)}."
     )
+
+
+def _too_few(found: Results) -> str:
+    seeds, wanted = max(each.difference.seeds for each in found.comparisons), seeds_wanted(found.campaign)
+    if seeds >= wanted:
+        return ""
+    return f", nor could any have been with {seeds} seeds that have this figure: at least {wanted} are wanted"
 
 
 def _capital(text: str) -> str:

@@ -13,7 +13,8 @@ from typing import NamedTuple
 from pipeline.campaign.definition import Campaign
 from pipeline.campaign.ledger import Ledger
 from pipeline.campaign.play import Played, Run
-from pipeline.campaign.stopping import Comparison, compare, is_clear
+from pipeline.campaign.statistics import seeds_to_differ
+from pipeline.campaign.stopping import Comparison, compare, is_clear, level_of
 
 Keep = Callable[[bytes], object]
 Players = Callable[[Sequence[Run], Keep], None]
@@ -51,6 +52,12 @@ def by_point(runs: Mapping[tuple[int, int], Played], figure: str, seeds: Sequenc
         if seed in wanted and value is not None:
             values[seed] = value
     return found
+
+
+def seeds_wanted(campaign: Campaign) -> int:
+    """With fewer seeds than these a campaign cannot tell any difference from chance, however large it is."""
+    level = level_of(campaign.stop.confidence, len(campaign.look_sizes()), len(campaign.points()))
+    return seeds_to_differ(level)
 
 
 def comparisons(campaign: Campaign, runs: Mapping[tuple[int, int], Played], seeds: Sequence[int]) -> list[Comparison]:

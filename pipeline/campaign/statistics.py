@@ -3,18 +3,20 @@
 Intervals are percentile bootstraps over seeds (Efron): a seed is the unit that is drawn again, and its runs under all
 settings stay together.  A difference is tested by flipping signs: if a setting made no difference, each seed's
 difference could as well have had the other sign, and the share of all sign patterns whose mean is as far from zero as
-the one seen is an exact p-value (Fisher's randomisation test; sampled beyond EXACT_SEEDS seeds).
+the one seen is an exact p-value (Fisher's randomisation test; sampled beyond EXACT_SEEDS seeds, and again, more finely,
+where no sample was as far from zero).
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import msgspec
 import numpy as np
 
 RESAMPLES = 2_000
-FLIPS = 9_999
+FLIPS, FLIPS_MAX = 9_999, 99_999
 EXACT_SEEDS = 13
 
 
@@ -73,5 +75,20 @@ def sign_flip_p(values: np.ndarray) -> float:
     if count <= EXACT_SEEDS:
         patterns = (np.arange(2**count)[:, None] >> np.arange(count)) & 1
         return float(np.mean(np.abs((2 * patterns - 1) @ values) >= seen))
-    signs = np.random.default_rng(count).integers(0, 2, (FLIPS, count)) * 2 - 1
-    return float((1 + np.count_nonzero(np.abs(signs @ values) >= seen)) / (1 + FLIPS))
+    draw = np.random.default_rng(count)
+    as_far, flips = 0, 0
+    while not as_far and flips < FLIPS_MAX:
+        signs = draw.integers(0, 2, (FLIPS, count)) * 2 - 1
+        as_far += int(np.count_nonzero(np.abs(signs @ values) >= seen))
+        flips += FLIPS
+    return (1 + as_far) / (1 + flips)
+
+
+def seeds_to_differ(level: float) -> int:
+    """The fewest seeds with which a p-value may fall to that level: of n, two of 2^n sign patterns are the farthest."""
+    return 1 + math.ceil(math.log2(1 / level))
+
+
+def seeds_to_be_equal(level: float, struck: float) -> int:
+    """After how many seeds a misfortune that strikes such a share of all would have shown once, but for that level."""
+    return math.ceil(math.log(level) / math.log(1 - struck))

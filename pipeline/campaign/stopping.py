@@ -3,8 +3,10 @@
 At every look each setting is compared with the baseline.  It is *different* where the paired sign-flip test's p-value
 is at most (1 - confidence) / (looks x comparisons): by Bonferroni's inequality the chance that any comparison is called
 different at any look though none is stays below 1 - confidence, whatever was seen before.  It is *equal* where the
-whole interval of the difference, at that same level, lies within what the file calls no difference.  When all
-comparisons are one or the other, no further seed can tell more, and the campaign ends.
+whole interval of the difference, at that same level, lies within what the file calls no difference, and there were so
+many seeds that what strikes one in ten of them would have been seen: an interval knows nothing of what did not happen,
+and differences that were nought in eight seeds have one of no width.  When all comparisons are one or the other, no
+further seed can tell more, and the campaign ends.
 """
 
 from __future__ import annotations
@@ -14,7 +16,10 @@ from enum import StrEnum
 
 import msgspec
 
-from pipeline.campaign.statistics import Difference, difference
+from pipeline.campaign.statistics import Difference, difference, seeds_to_be_equal
+
+STRUCK = 0.1
+"""The share of seeds that a rare misfortune strikes, which equality does not overlook."""
 
 
 class Verdict(StrEnum):
@@ -33,12 +38,16 @@ class Comparison(msgspec.Struct, frozen=True):
     verdict: Verdict
 
 
+def level_of(confidence: float, looks: int, points: int) -> float:
+    """The p-value at which a comparison is called different, one of those of so many points at so many looks."""
+    return (1 - confidence) / (looks * max(1, points - 1))
+
+
 def compare(
     by_point: Mapping[int, Mapping[int, float]], *, confidence: float, looks: int, equal_within: float
 ) -> list[Comparison]:
     """Every point beside point 0; the values of each by seed."""
-    comparisons = max(1, len(by_point) - 1)
-    level = (1 - confidence) / (looks * comparisons)
+    level = level_of(confidence, looks, len(by_point))
     found = []
     for point, values in by_point.items():
         if point == 0:
@@ -53,7 +62,8 @@ def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
         return Verdict.OPEN
     if seen.p <= level:
         return Verdict.DIFFERENT
-    if -equal_within <= seen.low and seen.high <= equal_within and equal_within > 0:
+    is_within = -equal_within <= seen.low and seen.high <= equal_within and equal_within > 0
+    if is_within and seen.seeds >= seeds_to_be_equal(level, STRUCK):
         return Verdict.EQUAL
     return Verdict.OPEN
 

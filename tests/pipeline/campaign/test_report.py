@@ -29,8 +29,8 @@ also = ["false_expiries"]
 """
 
 
-def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None) -> Results:
-    campaign = parse_campaign(TEXT)
+def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None, text: str = TEXT) -> Results:
+    campaign = parse_campaign(text)
     runs = {}
     for point, settings in enumerate(campaign.points()):
         for seed in campaign.seed_numbers():
@@ -55,7 +55,19 @@ def test_a_difference_is_told_with_both_means_and_what_it_costs() -> None:
 
 
 def test_where_nothing_differs_it_says_so() -> None:
-    assert answer(found(0, 0))[0].startswith("No difference seen in failover of a partition, mean")
+    decision = answer(found(0, 0))[0]
+    assert decision.startswith("No difference seen in failover of a partition, mean")
+    assert decision.endswith("no other setting could be told from it.")
+
+
+def test_seeds_that_are_too_few_to_show_anything_are_not_told_as_no_difference() -> None:
+    # Of five seeds all the same way the p-value is 2 / 2^5, above 0.05.
+    five = TEXT.replace('"1-12"', '"1-5"')
+    assert answer(found(-4_000, 2.0, text=five))[0].endswith(
+        "nor could any have been with 5 seeds that have this figure: at least 6 are wanted."
+    )
+    six = TEXT.replace('"1-12"', '"1-6"')
+    assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
 def test_a_figure_that_few_seeds_have_says_how_many() -> None:

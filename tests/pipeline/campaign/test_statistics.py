@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from pipeline.campaign.statistics import EXACT_SEEDS, difference, estimate, sign_flip_p
+from pipeline.campaign.statistics import EXACT_SEEDS, difference, estimate, seeds_to_differ, sign_flip_p
 from pipeline.campaign.stopping import Verdict, compare, is_clear
 
 
@@ -26,7 +26,17 @@ def test_a_sampled_p_value_is_never_zero_and_near_the_exact_one() -> None:
     signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1).astype(np.int8)
     exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-12))
     assert sign_flip_p(values) == pytest.approx(exact, abs=0.02)
-    assert sign_flip_p(np.full(40, 7.0)) == 1 / 10_000
+
+
+def test_many_comparisons_can_be_told_from_chance_where_seeds_are_many() -> None:
+    # 500 points at five looks: the level of each comparison is 2e-5.
+    assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
+
+
+@pytest.mark.parametrize("level", [0.05, 0.05 / 4, 0.05 / 10, 0.05 / 33])
+def test_with_fewer_seeds_than_these_no_difference_can_be_told_and_with_as_many_one_can(level: float) -> None:
+    seeds = seeds_to_differ(level)
+    assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 
 
 def test_no_difference_at_all_is_no_evidence() -> None:
@@ -80,11 +90,30 @@ def test_pairing_finds_what_differs_less_than_seeds_do() -> None:
 
 
 def test_what_differs_by_less_than_matters_is_equal_and_clear() -> None:
-    fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
-    noise = np.random.default_rng(3).normal(0.0, 0.5, 12)
+    fortune = np.random.default_rng(2).normal(0.0, 50.0, 40)
+    noise = np.random.default_rng(3).normal(0.0, 0.5, 40)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + noise))}
     assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=2.0)] == [Verdict.EQUAL]
     assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=0.01)] == [Verdict.OPEN]
+
+
+def test_a_misfortune_of_one_seed_in_ten_is_not_called_equal_because_it_has_not_come_yet() -> None:
+    draw = np.random.default_rng(11)
+    campaigns, looks, wrong = 200, (8, 16, 40), 0
+    for _ in range(campaigns):
+        # Nine seeds of ten lose nothing under either setting; the tenth loses a thousand records under one of them.
+        lost = 1000.0 * (draw.random(max(looks)) < 0.1)
+        wrong += any(
+            each.verdict is Verdict.EQUAL
+            for look in looks
+            for each in compare(
+                {0: dict.fromkeys(range(look), 0.0), 1: dict(enumerate(lost[:look]))},
+                confidence=0.95,
+                looks=len(looks),
+                equal_within=5.0,
+            )
+        )
+    assert wrong / campaigns <= 0.05
 
 
 def test_nothing_to_compare_is_not_clear() -> None:
