@@ -14,7 +14,7 @@ from pathlib import Path
 
 from kazoo.client import KazooClient
 
-PATIENCE_S = 30.0
+PATIENCE_S = 90.0
 COMMAND = (
     "import sys; from pathlib import Path; from ensemble.server.process.peer_process import main; "
     "sys.exit(main(Path(sys.argv[1])))"
