@@ -398,7 +398,8 @@ function health(state, m) {
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
   // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
-  const missed = m.workloads.reduce((sum, w) => sum + (w.kind === "producer" ? w.lost : 0), 0);
+  const there = new Set(m.topics.map((t) => t.name));
+  const missed = Object.values(state.cluster.workloads).reduce((sum, w) => sum + (there.has(w.topic) ? w.lost : 0), 0);
   const doomed = m.topics.filter((t) => t.deleting).length;
   if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
   if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);

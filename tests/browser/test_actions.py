@@ -170,7 +170,7 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
     expect(page.get_by_role("group", name="Health")).to_contain_text("Unknown")
     expect(page.get_by_role("group", name="Health")).to_contain_text("the API has said nothing for")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
-    expect(page.get_by_role("alert")).to_contain_text(re.compile(r"how it stood at number \d+ .* ago"))
+    expect(page.get_by_role("alert")).to_contain_text(re.compile(r"how it stood at number \d+, .* ago"))
     server.agent.write("broker-3", e.ControllerElected(3, 4, 4))
     server.is_controller(3, 4)
     server.start()

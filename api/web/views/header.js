@@ -5,7 +5,7 @@ import { html, nothing } from "lit-html";
 import { belief, clock, duration, lastKnown, plural } from "../format.js";
 import { hash } from "../time/hash.js";
 import { fetchTab, shownTabs } from "../tabs.js";
-import { icon } from "./parts.js";
+import { badge, icon } from "./parts.js";
 
 /**
  * @typedef {import("../model.js").Model} Model
@@ -32,8 +32,12 @@ function runs(moment) {
   const all = known.some((each) => each.id === run) ? known : [...known, { id: run, title: run, kind: "" }];
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
-    <select id="run" @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} ?selected=${each.id === run} .selected=${each.id === run}>${title(each)}</option>`)}</select></div>`;
+    <select id="run" title=${title(all.find((each) => each.id === run) ?? all[0])} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} ?selected=${each.id === run} .selected=${each.id === run}>${title(each)}</option>`)}</select>
+    ${run.endsWith(BUG) ? badge("warn", "with its bug", "warn") : nothing}</div>`;
 }
+
+/** What ends the id of a play with its bug: the list of runs is too narrow for the end of a title, which says so, too. */
+const BUG = ".bug";
 
 /** @param {{id: string, title: string, kind: string}} run */
 const title = (run) => (run.id === "live" ? "live cluster" : run.title || run.id);

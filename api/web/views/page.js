@@ -41,7 +41,7 @@ export function page(state, m, actions, moment, player, changed, readChatter, to
 /** @param {State} state @param {Model} m @param {Moment} moment */
 function banner(state, m, moment) {
   const said = [];
-  const old = m.silent_ms === null ? "" : ` ${duration(m.silent_ms)} ago`;
+  const old = m.silent_ms === null ? "" : `, ${duration(m.silent_ms)} ago`;
   if (state.link === "reconnecting") {
     said.push(html`<p class="banner" role="alert">${icon("warn")} reconnecting… The API does not answer; the cluster may well go on.
       What you see is how it stood at number ${state.cluster.seq}${old}.</p>`);

@@ -280,8 +280,8 @@ test("nobody serves what a frozen broker leads, and health says so", () => {
 });
 
 test("what producers do not find again is told beside what replicas say was committed", () => {
-  const producer = { id: "w", kind: "producer", topic: "t", state: "running", sent: 9, acknowledged: 9, failed: 0, lost: 7 };
-  assert.deepEqual(healthOf({ workloads: [producer] }), ["warn", "7 acknowledged records not to be read any more"]);
+  const producer = (seq, topic) => entry(seq, "api", "workload_progressed", { workload_id: `w-${topic}`, topic, sent: 9, acknowledged: 9, failed: 0, lost: 7 });
+  assert.deepEqual(healthOf({}, [producer(1, "t"), producer(2, "deleted")]), ["warn", "7 acknowledged records not to be read any more"]);
 });
 
 test("a record that several replicas lost is one lost record", () => {
