@@ -22,7 +22,8 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   offline: boolean, unserved: "" | "dead" | "frozen", deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   `unserved`: its leader's process is so, and nobody serves it.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
@@ -313,7 +314,9 @@ function partitionOf(journal, answer, processes) {
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
     behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "down",
   }));
+  const led_by = rows.find((/** @type {Replica} */ row) => row.leader)?.process ?? "";
   return {
+    unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
     leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
     unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
@@ -393,8 +396,7 @@ function health(state, m) {
   // What is being deleted goes offline on its way: that is no trouble.
   const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
   const offline = partitions.filter((p) => p.offline).length;
-  const ledBy = (/** @type {string[]} */ processes) => partitions.filter((p) => p.rows.some((r) => r.leader && processes.includes(r.process))).length;
-  const [orphans, frozen] = [ledBy(["down", "gone"]), ledBy(["paused"])];
+  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how).length);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
   // What producers did not find again: of records that only their leader had, no replica's high watermark tells.

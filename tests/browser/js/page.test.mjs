@@ -7,6 +7,7 @@ import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
+import { troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
@@ -277,6 +278,17 @@ test("a broker that was started again has said nothing, whatever the process bef
 test("nobody serves what a frozen broker leads, and health says so", () => {
   const paused = served.brokers.map((b) => (b.id === 2 ? { ...b, process: "paused" } : b));
   assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition led by a frozen broker"]);
+});
+
+test("a partition whose leader is dead or frozen is in trouble, though its ISR is whole", () => {
+  const shown = (process) => {
+    const state = newState();
+    takeSnapshot(state, emptyState(), 0);
+    takeAnswer(state, answer({ ...served, topics: [topic], brokers: served.brokers.map((b) => ({ ...b, process })) }), 1000, NaN);
+    const [found] = model(state, 1000).topics[0].partitions;
+    return [found.unserved, troubled(found)];
+  };
+  assert.deepEqual(["running", "down", "paused"].map(shown), [["", false], ["dead", true], ["frozen", true]]);
 });
 
 test("what producers do not find again is told beside what replicas say was committed", () => {
