@@ -111,8 +111,8 @@ async function readChatter() {
 }
 
 const refresh = poll(
-  (cluster, wallMs) => {
-    takeAnswer(state, cluster, Date.now(), wallMs);
+  (cluster, wallMs, askedMs) => {
+    takeAnswer(state, cluster, Date.now(), wallMs, askedMs);
     changed();
   },
   (problem) => {

@@ -120,12 +120,17 @@ function subjects(entry) {
   return found;
 }
 
-/** Take an answer of GET /api/v1/cluster. @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs */
-export function takeAnswer(state, cluster, nowMs, wallMs) {
+/**
+ * Take an answer of GET /api/v1/cluster.
+ * @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs when the API answered, by its clock
+ * @param {number} askedMs when it was asked: an answer that was long under way is no difference of clocks
+ */
+export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
   state.polled = { at_ms: nowMs, cluster };
   state.heard_ms = nowMs;
   state.poll_problem = null;
-  state.skew_ms = Math.abs(nowMs - wallMs) > SKEW_MIN_MS ? nowMs - wallMs : 0;
+  const apart_ms = wallMs < askedMs ? askedMs - wallMs : wallMs > nowMs ? nowMs - wallMs : 0;
+  state.skew_ms = Math.abs(apart_ms) > SKEW_MIN_MS ? apart_ms : 0;
   for (const topic of cluster.topics) if (topic.deleting) state.doomed[topic.name] = cluster.read_at_us;
   // A peer that is down tells none, and the one it told last is the one it will come back with.
   for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;

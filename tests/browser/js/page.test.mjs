@@ -191,6 +191,8 @@ test("a clock that differs from ours by more than the header's granularity is co
   assert.equal(state.skew_ms, 0);
   takeAnswer(state, answer({}), 100_000, 40_000);
   assert.equal(model(state, 100_000).now_ms, 40_000);
+  takeAnswer(state, answer({}), 100_000, 97_000, 96_500);
+  assert.equal(state.skew_ms, 0, "an answer that was three seconds under way");
 });
 
 test("health says what is wrong, the worst first in its level", () => {
