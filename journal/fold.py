@@ -109,6 +109,9 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
                 state.zab_leader_id = -1
     elif role == "broker":
         broker = state.broker(number)
+        if (broker.process, process) == ("down", "running"):
+            # Another process, which has said nothing yet: what the one before it believed is not its word.
+            broker.believed_controller_id, broker.believed_controller_epoch, broker.believed_since_us = -1, 0, 0
         if broker.process != process:
             broker.process_since_us = entry.wall_us
         broker.process, broker.pid = process, pid

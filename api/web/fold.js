@@ -161,6 +161,8 @@ function setProcess(state, entry, node, process, pid, action) {
     }
   } else if (role === "broker") {
     const found = broker(state, number);
+    // Another process, which has said nothing yet: what the one before it believed is not its word.
+    if (found.process === "down" && process === "running") Object.assign(found, { believed_controller_id: -1, believed_controller_epoch: 0, believed_since_us: 0 });
     if (found.process !== process) found.process_since_us = entry.wall_us;
     Object.assign(found, { process, pid });
     if (process === "down") found.is_controller = false;

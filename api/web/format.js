@@ -45,6 +45,11 @@ export function belief(id, epoch) {
   return `${id < 0 ? "none" : id}@${epoch}`;
 }
 
+/** That a word is the last one known, and how old it is. @param {{age_ms: number}} word */
+export function lastKnown({ age_ms }) {
+  return `last known, ${duration(age_ms)} ago`;
+}
+
 /** An identifier such as `session_closed` as words. @param {string | null} name */
 export function words(name) {
   return (name ?? "").replaceAll("_", " ");

@@ -45,7 +45,7 @@ function draw() {
   render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
   if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
-  document.title = `${shown.ensemble.epoch}: ${controller} · zabka`;
+  document.title = `${shown.ensemble.epoch}: ${controller}${shown.ensemble.stale ? ", last known" : ""} · zabka`;
   const ended = performance.now();
   restsUntil = ended + REST * (ended - began);
 }
@@ -111,8 +111,8 @@ async function readChatter() {
 }
 
 const refresh = poll(
-  (cluster, wallMs) => {
-    takeAnswer(state, cluster, Date.now(), wallMs);
+  (cluster, wallMs, askedMs) => {
+    takeAnswer(state, cluster, Date.now(), wallMs, askedMs);
     changed();
   },
   (problem) => {
@@ -152,6 +152,7 @@ void readSentences().catch(() => undefined).then(() => {
       changed();
     },
     snapshot(cluster, seq) {
+      state.heard_ms = Date.now();
       takeSnapshot(state, cluster, seq);
       moment.forgetLive();
       changed();
@@ -164,6 +165,7 @@ void readSentences().catch(() => undefined).then(() => {
       });
     },
     entry(entry) {
+      state.heard_ms = Date.now();
       const follows = takeEntry(state, entry);
       if (follows) {
         moment.timeline.take(entry);

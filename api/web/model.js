@@ -22,20 +22,23 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  *   behind: number, process: string}} Replica
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   offline: boolean, unserved: "" | "dead" | "frozen", deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   `unserved`: its leader's process is so, and nobody serves it.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
- * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean}} Ensemble
+ * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: its last known word, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
- *   faults: any[], workloads: any[], health: Health, settings: any}} Model
+ *   faults: any[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `silent_ms`: for so long the API has said
+ *   nothing; null while it speaks.
  */
 
 /** @param {State} state @param {number} localMs @returns {Model} */
 export function model(state, localMs) {
   const now_ms = localMs - state.skew_ms;
-  const ensemble = ensembleWord(state);
+  const silent_ms = silenceOfApi(state, localMs);
+  const ensemble = ensembleWord(state, now_ms, silent_ms);
   const quorum = state.polled === null || !state.polled.cluster.stale;
   const peers = peersOf(state);
   const brokers = brokersOf(state, ensemble, localMs);
@@ -48,7 +51,7 @@ export function model(state, localMs) {
   const known = leader !== undefined || !peers.some((p) => p.silent);
   const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1, known };
   const shown = {
-    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, workloads: workloadsOf(state), settings,
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, workloads: workloadsOf(state), settings, silent_ms,
   };
   return { ...shown, health: health(state, shown) };
 }
@@ -65,17 +68,26 @@ function journalCounts(state, asOfUs, subject) {
 /** When the API read what the ensemble says. @param {State} state @returns {number} */
 const readAtUs = (state) => state.polled?.cluster.read_at_us ?? -Infinity;
 
-/** @param {State} state @returns {Ensemble} */
-function ensembleWord(state) {
+/** The API is asked once a second, and given up on after four: whoever hears nothing for longer knows nothing. */
+const SILENT_AFTER_MS = 5500;
+
+/** For how long the API has said nothing; null while it speaks, or has not begun to. @param {State} state @param {number} localMs */
+function silenceOfApi({ heard_ms, past }, localMs) {
+  return past || heard_ms === null || localMs - heard_ms < SILENT_AFTER_MS ? null : localMs - heard_ms;
+}
+
+/** @param {State} state @param {number} now_ms @param {number | null} silent_ms @returns {Ensemble} */
+function ensembleWord(state, now_ms, silent_ms) {
   const { controller_id: id, controller_epoch: epoch, controller_zk_version: zk_version } = state.cluster;
-  const told = { id, epoch, zk_version };
   const found = state.polled?.cluster.controller;
-  const stale = found?.stale ?? false;
-  if (found === undefined || found.controller_epoch < epoch) return { ...told, stale };
-  const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version };
-  if (found.controller_epoch > epoch) return { ...read, stale };
+  const age_ms = state.polled === null ? silent_ms ?? 0 : Math.max(0, now_ms - readAtUs(state) / 1000);
+  const known = { stale: (found?.stale ?? false) || silent_ms !== null, age_ms };
+  const told = { id, epoch, zk_version, ...known };
+  if (found === undefined || found.controller_epoch < epoch) return told;
+  const read = { id: found.broker_id, epoch: found.controller_epoch, zk_version: found.zk_version, ...known };
+  if (found.controller_epoch > epoch) return read;
   // Nobody becomes controller twice at one epoch: once it has none, it has none.
-  return id === -1 && state.cluster.reigns.length > 0 ? { ...told, stale } : { ...read, stale };
+  return id === -1 && state.cluster.reigns.length > 0 ? told : read;
 }
 
 /** @param {State} state @returns {Peer[]} */
@@ -140,7 +152,7 @@ function brokersOf(state, ensemble, localMs) {
     return {
       id, name, process, ours, pid: said.pid, address: answer?.port ? `${answer.host}:${answer.port}` : "",
       registered: lists.registered, broker_epoch: lists.registered && epoch !== null && epoch !== -1 ? hex(epoch) : null,
-      session: process === "down" ? "closed" : ours ? (lately ? journal : answer).session_state : "unknown",
+      session: ours ? sessionWord(process, lists.registered, (lately ? journal : answer).session_state) : "unknown",
       is_controller: process !== "down" && said.is_controller === true, ...word, silent,
       lost_us: ["down", "paused"].includes(process) && journal?.process === process ? journal.process_since_us : null,
       fenced_requests: Math.max(journal?.fenced_requests ?? 0, answer?.fenced_requests ?? 0),
@@ -149,6 +161,12 @@ function brokersOf(state, ensemble, localMs) {
     };
   });
 }
+
+/**
+ * How a broker's session stands.  A process that does not act cannot say: its registration, which its session holds, does.
+ * @param {string} process @param {boolean} registered @param {string} said its own word
+ */
+const sessionWord = (process, registered, said) => (process === "running" || process === "unknown" ? said : registered ? "stands" : "over");
 
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
 
@@ -172,8 +190,12 @@ export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(s
  */
 function lastWord(state, journal, answer, localMs) {
   const told_ms = journal?.believed_since_us ? journal.believed_since_us / 1000 + state.skew_ms : -Infinity;
-  const read_ms = answer && answer.believes.age_ms !== null && state.polled
+  const heard_ms = answer && answer.believes.age_ms !== null && state.polled
     ? state.polled.at_ms - answer.believes.age_ms : -Infinity;
+  // A process that has journalled none yet: what was heard before it began was the word of the one before it.
+  const began_ms = journal?.process === "running" && !journal.believed_since_us ? journal.process_since_us / 1000 + state.skew_ms : -Infinity;
+  const read_ms = heard_ms < began_ms ? -Infinity : heard_ms;
+  if (Math.max(told_ms, read_ms) === -Infinity) return UNSAID;
   const age_ms = Math.max(told_ms, read_ms) > 0 ? Math.max(0, localMs - Math.max(told_ms, read_ms)) : null;
   if (told_ms > read_ms) {
     const { believed_controller_id: believes_id, believed_controller_epoch: believes_epoch } = journal;
@@ -292,7 +314,9 @@ function partitionOf(journal, answer, processes) {
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
     behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "down",
   }));
+  const led_by = rows.find((/** @type {Replica} */ row) => row.leader)?.process ?? "";
   return {
+    unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
     leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
     unclean: journal !== undefined && said === journal && journal.unclean, offline: leader === -1, rows,
@@ -372,16 +396,24 @@ function health(state, m) {
   // What is being deleted goes offline on its way: that is no trouble.
   const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
   const offline = partitions.filter((p) => p.offline).length;
-  const orphans = partitions.filter((p) => p.rows.some((r) => r.leader && ["down", "gone"].includes(r.process))).length;
+  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how).length);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
-  const acknowledged = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
+  const there = new Set(m.topics.map((t) => t.name));
+  const missed = Object.values(state.cluster.workloads).reduce((sum, w) => sum + (there.has(w.topic) ? w.lost : 0), 0);
   const doomed = m.topics.filter((t) => t.deleting).length;
   if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
   if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);
-  if (acknowledged) say(`${plural(acknowledged, "acknowledged record")} lost`, "#losses");
+  if (frozen) say(`${plural(frozen, "partition")} led by a frozen broker`, "#partitions", true);
+  if (committed) say(`${plural(committed, "committed record")} lost`, "#losses");
+  if (missed) say(`${plural(missed, "acknowledged record")} not to be read any more`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
   if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
-  return { level, word: { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level], reasons: [...reasons, ...notes] };
+  const word = { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level];
+  if (m.silent_ms === null) return { level, word, reasons: [...reasons, ...notes] };
+  const before = { text: `the API has said nothing for ${duration(m.silent_ms)}; ${word.toLowerCase()} then`, href: "#events" };
+  return { level: "unknown", word: "Unknown", reasons: [before, ...reasons, ...notes] };
 }

@@ -14,12 +14,12 @@ import { isProgress } from "./sentences.js";
  *   the run that was asked for last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
  *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
- * @typedef {{cluster: ClusterState, known: boolean, touched: Record<string, number>, doomed: Record<string, number>, events: Entry[],
+ * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Record<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
  *   sentences: import("./sentences.js").Table, past: boolean, ui: Ui}} State  `past`: it is of a moment that is over, and the
- *   journal alone tells it.
+ *   journal alone tells it; `heard_ms`: when anything came from the API last, by our clock.
  */
 
 export const EVENTS_MAX = 1000;
@@ -32,7 +32,7 @@ const SKEW_MIN_MS = 2500;
 /** @returns {State} */
 export function newState() {
   return {
-    cluster: emptyState(), known: false, touched: {}, doomed: {}, events: [], chatter: [], polled: null,
+    cluster: emptyState(), known: false, heard_ms: null, touched: {}, doomed: {}, events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
@@ -120,11 +120,17 @@ function subjects(entry) {
   return found;
 }
 
-/** Take an answer of GET /api/v1/cluster. @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs */
-export function takeAnswer(state, cluster, nowMs, wallMs) {
+/**
+ * Take an answer of GET /api/v1/cluster.
+ * @param {State} state @param {any} cluster @param {number} nowMs @param {number} wallMs when the API answered, by its clock
+ * @param {number} askedMs when it was asked: an answer that was long under way is no difference of clocks
+ */
+export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
   state.polled = { at_ms: nowMs, cluster };
+  state.heard_ms = nowMs;
   state.poll_problem = null;
-  state.skew_ms = Math.abs(nowMs - wallMs) > SKEW_MIN_MS ? nowMs - wallMs : 0;
+  const apart_ms = wallMs < askedMs ? askedMs - wallMs : wallMs > nowMs ? nowMs - wallMs : 0;
+  state.skew_ms = Math.abs(apart_ms) > SKEW_MIN_MS ? apart_ms : 0;
   for (const topic of cluster.topics) if (topic.deleting) state.doomed[topic.name] = cluster.read_at_us;
   // A peer that is down tells none, and the one it told last is the one it will come back with.
   for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;

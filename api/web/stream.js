@@ -66,7 +66,7 @@ export async function historyUpTo(seq, limit, notTypes) {
 
 /**
  * Ask for the whole once a second while somebody looks; one call at a time.
- * @param {(cluster: any, wallMs: number) => void} onAnswer @param {(problem: string) => void} onProblem
+ * @param {(cluster: any, wallMs: number, askedMs: number) => void} onAnswer @param {(problem: string) => void} onProblem
  * @returns {() => void} asks at once
  */
 export function poll(onAnswer, onProblem) {
@@ -79,11 +79,12 @@ export function poll(onAnswer, onProblem) {
       return;
     }
     busy = true;
+    const askedMs = Date.now();
     try {
       const answer = await fetch("/api/v1/cluster", { signal: AbortSignal.timeout(POLL_TIMEOUT_MS), cache: "no-store" });
       if (!answer.ok) throw new Error(`the API answered ${answer.status}`);
       const date = Date.parse(answer.headers.get("date") ?? "");
-      onAnswer(parseExact(await answer.text()), date);
+      onAnswer(parseExact(await answer.text()), date, askedMs);
     } catch (reason) {
       onProblem(reason instanceof Error && reason.name === "TimeoutError" ? "the API does not answer" : String(reason));
     }

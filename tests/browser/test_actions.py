@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -165,6 +166,11 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
     server.stop()
     expect(page.get_by_role("alert")).to_contain_text("reconnecting…")
     expect(card(page, "Broker 1")).to_contain_text("controller")
+    # What nobody has said for a while is neither healthy nor so: it is the last word, with its age.
+    expect(page.get_by_role("group", name="Health")).to_contain_text("Unknown")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("the API has said nothing for")
+    expect(region(page, "Controller epoch")).to_contain_text("last known, ")
+    expect(page.get_by_role("alert")).to_contain_text(re.compile(r"how it stood at number \d+, .* ago"))
     server.agent.write("broker-3", e.ControllerElected(3, 4, 4))
     server.is_controller(3, 4)
     server.start()
@@ -172,6 +178,7 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
 
     expect(page.get_by_label("controller epoch 4")).to_be_visible(timeout=15_000)
     expect(page.get_by_role("alert")).to_have_count(0)
+    expect(page.get_by_role("group", name="Health")).not_to_contain_text("Unknown")
     expect(page.get_by_role("list", name="Events, the newest first")).to_contain_text("is controller, epoch 4")
     assert page.evaluate("window.same")
     assert watched.complaints == []

@@ -85,6 +85,19 @@ def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) ->
     assert ".bug&at=" in pupil.url
 
 
+def test_a_prediction_that_did_not_come_to_pass_does_not_look_like_what_did(pupil: Page) -> None:
+    lesson = pupil.get_by_role("article", name="A follower cuts off what was committed")
+    lesson.get_by_role("radio").first.check()
+    button(pupil, "Predict, and play it").click()
+
+    came = pupil.get_by_role("region", name="What came to pass")
+    expect(came).to_contain_text("Not as you predicted", timeout=PLAYED_MS)
+    ground = "choice => getComputedStyle(choice).backgroundColor"
+    right, wrong, neither = (lesson.locator(".choice").nth(place).evaluate(ground) for place in (2, 0, 1))
+    assert len({right, wrong, neither}) == 3
+    expect(lesson.locator(".choice").first).to_contain_text("you predicted this, and it did not come to pass")
+
+
 def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bug(pupil: Page) -> None:
     turn_to(pupil, "Lab")
     button(pupil, "Play kafka-1211").click()
@@ -93,6 +106,8 @@ def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bu
         pupil.get_by_role("navigation", name="Views").get_by_role("link", name="Tracks", exact=True)
     ).to_have_attribute("aria-current", "page", timeout=PLAYED_MS)
     expect(region(pupil, "Why")).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
+    expect(pupil.get_by_role("banner")).to_contain_text("with its bug")
+    expect(pupil.get_by_role("banner").locator(".badge")).to_be_in_viewport()
     turn_to(pupil, "Compare")
     parted = region(pupil, "First difference")
     expect(parted).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")

@@ -178,7 +178,7 @@ def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server:
     expect(row(page, "Partition orders-0")).to_contain_text("226 committed records lost")
     expect(region(page, "Records gone from a replica")).to_contain_text("226 committed records lost")
     health = page.get_by_role("group", name="Health")
-    expect(health).to_contain_text("226 acknowledged records lost")
+    expect(health).to_contain_text("226 committed records lost")
     expect(health).not_to_contain_text("Healthy")
 
 
@@ -203,7 +203,9 @@ def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, serv
     server.tell("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
 
     expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum serves")
-    expect(region(page, "Controller epoch")).to_contain_text("last known word")
+    expect(region(page, "Controller epoch")).to_contain_text("last known, ")
+    expect(page.get_by_role("navigation", name="Views")).to_contain_text("controller 1@3 last known, ")
+    expect(region(page, "Brokers")).to_contain_text("3 of 3 registered, last known, ")
     expect(card(page, "Peer 2")).to_contain_text("LOOKING")
     expect(card(page, "Broker 1")).to_contain_text("running")
 

@@ -60,7 +60,8 @@ function told(lesson, lessons, moment, changed, actions) {
     <form aria-label="Prediction" @submit=${predict}><fieldset ?disabled=${!open}><legend>What do you predict?</legend>
       ${lesson.answers.map((text, i) => html`<label class="choice ${judged(stand, i)}">
         <input type="radio" name="answer" value=${i} required .checked=${stand.chosen === i} @change=${() => choose(i)}><span>${text}</span>
-        ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">this came to pass</span></span>` : nothing}</label>`)}</fieldset>
+        ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">this came to pass</span></span>` : nothing}
+        ${judged(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">you predicted this, and it did not come to pass</span></span>` : nothing}</label>`)}</fieldset>
       <p class="row">${stand.revealed === null
     ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing}>${stand.playing ? "Playing…" : "Predict, and play it"}</button>
         <span class="quiet">plays <code>${lesson.scenario}</code> in a simulated world, beside this cluster</span>` : nothing}</p></form>

@@ -79,7 +79,7 @@ export function view(state, _m, moment, changed) {
   });
   const body = html`
     ${controls(moment, window, heard?.hidden ?? {}, changed)}
-    ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not kept: only its events are shown. (An upload brings none, over the bare protocol packets are steps of the script, and seeds of whole processes have a network of their own, which nobody listens to.)</p>` : nothing}
+    ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not kept: only its events are shown. (An upload brings none, and over the bare protocol packets are steps of the script.)</p>` : nothing}
     ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
     ${summary(found, messages, when)}
     <div class="spacetime" ${ref(attach)}></div>

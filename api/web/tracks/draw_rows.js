@@ -300,6 +300,8 @@ export function drawRate(ctx, of, row) {
   rates.forEach(({ at_us, since_us, rate, unknown }, i) => {
     if (unknown) return;
     if (i === 0 || rates[i - 1].unknown) ctx.moveTo(xOf(of, since_us), y(rate));
+    // It stood still from the first moment on, and did not fall little by little.
+    else if (rate === 0) ctx.lineTo(xOf(of, since_us), y(0));
     ctx.lineTo(xOf(of, at_us), y(rate));
   });
   ctx.stroke();

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
-import { belief, clock, clockShort } from "../format.js";
+import { belief, clock, clockShort, lastKnown } from "../format.js";
 import { FOLDED_ABOVE } from "../partition_filter.js";
 import { sentence } from "../sentences.js";
 import { icon, panel } from "../views/parts.js";
@@ -87,7 +87,7 @@ function filters(state, m, changed) {
 /** What a screen reader says of the moment. @param {State} state @param {Model} m @param {Moment} moment */
 function spoken(state, m, moment) {
   const { live, seq, at_us } = moment.current();
-  const stands = `controller ${belief(m.ensemble.id, m.ensemble.epoch)}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
+  const stands = `controller ${belief(m.ensemble.id, m.ensemble.epoch)}${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
   if (live) return `live; ${stands}`;
   const entry = moment.entry();
   const said = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
-import { age, belief, clockShort, plural } from "../format.js";
+import { age, belief, clockShort, lastKnown, plural } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
 import { badge, icon, panel } from "./parts.js";
 import { handles } from "./standing.js";
@@ -97,7 +97,7 @@ function controllerBadge(broker, official) {
 /** @param {Model} m @param {Actions} actions */
 export function brokers(m, actions) {
   const registered = m.brokers.filter((b) => b.registered).length;
-  const aside = html`<span class="sum"><b>${registered}</b> of ${m.brokers.length} registered</span>`;
+  const aside = html`<span class="sum"><b>${registered}</b> of ${m.brokers.length} registered${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}</span>`;
   return panel("brokers", "Brokers", aside, cards(m.brokers.map((broker) => brokerCard(broker, m, actions))));
 }
 
@@ -112,13 +112,13 @@ export function beliefs(m) {
     <th scope="col" class="n" title="requests / writes of it that were refused for an old epoch">fenced req/wr</th></tr>`;
   const truth = html`<tr class="truth"><th scope="row">the ensemble</th>
     ${[...columns, -1].map((id) => mark(id === ensemble.id, ensemble.epoch, id, "agrees", id === ensemble.id))}
-    <td>${ensemble.stale ? html`${icon("warn")} last known word` : html`<span class="quiet">/controller</span>`}</td><td></td></tr>`;
+    <td>${ensemble.stale ? html`${icon("warn")} ${lastKnown(ensemble)}` : html`<span class="quiet">/controller</span>`}</td><td></td></tr>`;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Belief matrix, scrollable"><table class="matrix">
     <thead>${head}</thead><tbody>${truth}${m.brokers.map((broker) => beliefRow(broker, columns, ensemble.id))}</tbody>
   </table></div>`;
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale").length;
   const aside = html`<span class="sum ${wrong ? "warn" : ""}">${wrong
-    ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`ensemble says <b>${belief(ensemble.id, ensemble.epoch)}</b>`}</span>`;
+    ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`ensemble ${ensemble.stale ? "said" : "says"} <b>${belief(ensemble.id, ensemble.epoch)}</b>`}</span>`;
   return panel("beliefs", "Who is controller?", aside, body);
 }
 

@@ -3,6 +3,7 @@
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
+import { duration } from "../format.js";
 import { chosen } from "../tabs.js";
 import { KEYS } from "../time/keys.js";
 import { transport } from "../time/transport.js";
@@ -26,9 +27,9 @@ import { rail } from "./rail.js";
 export function page(state, m, actions, moment, player, changed, readChatter, toggle) {
   return html`
     <a class="skip" href="#main">Skip to the cluster</a>
-    ${top(state, m, moment, Date.now() - state.skew_ms)}${banner(state, moment)}
+    ${top(state, m, moment, Date.now() - state.skew_ms)}${banner(state, m, moment)}
     ${tabs(moment, m)}
-    <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""}" id="main" tabindex="-1">
+    <main class="on-${moment.place.tab} ${state.ui.drawer ? "drawer" : ""} ${m.silent_ms === null ? "" : "old"}" id="main" tabindex="-1">
       <div class="stage">${chosen(state, m, moment, changed, actions)}</div>
       ${rail(state, m, actions, moment, changed, readChatter)}
     </main>
@@ -37,14 +38,15 @@ export function page(state, m, actions, moment, player, changed, readChatter, to
     ${state.ui.keys ? keysDialog(() => toggle("keys")) : nothing}`;
 }
 
-/** @param {State} state @param {Moment} moment */
-function banner(state, moment) {
+/** @param {State} state @param {Model} m @param {Moment} moment */
+function banner(state, m, moment) {
   const said = [];
+  const old = m.silent_ms === null ? "" : `, ${duration(m.silent_ms)} ago`;
   if (state.link === "reconnecting") {
     said.push(html`<p class="banner" role="alert">${icon("warn")} reconnecting… The API does not answer; the cluster may well go on.
-      What you see is how it stood at number ${state.cluster.seq}.</p>`);
+      What you see is how it stood at number ${state.cluster.seq}${old}.</p>`);
   } else if (state.poll_problem !== null) {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ages and process states may be old.</p>`);
+    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`what you see is how it stood${old}` : "ages and process states may be old"}.</p>`);
   }
   const { run } = state.scenarios;
   if (run?.live && moment.place.tab === "tracks") said.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);

@@ -29,9 +29,9 @@ export function partitions(state, m, actions, changed) {
   const columns = brokers.length + 4;
   const wanted = state.ui.partitions;
   const { shown, place } = partitionsShown(m.topics, wanted);
-  const healthy = all.filter((p) => !p.offline && p.out_of_sync.length === 0).length;
+  const healthy = all.filter((p) => !p.offline && !p.unserved && p.out_of_sync.length === 0).length;
   const aside = html`<span class="sum">${all.length
-    ? html`<b>${healthy}</b> of ${all.length} fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
+    ? html`<b>${healthy}</b> of ${all.length} served and fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
   const bodies = repeat(shown, ({ topic }) => topic.name, (each) => html`<tbody aria-label="Topic ${each.topic.name}">
       ${topicHead(state, each.topic, columns, actions, changed, fold(each, wanted, changed))}
       ${each.partitions.map((p) => row(p, brokers, actions))}
@@ -72,6 +72,7 @@ function filterForm(wanted, changed) {
 function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   const all = topic.partitions;
   const offline = topic.deleting ? 0 : all.filter((p) => p.offline).length;
+  const unserved = topic.deleting ? 0 : all.filter((p) => p.unserved).length;
   const under = topic.deleting ? 0 : all.filter((p) => !p.offline && p.out_of_sync.length).length;
   const toggle = () => {
     wanted.unfolded[topic.name] = !unfolded;
@@ -82,6 +83,7 @@ function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
       aria-label="${unfolded ? "Fold" : "Unfold"} partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Fold" : "Unfold"}</button>
     <span class="sum"><b>${count(all.length)}</b> ${all.length === 1 ? "partition" : "partitions"}</span>` : nothing}
     ${offline ? badge("bad", `${count(offline)} offline`, "bad") : nothing}
+    ${unserved ? badge("bad", `${count(unserved)} without a living leader`, "bad") : nothing}
     ${under ? badge("warn", `${count(under)} under-replicated`, "warn") : nothing}`;
 }
 
@@ -105,7 +107,7 @@ function row(p, brokers, actions) {
   return html`<tr class=${p.offline && !p.deleting ? "offline" : ""} aria-label="Partition ${name}">
     <th scope="row"><span class="name">${name}</span>
       <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
-    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>`}
+    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : nothing}`}
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
       <span class="facts">leader epoch ${p.leader_epoch}</span></td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}

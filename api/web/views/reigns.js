@@ -2,7 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
-import { clock, clockShort, duration, words } from "../format.js";
+import { clock, clockShort, duration, lastKnown, words } from "../format.js";
 import { leftOfSession } from "../model.js";
 import { icon } from "./parts.js";
 
@@ -29,7 +29,8 @@ export function reigns(m) {
   const { ensemble } = m;
   const current = m.reigns.at(-1);
   const since = current && current.until_us === null ? current.since_us : (current?.until_us ?? null);
-  const lasted = since === null ? "" : duration(m.now_ms - since / 1000);
+  const known_ms = m.now_ms - (ensemble.stale ? ensemble.age_ms : 0);
+  const lasted = since === null ? "" : duration(known_ms - since / 1000);
   const gone = ensemble.id < 0;
   const absent_us = !gone && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
   return html`<section class="panel reigns" id="reigns" tabindex="-1" aria-labelledby="reigns-title">
@@ -38,9 +39,9 @@ export function reigns(m) {
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${gone ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m.now_ms, absent_us, m.settings)}`
-          : since === null ? "" : html`${gone ? "for" : "reigns for"} <time>${lasted}</time>`}</span>
+          : since === null ? "" : html`${gone ? "for" : ensemble.stale ? "had reigned for" : "reigns for"} <time>${lasted}</time>`}</span>
         <span class="quiet" title="zkVersion of /controller_epoch: what fences a controller's writes">${ensemble.stale
-          ? html`${icon("warn")} last known word` : `zkVersion ${ensemble.zk_version}`}</span></p>
+          ? html`${icon("warn")} ${lastKnown(ensemble)}` : `zkVersion ${ensemble.zk_version}`}</span></p>
     </div>
     ${ribbon(m)}
     <ol class="history" aria-label="Reigns, the newest first" tabindex="0">

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { curl, requests } from "../actions.js";
-import { belief, plural } from "../format.js";
+import { belief, lastKnown, plural } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
 import { icon, panel, send } from "./parts.js";
 
@@ -28,7 +28,7 @@ const SENSIBLE = {
 /** @param {Model} m @param {Actions} actions @param {Moment} moment */
 export function standing(m, actions, moment) {
   const registered = m.brokers.filter((b) => b.registered).length;
-  const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered</span>`;
+  const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}</span>`;
   const body = html`${moment.live ? nothing : html`<p class="quiet">The past cannot be changed: actions are off. <kbd>End</kbd> goes back to live.</p>`}
     <ul class="standing-nodes" aria-label="Nodes">${m.brokers.map((b) => brokerRow(b, m, actions))}${m.peers.map((p) => peerRow(p, actions))}
     ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">nobody yet</li>`}</ul>`;

@@ -6,7 +6,8 @@ import { test } from "node:test";
 import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
-import { age, belief, duration, hex, list } from "../../../api/web/format.js";
+import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
+import { troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
@@ -106,7 +107,7 @@ test("the controller is whoever has the higher epoch, of the journal's word and 
   assert.equal(model(state, 1000).ensemble.id, 1);
   const elected = { broker_id: 2, controller_epoch: 4, zk_version: 4 };
   takeEntry(state, entry(1, "broker-2", "controller_elected", elected));
-  assert.deepEqual(model(state, 1100).ensemble, { id: 2, epoch: 4, zk_version: 4, stale: false });
+  assert.deepEqual(model(state, 1100).ensemble, { id: 2, epoch: 4, zk_version: 4, stale: false, age_ms: 1100 });
   takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }));
   takeAnswer(state, answer({ controller: { broker_id: 2, controller_epoch: 4, zk_version: 4, stale: false } }), 1200, NaN);
   assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
@@ -190,6 +191,8 @@ test("a clock that differs from ours by more than the header's granularity is co
   assert.equal(state.skew_ms, 0);
   takeAnswer(state, answer({}), 100_000, 40_000);
   assert.equal(model(state, 100_000).now_ms, 40_000);
+  takeAnswer(state, answer({}), 100_000, 97_000, 96_500);
+  assert.equal(state.skew_ms, 0, "an answer that was three seconds under way");
 });
 
 test("health says what is wrong, the worst first in its level", () => {
@@ -220,13 +223,88 @@ const healthOf = (changes, entries = []) => {
   return [level, ...reasons.map((r) => r.text)];
 };
 
+test("while the API says nothing, nothing is healthy and the controller is the last one known", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  const quiet = answer({ ...served, topics: [topic], read_at_us: 10_000_000 });
+  takeAnswer(state, quiet, 10_000, NaN);
+  const spoken = model(state, 12_000);
+  assert.deepEqual([spoken.silent_ms, spoken.health.word, spoken.ensemble.stale], [null, "Healthy", false]);
+  const silent = model(state, 52_000);
+  assert.deepEqual([silent.silent_ms, silent.health.word, silent.ensemble.stale, silent.ensemble.age_ms], [42_000, "Unknown", true, 42_000]);
+  assert.deepEqual(silent.health.reasons.map((r) => r.text), ["the API has said nothing for 42 s; healthy then"]);
+  takeAnswer(state, quiet, 52_500, NaN);
+  assert.equal(model(state, 52_500).health.word, "Healthy");
+});
+
+test("without a quorum the controller is the last one known, with the age of that word", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  const controller = { broker_id: 1, controller_epoch: 3, zk_version: 3, stale: true };
+  takeAnswer(state, answer({ ...served, controller, stale: true, read_at_us: 3_000_000 }), 10_000, NaN);
+  const { ensemble } = model(state, 10_000);
+  assert.deepEqual([ensemble.stale, lastKnown(ensemble)], [true, "last known, 7.0 s ago"]);
+});
+
+const processOf = (seq, process, action) => entry(seq, "host-1", "process_changed", { target: "broker-2", process, pid: seq, action });
+const brokerAfter = (entries, registered, at_ms, believes) => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  for (const told of entries) takeEntry(state, told);
+  const brokers = served.brokers.map((b) => ({ ...b, registered, believes }));
+  takeAnswer(state, answer({ ...served, brokers, read_at_us: 2_000_000 }), at_ms, NaN);
+  return model(state, at_ms).brokers[1];
+};
+
+test("the session of a process that does not act stands for as long as it is registered", () => {
+  const session = (process, registered) => {
+    const state = newState();
+    takeSnapshot(state, emptyState(), 0);
+    takeAnswer(state, answer({ ...served, brokers: [{ ...served.brokers[1], process, registered }] }), 1000, NaN);
+    return model(state, 1000).brokers[0].session;
+  };
+  assert.deepEqual(["down", "paused"].map((process) => session(process, true)), ["stands", "stands"]);
+  assert.deepEqual(["down", "paused"].map((process) => session(process, false)), ["over", "over"]);
+});
+
+test("a broker that was started again has said nothing, whatever the process before it believed", () => {
+  const before = [processOf(1, "running", "start"), entry(2, "broker-2", "controller_believed", { broker_id: 2, controller_id: 1, controller_epoch: 2, is_controller: false })];
+  const old = { controller_id: 1, controller_epoch: 2, age_ms: 60 };
+  assert.equal(brokerAfter(before, true, 1050, old).judged.verdict, "stale");
+  const again = [...before, processOf(3, "down", "kill"), processOf(4, "running", "start")];
+  const started = brokerAfter(again, true, 1050, old);
+  assert.deepEqual([started.judged.verdict, started.judged.text], ["silent", "has not said anything yet"]);
+  assert.equal(brokerAfter(again, true, 1100, { controller_id: 1, controller_epoch: 3, age_ms: 10 }).judged.verdict, "agrees");
+});
+
+test("nobody serves what a frozen broker leads, and health says so", () => {
+  const paused = served.brokers.map((b) => (b.id === 2 ? { ...b, process: "paused" } : b));
+  assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition led by a frozen broker"]);
+});
+
+test("a partition whose leader is dead or frozen is in trouble, though its ISR is whole", () => {
+  const shown = (process) => {
+    const state = newState();
+    takeSnapshot(state, emptyState(), 0);
+    takeAnswer(state, answer({ ...served, topics: [topic], brokers: served.brokers.map((b) => ({ ...b, process })) }), 1000, NaN);
+    const [found] = model(state, 1000).topics[0].partitions;
+    return [found.unserved, troubled(found)];
+  };
+  assert.deepEqual(["running", "down", "paused"].map(shown), [["", false], ["dead", true], ["frozen", true]]);
+});
+
+test("what producers do not find again is told beside what replicas say was committed", () => {
+  const producer = (seq, topic) => entry(seq, "api", "workload_progressed", { workload_id: `w-${topic}`, topic, sent: 9, acknowledged: 9, failed: 0, lost: 7 });
+  assert.deepEqual(healthOf({}, [producer(1, "t"), producer(2, "deleted")]), ["warn", "7 acknowledged records not to be read any more"]);
+});
+
 test("a record that several replicas lost is one lost record", () => {
   const lost = (seq, broker_id, first_offset, last_offset, below_high_watermark) => entry(seq, `broker-${broker_id}`, "records_lost", {
     broker_id, topic: "t", partition: 0, first_offset, last_offset, count: last_offset - first_offset + 1,
     below_high_watermark, cause: "truncation" });
   assert.deepEqual(healthOf({}), ["ok"]);
   assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 5), lost(2, 2, 7, 12, 3), lost(3, 2, 20, 20, 1)]),
-    ["warn", "6 acknowledged records lost"]);
+    ["warn", "6 committed records lost"]);
   assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 0)]), ["ok"], "what was never committed was never promised");
 });
 

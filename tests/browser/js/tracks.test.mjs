@@ -336,6 +336,14 @@ test("what is unknown is not part of the line, and whoever points at it is told 
   assert.ok(ctx.words.includes("unknown: lines are missing"));
 });
 
+test("a rate that stops is at nothing from that moment on, and does not sink to it", () => {
+  const spans = { rates: new Map([["w1", { points: rateOf([1, 2, 3, 4, 5, 6, 7, 8]).filter((_, i) => i < 3 || i > 6) }]]), lanes: new Map(), lost: new Map(), marks: [] };
+  const row = { kind: "rate", label: "orders, acked/s", lane: "w1", under: "", id: -1, top: 0, height: 30, extent: 30 };
+  const { ctx, palette } = canvas();
+  drawRate(ctx, { from_us: 0, to_us: 11e6, now_us: 11e6, first_us: 0, width: 1100, height: 30, gutter: 0, scrolled: 0, palette, spans, layout: { pinned: [row], rows: [] } }, row);
+  assert.equal(ctx.lines.filter((x) => x === 300).length, 2, "down where it stopped");
+});
+
 test("spans beside the window are not drawn", () => {
   assert.equal(rowOf("controller", [reign("reigns", -50, -10), reign("reigns", 1200, 1300)]).length, 0);
 });
