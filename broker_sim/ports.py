@@ -56,7 +56,11 @@ class LogDirectory(Protocol):
         ...
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, large or small, if it is there."""
+        """Remove a file, large or small, if it is there; a power loss may bring it back."""
+        ...
+
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has, and that there is one, survives a power loss from now on."""
         ...
 
     def replace(self, name: str, file: str, by: str) -> None:

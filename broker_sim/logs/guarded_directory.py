@@ -76,6 +76,10 @@ class GuardedDirectory:
         """Remove a file, if it is there."""
         self.attempt(lambda: self._inner.remove(name, file))
 
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has survives a power loss."""
+        self.attempt(lambda: self._inner.sync_names(name))
+
     def forget(self, name: str, file: str) -> None:
         """Remove a file even where the directory has failed, if its disk lets that be done."""
         with suppress(OSError):

@@ -117,6 +117,9 @@ class MemoryLogDirectory:
         self._files.get(name, {}).pop(file, None)
         self._texts.get(name, {}).pop(file, None)
 
+    def sync_names(self, name: str) -> None:
+        """Names are durable at once."""
+
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`."""
         files = self._files[name]

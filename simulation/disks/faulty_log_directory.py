@@ -117,6 +117,11 @@ class FaultyLogDirectory:
         """Remove a file, if it is there."""
         self.disk.remove(name, file)
 
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has survives a power loss."""
+        self._check(FLUSH)
+        self.disk.sync_names(name)
+
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically."""
         self._check(WRITE)
