@@ -19,6 +19,7 @@ from ensemble.txnlog.files import (
     remove_tree,
     replace_file,
     sync_directory,
+    sync_file,
     unlink,
     write_bytes,
 )
@@ -132,6 +133,7 @@ class FileLogDirectory:
         make_directories(root, files)
         self._root = root
         self._files = files
+        self._workers = workers
         self._sync = BackgroundSync(root, files, workers)
         self._names = _Names(root)
         self._replica_names: dict[str, _Names] = {}
@@ -170,6 +172,19 @@ class FileLogDirectory:
         self._names_in(name).sync(self._files)
         self._names.sync(self._files)
 
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """These files, and their names, survive a power loss once this returns.  Raises OSError."""
+        if files:
+            self._sync.leave_out(files)
+            await self._workers.call(self._sync_each, [self._path(name, file) for name, file in files])
+
+    def _sync_each(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            # The replica may have been deleted meanwhile, or be called otherwise.
+            with suppress(FileNotFoundError):
+                sync_file(path, self._files)
+                sync_directory(path.parent, self._files)
+
     def rename_partition(self, name: str, to: str) -> None:
         """Give a replica directory another name, durably."""
         self._files.rename(self._path(name), self._path(to))
@@ -198,10 +213,9 @@ class FileLogDirectory:
         unlink(self._path(name, file), self._files)
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically and durably."""
-        path = self._path(name, file)
-        self._files.rename(self._path(name, by), path)
-        sync_directory(path.parent, self._files)
+        """Put the file `by` in the place of `file`, atomically."""
+        self._names_in(name).are_synced = False
+        self._files.rename(self._path(name, by), self._path(name, file))
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""

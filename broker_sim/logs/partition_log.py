@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
 from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
+from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
@@ -49,6 +50,7 @@ class PartitionLog:
         "first_dirty_offset",
         "high_watermark",
         "is_closed",
+        "metadata_file",
         "name",
         "producers",
         "segment_bytes",
@@ -83,6 +85,7 @@ class PartitionLog:
         self.first_dirty_offset = 0
         """Compaction has seen what lies before."""
         self.producers = ProducerStates()
+        self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.truncation_count = 0
@@ -201,6 +204,7 @@ class PartitionLog:
         return True
 
     def _append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        self.metadata_file.maybe_flush(self.name)
         active = self._segments[-1]
         if active.size and (
             active.size + len(data) > self.segment_bytes
@@ -416,10 +420,18 @@ class PartitionLog:
         """Nothing had to go from that segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
+    async def sync_cleaned(self, segment: Segment) -> None:
+        """What is to take a segment's place is on the disk when this returns."""
+        await self._directory.sync_beside([(self.name, segment.name + CLEANED_SUFFIX)])
+
+    async def sync_replaced(self, segment: Segment) -> None:
+        """That another file has taken a segment's place survives a power loss when this returns."""
+        await self._directory.sync_beside([(self.name, segment.name)])
+
     def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
-        """Put a cleaned file in its segment's place; crash-safe, since it is one rename of a flushed file."""
+        """Put a cleaned file, once it is on the disk, in its segment's place; one rename, so that a crash leaves either
+        of them."""
         at = self._segments.index(segment)
-        cleaned.flush()
         cleaned.close()
         segment.file.close()
         self._directory.replace(self.name, segment.name, segment.name + CLEANED_SUFFIX)
@@ -440,6 +452,7 @@ class PartitionLog:
 
     def rename(self, name: str) -> None:
         """Give its directory another name."""
+        self.metadata_file.maybe_flush(self.name)
         self._directory.rename_partition(self.name, name)
         self.name = name
 
@@ -447,6 +460,7 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Everything that was appended survives a power loss from now on."""
+        self.metadata_file.maybe_flush(self.name)
         self._segments[-1].file.flush()
 
     def close(self) -> None:
