@@ -56,11 +56,22 @@ class LogDirectory(Protocol):
         ...
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, large or small, if it is there."""
+        """Remove a file, large or small, if it is there; a power loss may bring it back."""
+        ...
+
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has, and that there is one, survives a power loss from now on."""
+        ...
+
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """Of these (replica, file) what was written so far, and their names, survive a power loss once this returns.
+
+        The process does other things meanwhile.  A file that is gone by then is left out.
+        """
         ...
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically; both are of one replica."""
+        """Put the file `by` in the place of `file`, atomically; both are of one replica.  A power loss may undo it."""
         ...
 
     def read_text(self, name: str, file: str) -> str | None:

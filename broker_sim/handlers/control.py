@@ -64,7 +64,7 @@ class ControlHandlers:
         await self._configs.read_ahead([str(topic.topic_name) for topic in request.topic_states])
         response = self._replicas.become_leader_or_follower(request)
         self._groups.roles_changed()
-        return self._accepted(request, response)
+        return self._accepted(request, await self._replicas.when_stored(request, response))
 
     async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer StopReplica."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 from ensemble.runtime.files import HOST, Files
@@ -41,6 +42,12 @@ class BackgroundSync:
                 raise self._failure
             self._waiting[name, file] = None
             self._start()
+
+    def leave_out(self, files: Sequence[tuple[str, str]]) -> None:
+        """Somebody else syncs these as they are now."""
+        with self._lock:
+            for key in files:
+                self._waiting.pop(key, None)
 
     def _start(self) -> None:
         if self._work is None:

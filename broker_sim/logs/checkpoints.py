@@ -113,6 +113,15 @@ def read_topic_id(directory: LogDirectory, name: str) -> str | None:
     return None
 
 
+def _partition_metadata(topic_id: str) -> str:
+    return f"version: 0\ntopic_id: {topic_id}"
+
+
 def write_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
     """Write partition.metadata, with the id as Kafka prints it: 22 characters of base64url."""
-    directory.write_text(name, PARTITION_METADATA, f"version: 0\ntopic_id: {topic_id}")
+    directory.write_text(name, PARTITION_METADATA, _partition_metadata(topic_id))
+
+
+def exchange_topic_id(directory: LogDirectory, name: str, topic_id: str) -> None:
+    """Write partition.metadata; a power loss may leave none until it is synced."""
+    directory.exchange_text(name, PARTITION_METADATA, _partition_metadata(topic_id))

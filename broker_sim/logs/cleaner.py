@@ -15,6 +15,7 @@ from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs.key_offsets import KeyOffsets
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.segment import Segment
+from broker_sim.ports import LogFile
 from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
 from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, filter_batch, is_control, iter_batch
@@ -114,7 +115,9 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
         # A tombstone stays at least until its segment has been compacted once, and then for its time.
         tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms
         stays = partial(_stays, keys, end, tombstones_until_ms)
-        await in_slices(_clean(log, segment, stays, last_batches, is_gone), runtime)
+        cleaned = await in_slices(_clean(log, segment, stays, last_batches, is_gone), runtime)
+        if cleaned is not None:
+            await _put_in_place(log, segment, cleaned, is_gone)
         await runtime.sleep(0)
     if log.is_closed or log.truncation_count != truncation_count:
         return
@@ -187,7 +190,8 @@ def _clean(
     stays: Callable[[Record], bool],
     last_batches: frozenset[int],
     is_gone: IsGone,
-) -> Generator[None, None, None]:
+) -> Generator[None, None, LogFile | None]:
+    """What is to take a segment's place; None where it may stay as it is, or is gone."""
     cleaned = log.begin_cleaned(segment)
     changed = False
     slices = _Slices()
@@ -196,12 +200,12 @@ def _clean(
             yield
             if is_gone(segment):
                 cleaned.close()
-                return
+                return None
         data = segment.file.read(position, header.size)
         filtered = yield from _filtered(data, header, stays)
         if is_gone(segment):
             cleaned.close()
-            return
+            return None
         if filtered is None:
             cleaned.append(data)
             continue
@@ -211,10 +215,21 @@ def _clean(
             # A producer's last batch stays, though it be empty, so that its sequence numbers are still known.
             cleaned.append(rest)
     if changed:
-        log.replace_segment(segment, cleaned)
-    else:
+        return cleaned
+    cleaned.close()
+    log.drop_cleaned(segment)
+    return None
+
+
+async def _put_in_place(log: PartitionLog, segment: Segment, cleaned: LogFile, is_gone: IsGone) -> None:
+    """Nobody waits for the disk but compaction itself, which goes on once a power loss cannot undo the exchange: what
+    it drops next may be what let a record go here."""
+    await log.sync_cleaned(segment)
+    if is_gone(segment):
         cleaned.close()
-        log.drop_cleaned(segment)
+        return
+    log.replace_segment(segment, cleaned)
+    await log.sync_replaced(segment)
 
 
 def _filtered(

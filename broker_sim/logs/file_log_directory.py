@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from ensemble.txnlog.files import (
     remove_tree,
     replace_file,
     sync_directory,
+    sync_file,
     unlink,
     write_bytes,
 )
@@ -25,19 +27,37 @@ from ensemble.txnlog.files import (
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 
 
+class _Names:
+    """The names in one directory, and whether they are on the disk.
+
+    A process that begins does not know it of any: one that was killed may have made them just before.
+    """
+
+    __slots__ = ("are_synced", "path")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.are_synced = False
+
+    def sync(self, files: Files) -> None:
+        """They survive a power loss.  Raises OSError."""
+        if not self.are_synced:
+            sync_directory(self.path, files)
+            self.are_synced = True
+
+
 class DiskLogFile:
     """One append-only file, written through to the operating system with every append."""
 
-    __slots__ = ("_descriptor", "_files", "_path", "_pread", "_pwrite", "_size", "_unnamed")
+    __slots__ = ("_descriptor", "_files", "_names", "_pread", "_pwrite", "_size")
 
-    def __init__(self, path: Path, files: Files = HOST) -> None:
-        self._path = path
+    def __init__(self, path: Path, names: Sequence[_Names], files: Files = HOST) -> None:
+        """`names` are those in its directory, and in the one above."""
+        self._names = names
         self._files = files
         # Every record passes through these two.
         self._pwrite = files.pwrite
         self._pread = files.pread
-        self._unnamed = not exists(path, files)
-        """New, and its directory entry does not survive a power loss yet."""
         self._descriptor = files.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         self._size = files.fstat(self._descriptor).st_size
 
@@ -86,12 +106,10 @@ class DiskLogFile:
         self._size = size
 
     def flush(self) -> None:
-        """What was written so far survives a power loss."""
+        """What was written so far survives a power loss, and so do the names by which it is found."""
         self._files.fdatasync(self._descriptor)
-        if self._unnamed:
-            sync_directory(self._path.parent, self._files)
-            sync_directory(self._path.parent.parent, self._files)
-            self._unnamed = False
+        for names in self._names:
+            names.sync(self._files)
 
     def close(self) -> None:
         """Give the descriptor back; a second call does nothing."""
@@ -115,7 +133,10 @@ class FileLogDirectory:
         make_directories(root, files)
         self._root = root
         self._files = files
+        self._workers = workers
         self._sync = BackgroundSync(root, files, workers)
+        self._names = _Names(root)
+        self._replica_names: dict[str, _Names] = {}
         self.boot_id = _boot_id(files)
 
     def _path(self, name: str, file: str = "") -> Path:
@@ -135,17 +156,44 @@ class FileLogDirectory:
         """Make a replica directory, if it is not there."""
         with suppress(FileExistsError):
             self._files.mkdir(self._path(name))
+            self._names.are_synced = False
 
     def delete_partition(self, name: str) -> None:
         """Remove a replica directory and all in it, if it is there."""
         if name:
             remove_tree(self._path(name), self._files)
+            self._replica_names.pop(name, None)
+
+    def _names_in(self, name: str) -> _Names:
+        return self._replica_names.setdefault(name, _Names(self._path(name)))
+
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has, and that there is one, survives a power loss."""
+        self._names_in(name).sync(self._files)
+        self._names.sync(self._files)
+
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """These files, and their names, survive a power loss once this returns.  Raises OSError."""
+        if files:
+            self._sync.leave_out(files)
+            await self._workers.call(self._sync_each, [self._path(name, file) for name, file in files])
+
+    def _sync_each(self, paths: Sequence[Path]) -> None:
+        for path in paths:
+            # The replica may have been deleted meanwhile, or be called otherwise.
+            with suppress(FileNotFoundError):
+                sync_file(path, self._files)
+                sync_directory(path.parent, self._files)
 
     def rename_partition(self, name: str, to: str) -> None:
         """Give a replica directory another name, durably."""
         self._files.rename(self._path(name), self._path(to))
         self._sync.renamed(name, to)
-        sync_directory(self._root, self._files)
+        names = self._names_in(name)
+        names.path = self._path(to)
+        self._replica_names[to] = self._replica_names.pop(name)
+        self._names.are_synced = False
+        self._names.sync(self._files)
 
     def list_files(self, name: str) -> list[str]:
         """File names in a replica directory, sorted."""
@@ -154,17 +202,20 @@ class FileLogDirectory:
 
     def open(self, name: str, file: str) -> DiskLogFile:
         """Open or create a file in a replica directory."""
-        return DiskLogFile(self._path(name, file), self._files)
+        path, names = self._path(name, file), self._names_in(name)
+        if not exists(path, self._files):
+            names.are_synced = False
+        return DiskLogFile(path, (names, self._names), self._files)
 
     def remove(self, name: str, file: str) -> None:
-        """Remove a file, if it is there."""
+        """Remove a file, if it is there; a power loss may bring it back."""
+        self._names_in(name).are_synced = False
         unlink(self._path(name, file), self._files)
 
     def replace(self, name: str, file: str, by: str) -> None:
-        """Put the file `by` in the place of `file`, atomically and durably."""
-        path = self._path(name, file)
-        self._files.rename(self._path(name, by), path)
-        sync_directory(path.parent, self._files)
+        """Put the file `by` in the place of `file`, atomically."""
+        self._names_in(name).are_synced = False
+        self._files.rename(self._path(name, by), self._path(name, file))
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""

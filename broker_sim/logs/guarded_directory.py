@@ -6,7 +6,7 @@ broker goes on with its other directories.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn, TypeVar
 
@@ -75,6 +75,19 @@ class GuardedDirectory:
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there."""
         self.attempt(lambda: self._inner.remove(name, file))
+
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has survives a power loss."""
+        self.attempt(lambda: self._inner.sync_names(name))
+
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """These files, and their names, survive a power loss once this returns."""
+        if not self.is_online:
+            raise LogDirFailed
+        try:
+            await self._inner.sync_beside(files)
+        except OSError as failure:
+            self.give_up(failure)
 
     def forget(self, name: str, file: str) -> None:
         """Remove a file even where the directory has failed, if its disk lets that be done."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -417,12 +417,25 @@ class LogManager:
         return self._topic_ids.get(topic_partition)
 
     def set_topic_id(self, topic_partition: TopicPartition, topic_id: str) -> None:
-        """Write the topic id beside the log, once."""
+        """Write the topic id beside the log, once; `sync_topic_ids` is to follow."""
         log_dir = self._dir_of(topic_partition)
         if topic_partition not in self._topic_ids and log_dir is not None:
             self._topic_ids[topic_partition] = topic_id
-            checkpoints.write_topic_id(log_dir.directory, str(topic_partition), topic_id)
+            log_dir.logs[topic_partition].metadata_file.record(str(topic_partition), topic_id)
             self._drop_other_topics_future(topic_partition)
+
+    async def sync_topic_ids(self) -> Collection[TopicPartition]:
+        """Every topic id that was set is on the disk when this returns, but for those of replicas whose directory has
+        failed: these."""
+        failed: list[TopicPartition] = []
+        for log_dir in list(self._online()):
+            logs = [log for log in log_dir.logs.values() if log.metadata_file.is_dirty]
+            with suppress(LogDirFailed):
+                await log_dir.directory.sync_beside([(log.name, checkpoints.PARTITION_METADATA) for log in logs])
+                for log in logs:
+                    log.metadata_file.synced()
+            failed += [log.topic_partition for log in logs if log.metadata_file.is_dirty]
+        return failed
 
     def delete(self, topic_partition: TopicPartition) -> None:
         """Remove a partition's log, if there is one, and what the checkpoints say of it."""

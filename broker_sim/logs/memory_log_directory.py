@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 
 def _nothing(unflushed: int) -> int:
@@ -116,6 +116,16 @@ class MemoryLogDirectory:
         """Remove a file, if it is there."""
         self._files.get(name, {}).pop(file, None)
         self._texts.get(name, {}).pop(file, None)
+
+    def sync_names(self, name: str) -> None:
+        """Names are durable at once."""
+
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """These files survive a power loss, at once."""
+        for name, file in files:
+            self._before.pop((name, file), None)
+            if file in self._files.get(name, {}):
+                self._files[name][file].flush()
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`."""

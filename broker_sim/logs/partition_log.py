@@ -7,7 +7,8 @@ from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
-from broker_sim.logs.epoch_cache import EpochCache
+from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
+from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
@@ -49,6 +50,7 @@ class PartitionLog:
         "first_dirty_offset",
         "high_watermark",
         "is_closed",
+        "metadata_file",
         "name",
         "producers",
         "segment_bytes",
@@ -83,6 +85,7 @@ class PartitionLog:
         self.first_dirty_offset = 0
         """Compaction has seen what lies before."""
         self.producers = ProducerStates()
+        self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
         self.truncation_count = 0
@@ -124,13 +127,14 @@ class PartitionLog:
                 self.producers.replace(entries)
             segment = self._add_segment(base)
             # No recovery point is kept, so every segment is looked through (LogLoader.recoverLog).
-            damage: Damage | None = segment.recover(check, see)
+            damage: Damage | None = segment.recover(check, see, written[-1][0] if written else UNDEFINED_EPOCH)
             if damage is not None:
                 self.damage.append(LogDamage(segment.name, damage.position, damage.reason))
             if rest and (damage is not None or rest[0] < segment.end_offset):
                 self.damage.append(LogDamage(file_name(rest[0]), 0, "records before this segment are missing"))
                 for later in rest:
                     self._directory.remove(self.name, file_name(later))
+                self._directory.sync_names(self.name)
                 break
         if not self._segments:
             self._add_segment(0)
@@ -200,6 +204,7 @@ class PartitionLog:
         return True
 
     def _append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
+        self.metadata_file.maybe_flush(self.name)
         active = self._segments[-1]
         if active.size and (
             active.size + len(data) > self.segment_bytes
@@ -317,7 +322,11 @@ class PartitionLog:
     # ---- truncate ----------------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> int:
-        """Drop everything from `offset` on (with the whole batch that holds it); returns the new end offset."""
+        """Drop everything from `offset` on (with the whole batch that holds it); returns the new end offset.
+
+        Segments that go have gone for good: a power loss that brought one back would put what was cut off behind what
+        is written from now on.
+        """
         self.first_dirty_offset = min(self.first_dirty_offset, offset)
         if offset < self._starts[0]:
             self.truncate_fully_and_start_at(offset)
@@ -325,8 +334,10 @@ class PartitionLog:
         self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
             self.truncation_count += offset < self._starts[-1]
-            while len(self._segments) > 1 and self._starts[-1] > offset:
-                self._drop_segment()
+            if self._starts[-1] > offset:
+                while self._starts[-1] > offset:
+                    self._drop_segment()
+                self._directory.sync_names(self.name)
             self._segments[-1].truncate_to(offset)
             self.end_offset = self._segments[-1].end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
@@ -338,11 +349,14 @@ class PartitionLog:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the log is empty and begins at `offset`."""
+        had_records = self.size_bytes > 0
         self.truncation_count += 1
         while self._segments:
             self._drop_segment()
         producer_snapshots.keep(self._directory, self.name, ())
         self._add_segment(offset)
+        if had_records:
+            self._directory.sync_names(self.name)
         self.start_offset = self.first_dirty_offset = self.end_offset = offset
         self.epochs.clear()
         self.producers.clear()
@@ -406,10 +420,18 @@ class PartitionLog:
         """Nothing had to go from that segment."""
         self._directory.remove(self.name, segment.name + CLEANED_SUFFIX)
 
+    async def sync_cleaned(self, segment: Segment) -> None:
+        """What is to take a segment's place is on the disk when this returns."""
+        await self._directory.sync_beside([(self.name, segment.name + CLEANED_SUFFIX)])
+
+    async def sync_replaced(self, segment: Segment) -> None:
+        """That another file has taken a segment's place survives a power loss when this returns."""
+        await self._directory.sync_beside([(self.name, segment.name)])
+
     def replace_segment(self, segment: Segment, cleaned: LogFile) -> None:
-        """Put a cleaned file in its segment's place; crash-safe, since it is one rename of a flushed file."""
+        """Put a cleaned file, once it is on the disk, in its segment's place; one rename, so that a crash leaves either
+        of them."""
         at = self._segments.index(segment)
-        cleaned.flush()
         cleaned.close()
         segment.file.close()
         self._directory.replace(self.name, segment.name, segment.name + CLEANED_SUFFIX)
@@ -430,6 +452,7 @@ class PartitionLog:
 
     def rename(self, name: str) -> None:
         """Give its directory another name."""
+        self.metadata_file.maybe_flush(self.name)
         self._directory.rename_partition(self.name, name)
         self.name = name
 
@@ -437,6 +460,7 @@ class PartitionLog:
 
     def flush(self) -> None:
         """Everything that was appended survives a power loss from now on."""
+        self.metadata_file.maybe_flush(self.name)
         self._segments[-1].file.flush()
 
     def close(self) -> None:

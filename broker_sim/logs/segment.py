@@ -7,6 +7,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
+from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
 from broker_sim.ports import LogFile
 from kafka_protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, checksum_holds, header_is_sane, read_header
 
@@ -92,10 +93,12 @@ class Segment:
             self._note(position, header)
             position += header.size
 
-    def recover(self, check: bool, see: Callable[[BatchHeader], None]) -> Damage | None:
+    def recover(self, check: bool, see: Callable[[BatchHeader], None], epoch: int = UNDEFINED_EPOCH) -> Damage | None:
         """Read the file at open: build the index, hand each header to `see`, cut what is damaged off the end.
 
-        With `check` every batch's CRC is computed, which is needed where the broker did not stop cleanly.
+        With `check` every batch's CRC is computed, which is needed where the broker did not stop cleanly; and a batch
+        of an earlier leader epoch than the one before, or than `epoch`, is damage.  Epochs never fall in a log
+        (LeaderEpochFileCache): a power loss has brought back what was truncated before its place was written anew.
         """
         file_size = self.file.size()
         position = 0
@@ -120,6 +123,10 @@ class Segment:
                 if not checksum_holds(chunk, position - chunk_at, header):
                     reason = "a batch's checksum is wrong"
                     break
+                if UNDEFINED_EPOCH < header.leader_epoch < epoch:
+                    reason = "a batch is of an earlier leader epoch than the one before"
+                    break
+                epoch = max(epoch, header.leader_epoch)
             self._note(position, header)
             see(header)
             position += header.size

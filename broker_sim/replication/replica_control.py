@@ -6,7 +6,8 @@ is journalled and answered with Kafka's own code.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -49,6 +50,25 @@ def _stop_replica_rows(request: KafkaMessage) -> Iterator[tuple[str, int, int, b
             yield topic.name, partition, NO_EPOCH, request.delete_partitions
     for row in getattr(request, "ungrouped_partitions", ()):
         yield row.topic_name, row.partition_index, NO_EPOCH, request.delete_partitions
+
+
+def with_storage_errors(
+    request: KafkaMessage, response: KafkaMessage, failed: Collection[TopicPartition]
+) -> KafkaMessage:
+    """A LeaderAndIsr's answer, with KAFKA_STORAGE_ERROR for these replicas; versions before topic ids write none."""
+    if not hasattr(response, "topics"):
+        return response
+    names = {topic.topic_id: str(topic.topic_name) for topic in request.topic_states}
+
+    def row_of(topic_id: Any, row: Any) -> Any:
+        is_failed = TopicPartition(names[topic_id], int(row.partition_index)) in failed
+        return replace(row, error_code=ErrorCode.kafka_storage_error) if is_failed else row
+
+    topics = (
+        replace(topic, partition_errors=tuple(row_of(topic.topic_id, row) for row in topic.partition_errors))
+        for topic in response.topics
+    )
+    return replace(response, topics=tuple(topics))
 
 
 class ReplicaControl:

@@ -36,7 +36,7 @@ from broker_sim.replication.partition_host import IsrCounters, IsrWriter, Partit
 from broker_sim.replication.producing import Producing
 from broker_sim.replication.progress import HostedLog, ProgressReports
 from broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
-from broker_sim.replication.replica_control import ReplicaControl
+from broker_sim.replication.replica_control import ReplicaControl, with_storage_errors
 from broker_sim.replication.replica_selector import replica_selector
 from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from broker_sim.slices import in_slices
@@ -250,8 +250,13 @@ class ReplicaManager:
     # ---- requests of the controller ----------------------------------------------------------------------------
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
-        """Answer LeaderAndIsr."""
+        """Answer LeaderAndIsr; `when_stored` says when the answer may leave."""
         return self._control.become_leader_or_follower(request)
+
+    async def when_stored(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
+        """The answer to a LeaderAndIsr once the topic ids are on the disk, with the replicas of which they are not."""
+        failed = await self._logs.sync_topic_ids()
+        return with_storage_errors(request, response, failed) if failed else response
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
         """Answer StopReplica."""

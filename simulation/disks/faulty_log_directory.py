@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from random import Random
 
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
@@ -116,6 +116,17 @@ class FaultyLogDirectory:
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there."""
         self.disk.remove(name, file)
+
+    def sync_names(self, name: str) -> None:
+        """What files a replica directory has survives a power loss."""
+        self._check(FLUSH)
+        self.disk.sync_names(name)
+
+    async def sync_beside(self, files: Sequence[tuple[str, str]]) -> None:
+        """These files survive a power loss, at once."""
+        for name, file in files:
+            self._check(FLUSH if file in self.disk.files(name) else TEXT)
+        await self.disk.sync_beside(files)
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically."""

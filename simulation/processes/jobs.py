@@ -6,8 +6,8 @@ that was killed never takes another.
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable
-from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -35,8 +35,21 @@ class LoopWorkers:
         return _LoopWork(self._loop, job, self._random)
 
     def call(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> Awaitable[T]:
-        """Have one call done."""
-        return self._loop.run_in_executor(None, partial(function, *args, **kwargs))
+        """Have one call done, in one step."""
+        future: Future[T] = self._loop.create_future()
+
+        def job() -> Job:
+            try:
+                result = function(*args, **kwargs)
+            except Exception as failed:
+                self._loop.call_soon(_fail, future, failed)
+            else:
+                self._loop.call_soon(_succeed, future, result)
+            return
+            yield WAIT
+
+        self.start(job(), "call")
+        return future
 
     def breathe(self) -> None:
         """Nothing runs beside a step."""
@@ -101,3 +114,13 @@ class _LoopWork:
             rests = self._rests
             self._after(pause.seconds)
             self._rests = rests
+
+
+def _succeed(future: Future[T], result: T) -> None:
+    if not future.done():
+        future.set_result(result)
+
+
+def _fail(future: Future[T], failed: Exception) -> None:
+    if not future.done():
+        future.set_exception(failed)

@@ -17,8 +17,10 @@ def a_torn_tail_is_trusted() -> Iterator[None]:
     """What a power cut has left of a batch counts, if only its header makes sense."""
     recover = Segment.recover
 
-    def without_checksums(self: Segment, check: bool, see: Callable[[BatchHeader], None]) -> Damage | None:
-        return recover(self, False, see)
+    def without_checksums(
+        self: Segment, check: bool, see: Callable[[BatchHeader], None], epoch: int = -1
+    ) -> Damage | None:
+        return recover(self, False, see, epoch)
 
     with broken(Segment, recover=without_checksums):
         yield

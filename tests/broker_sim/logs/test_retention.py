@@ -27,6 +27,7 @@ from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, split_batches
 from simulation.kernel.runtime import SimRuntime, run_task
 from simulation.kernel.scheduler import Scheduler
+from tests.broker_sim.logs.at_once import AT_ONCE
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
 from tests.kafka_protocol.produced import error_of, headers_of
 
@@ -226,7 +227,7 @@ def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> 
 def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(
     tmp_path: Path, codec: Codec, on_disk: bool
 ) -> None:
-    directory = FileLogDirectory(tmp_path) if on_disk else MemoryLogDirectory()
+    directory = FileLogDirectory(tmp_path, workers=AT_ONCE) if on_disk else MemoryLogDirectory()
     log = a_log(170, directory)
     append(log, ("a", "1"), ("b", "1"), codec=codec)
     append(log, ("a", "2"), ("c", "1"), (None, "no key"), codec=codec)
@@ -420,7 +421,7 @@ def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
 
 
 def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
-    log = a_log(100, FileLogDirectory(tmp_path))
+    log = a_log(100, FileLogDirectory(tmp_path, workers=AT_ONCE))
     for value in "1234":
         append(log, ("a", value))
     scheduler = Scheduler()
@@ -469,7 +470,7 @@ def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
     tmp_path: Path, strike: Callable[[PartitionLog], None], pause: int
 ) -> None:
     failures: list[OSError] = []
-    disk = GuardedDirectory(FileLogDirectory(tmp_path), lambda _, failure: failures.append(failure))
+    disk = GuardedDirectory(FileLogDirectory(tmp_path, workers=AT_ONCE), lambda _, failure: failures.append(failure))
     log = a_log(110_000, disk)
     for number in range(2_600):
         append(log, (f"k{number % 1_500}", "v" * 40))

@@ -16,7 +16,7 @@ from broker_sim.logs.meta_properties import InconsistentMetaProperties, claim_lo
 from broker_sim.logs.partition_log import PartitionLog
 from ensemble.ports import Future
 from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, patch_batches, split_batches
+from kafka_protocol.record_batch import Record, build_batch, patch_batches, read_header, split_batches
 from simulation.filesystem.process_files import ProcessFiles
 from simulation.filesystem.volume import PowerLost, Volume
 from simulation.filesystem.workers import SimWorkers
@@ -188,7 +188,8 @@ class LogRun:
         if self._has_topic_id and read_topic_id(directory, str(TP)) != TOPIC_ID:
             raise Violation(f"{PARTITION_METADATA} is gone")
         self._judge(log, directory)
-        write_topic_id(directory, str(TP), TOPIC_ID)
+        if read_topic_id(directory, str(TP)) is None:
+            write_topic_id(directory, str(TP), TOPIC_ID)
         self._has_topic_id = True
         self._directory, self._log = directory, log
         self._lost_power = False
@@ -209,6 +210,9 @@ class LogRun:
             wrong = [at for at, data in self._batches.items() if at >= self._start and found.get(at) != data]
             if wrong:
                 raise Violation(f"offset {wrong[0]} was written, and is not there after a kill")
+        epochs = [read_header(found[offset], 0).leader_epoch for offset in sorted(found)]
+        if epochs != sorted(epochs):
+            raise Violation(f"a leader epoch falls: {epochs}")
         for offset, data in found.items():
             if not self._failed_syncs and data not in self._ghosts.get(offset, set()):
                 raise Violation(f"offset {offset} holds what nobody wrote there")

@@ -1,0 +1,242 @@
+"""While a disk takes its time for a sync, a broker serves whatever does not need that disk."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.configs.replica_config import ReplicaConfig
+from broker_sim.logs.checkpoints import read_topic_id
+from broker_sim.logs.cleaner import compact
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.ports import FetchParams, FetchPartition
+from broker_sim.replication.replica_manager import ReplicaManager
+from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from journal.events import TopicPartition
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.processes.machine import Machine
+from tests.broker_sim.logs.test_retention import NO_LAG, append
+from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
+from tests.simulation.processes.small_world import HERE, SmallWorld
+
+SYNC_US = 50_000
+PARTITIONS = 20
+ROOT = Path("/logs")
+AT_ONCE_S = 0.01
+"""Far less than a sync takes."""
+
+
+Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
+
+
+class Nobody:
+    """The other brokers and the controller: none."""
+
+    def is_alive(self, broker_id: int) -> bool:
+        return True
+
+    def endpoint(self, broker_id: int) -> None:
+        return None
+
+    rack = endpoint
+
+
+def leader_and_isr(leader_epoch: int, partitions: range) -> Any:
+    rows = [
+        {
+            "partition_index": number,
+            "controller_epoch": 1,
+            "leader": 1,
+            "leader_epoch": leader_epoch,
+            "isr": [1],
+            "partition_epoch": leader_epoch,
+            "replicas": [1],
+            "is_new": True,
+        }
+        for number in partitions
+    ]
+    topics = [{"topic_name": TP.topic, "topic_id": TOPIC_ID, "partition_states": rows}]
+    return request(ApiKey.LEADER_AND_ISR, 7, controller_id=1, controller_epoch=1, topic_states=topics)
+
+
+class SlowDisk:
+    """A machine whose disk takes 50 ms for a sync, once a program has said so."""
+
+    def __init__(self) -> None:
+        self.world = SmallWorld()
+        self.directory: FileLogDirectory | None = None
+        self._program: Program | None = None
+
+    async def _main(self) -> Any:
+        process = self.machine.process
+        assert process is not None and self._program is not None
+        self.directory = FileLogDirectory(ROOT, process.files, process.workers)
+        return await self._program(self)
+
+    @property
+    def machine(self) -> Machine:
+        return self.world.machines[HERE]
+
+    def run(self, program: Program) -> Any:
+        """What it returns; another one finds what it left on the disk."""
+        self._program = program
+        if HERE in self.world.machines:
+            self.machine.start()
+        else:
+            self.world.machine(HERE, self._main)
+        self.world.run(60)
+        found = self.world.ended[HERE]
+        if isinstance(found, BaseException):
+            raise found
+        return found
+
+    def begin_to_be_slow(self) -> None:
+        self.machine.volume.sync_us = lambda: SYNC_US  # type: ignore[method-assign]
+
+    def fail(self) -> None:
+        self.machine.volume.fail_next("sync", within="partition.metadata")
+
+    def manager(self) -> ReplicaManager:
+        assert self.directory is not None
+        nobody: Any = Nobody()
+        manager = ReplicaManager(
+            ReplicaConfig(),
+            identity=BrokerIdentity(broker_id=1, broker_epoch=lambda: 1),
+            ports=ReplicaPorts(
+                runtime=AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False),
+                channel=nobody,
+                controller=nobody,
+                metadata=nobody,
+                emit=lambda event: None,
+            ),
+            storage=ReplicaStorage(log_directories=[self.directory]),
+        )
+        manager.start()
+        return manager
+
+
+@pytest.fixture
+def slow_disk() -> Iterator[SlowDisk]:
+    made = SlowDisk()
+    yield made
+    made.world.end()
+
+
+async def create(manager: ReplicaManager, message: Any) -> Any:
+    return await manager.when_stored(message, manager.become_leader_or_follower(message))
+
+
+def now_s() -> float:
+    return asyncio.get_running_loop().time()
+
+
+async def longest_fetch_s(manager: ReplicaManager, while_under_way: asyncio.Task[Any]) -> float:
+    """How long a fetch of partition 0 takes at most."""
+    longest = 0.0
+    while not while_under_way.done():
+        began_s = now_s()
+        (row,) = await manager.fetch(FetchParams(-1, 0, 1, 1 << 20), [FetchPartition(TP, 0, -1, -1, 1 << 20)])
+        assert row.records
+        await asyncio.sleep(0.005)
+        longest = max(longest, now_s() - began_s - 0.005)
+    return longest
+
+
+def test_a_fetch_is_answered_while_new_partitions_are_created_whose_ids_are_synced_before_the_answer(
+    slow_disk: SlowDisk,
+) -> None:
+    async def program(host: SlowDisk) -> tuple[float, float]:
+        manager = host.manager()
+        await create(manager, leader_and_isr(0, range(1)))
+        await manager.produce([(TP, batch("v"))], 1, 1_000)
+        host.begin_to_be_slow()
+        began_s = now_s()
+        creating = asyncio.create_task(create(manager, leader_and_isr(0, range(1, PARTITIONS + 1))))
+        longest_s = await longest_fetch_s(manager, creating)
+        answer = creating.result()
+        assert {row.error_code for topic in answer.topics for row in topic.partition_errors} == {ErrorCode.none}
+        return longest_s, now_s() - began_s
+
+    longest_s, took_s = slow_disk.run(program)
+    assert longest_s < AT_ONCE_S
+    assert took_s >= 2 * PARTITIONS * SYNC_US / 1e6, "each file, and the directory that it lies in"
+    slow_disk.machine.lose_power()
+    ids = {id_ for path, id_ in slow_disk.machine.volume.platter_files() if "partition.metadata" in path}
+    assert ids == {f"version: 0\ntopic_id: {topic_id_from_kafka(TOPIC_ID)}".encode()}
+
+
+def test_an_id_is_on_the_disk_before_the_first_record_is_written(slow_disk: SlowDisk) -> None:
+    async def program(host: SlowDisk) -> None:
+        manager = host.manager()
+        manager.become_leader_or_follower(leader_and_isr(0, range(1)))
+        await manager.produce([(TP, batch("v"))], 1, 1_000)
+
+    slow_disk.run(program)
+    volume = slow_disk.machine.volume
+    (node,) = [node for path, node in volume.files() if path.endswith("/partition.metadata")]
+    assert not node.is_dirty
+
+
+def test_a_power_loss_before_the_answer_leaves_the_id_or_none(slow_disk: SlowDisk) -> None:
+    async def first(host: SlowDisk) -> None:
+        host.manager().become_leader_or_follower(leader_and_isr(0, range(PARTITIONS)))
+
+    async def second(host: SlowDisk) -> set[str | None]:
+        assert host.directory is not None
+        manager = host.manager()
+        found = {read_topic_id(host.directory, name) for name in host.directory.partitions()}
+        answer = await create(manager, leader_and_isr(1, range(PARTITIONS)))
+        assert {row.error_code for topic in answer.topics for row in topic.partition_errors} == {ErrorCode.none}
+        assert {read_topic_id(host.directory, name) for name in host.directory.partitions()} == {id_}
+        return found
+
+    id_ = topic_id_from_kafka(TOPIC_ID)
+    slow_disk.run(first)
+    slow_disk.machine.lose_power()
+    assert slow_disk.run(second) <= {None, id_}
+
+
+def test_a_disk_that_cannot_sync_an_id_answers_with_a_storage_error(slow_disk: SlowDisk) -> None:
+    async def program(host: SlowDisk) -> tuple[Any, bool]:
+        manager = host.manager()
+        message = leader_and_isr(0, range(3))
+        response = manager.become_leader_or_follower(message)
+        host.fail()
+        return await manager.when_stored(message, response), manager.has_storage
+
+    answer, has_storage = slow_disk.run(program)
+    assert not has_storage
+    codes = [row.error_code for topic in answer.topics for row in topic.partition_errors]
+    assert codes == [ErrorCode.kafka_storage_error] * 3
+
+
+def test_a_fetch_is_answered_while_a_compacted_segment_is_brought_to_the_disk(slow_disk: SlowDisk) -> None:
+    async def program(host: SlowDisk) -> tuple[float, float, int]:
+        manager = host.manager()
+        compacted = TopicPartition(TP.topic, 1)
+        await create(manager, leader_and_isr(0, range(2)))
+        await manager.produce([(TP, batch("v"))], 1, 1_000)
+        log = manager.logs.get(compacted)
+        assert log is not None
+        for value in "1234":
+            append(log, ("a", value))
+            log.roll()
+        log.high_watermark = log.end_offset
+        host.begin_to_be_slow()
+        began_s = now_s()
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False)
+        compacting = asyncio.create_task(compact(log, NO_LAG, runtime))
+        longest_s = await longest_fetch_s(manager, compacting)
+        compacting.result()
+        return longest_s, now_s() - began_s, sum(segment.size > 0 for segment in log.segments)
+
+    longest_s, took_s, left = slow_disk.run(program)
+    assert left == 1 and took_s >= 3 * SYNC_US / 1e6
+    assert longest_s < AT_ONCE_S

@@ -1,0 +1,136 @@
+"""What a power loss does to the names of a log's segments, in the shortest sequences that lost or changed a record."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
+from simulation.filesystem.inode import SECTOR_BYTES
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import Volume
+
+TP = TopicPartition("orders", 0)
+SEEDS = range(60)
+SEGMENT_BYTES = 1_000
+SMALL, LARGE = 100, 600
+"""Bytes of a record: a segment holds one that is large."""
+A_SECTOR = SECTOR_BYTES - 70
+"""Bytes of a record whose batch fills a sector."""
+
+
+class Host:
+    """A disk, and the process that has the log open."""
+
+    def __init__(self, seed: int) -> None:
+        self.volume = Volume(Random(seed))
+        self.volume.has_journal = False
+        self.log = self._open()
+
+    def _open(self) -> PartitionLog:
+        self.files = ProcessFiles(self.volume)
+        return PartitionLog(FileLogDirectory(Path("/logs"), self.files), TP, segment_bytes=SEGMENT_BYTES)
+
+    def append(self, epoch: int, *sizes: int) -> None:
+        for size in sizes:
+            data = build_batch([Record(None, bytes([epoch]) * size, 1000)])
+            self.log.append_as_leader(data, split_batches(data) or [], epoch)
+
+    def kill(self) -> None:
+        self.files.kill()
+        self.log = self._open()
+
+    def lose_power(self) -> None:
+        self.volume.lose_power()
+        self.log = self._open()
+
+    def epochs(self) -> list[int]:
+        """Of every record in the log, by what stands in it."""
+        found = [segment.file.read(0, segment.size) for segment in self.log.segments]
+        return [(record.value or b"\xff")[0] for data in found for record in decode_records(data)]
+
+
+@pytest.fixture(params=SEEDS)
+def host(request: pytest.FixtureRequest) -> Iterator[Host]:
+    return Host(request.param)
+
+
+def test_what_a_process_flushes_into_a_file_that_a_killed_one_made_is_found(host: Host) -> None:
+    host.kill()
+    host.append(1, SMALL)
+    host.log.flush()
+    host.lose_power()
+    assert host.epochs() == [1]
+
+
+def test_a_new_segment_that_a_killed_process_made_is_found_once_it_is_flushed(host: Host) -> None:
+    host.append(1, LARGE, LARGE)
+    host.kill()
+    host.append(2, SMALL)
+    host.log.flush()
+    host.lose_power()
+    assert host.epochs() == [1, 1, 2]
+
+
+def test_segments_that_were_cut_off_do_not_come_back_behind_what_is_written_next(host: Host) -> None:
+    host.append(1, LARGE, LARGE, LARGE)
+    host.log.flush()
+    assert host.log.truncate_to(0) == 0
+    host.append(2, SMALL)
+    host.lose_power()
+    assert host.epochs() in ([], [1], [2])
+
+
+def test_a_log_that_begins_anew_elsewhere_is_not_what_it_was(host: Host) -> None:
+    host.append(1, LARGE, LARGE)
+    host.log.flush()
+    host.log.truncate_fully_and_start_at(100)
+    host.lose_power()
+    assert (host.epochs(), host.log.start_offset) == ([], 100)
+
+
+def test_what_follows_damage_does_not_come_back_once_it_was_removed(host: Host) -> None:
+    host.append(1, LARGE, LARGE, LARGE)
+    host.log.flush()
+    host.log.segments[0].file.truncate(LARGE // 2)
+    host.kill()
+    assert host.log.end_offset == 0 and host.log.damage
+    host.append(2, SMALL)
+    host.lose_power()
+    assert host.epochs() in ([], [1], [2])
+
+
+def test_what_was_cut_off_is_not_taken_for_the_continuation_of_what_was_written_over_it() -> None:
+    """Batches of one length: the disk may have the new one and, behind it, those that were there before."""
+    reasons = set()
+    for seed in range(200):
+        host = Host(seed)
+        host.log.segment_bytes = 1 << 20
+        host.append(1, A_SECTOR, A_SECTOR, A_SECTOR)
+        assert host.log.size_bytes == 3 * SECTOR_BYTES
+        host.log.flush()
+        host.log.truncate_to(1)
+        host.append(2, A_SECTOR)
+        host.lose_power()
+        epochs = host.epochs()
+        assert epochs == sorted(epochs), seed
+        reasons |= {damage.reason for damage in host.log.damage}
+    assert "a batch is of an earlier leader epoch than the one before" in reasons
+
+
+def test_a_batch_from_before_there_were_epochs_may_follow_any(host: Host) -> None:
+    host.append(3, SMALL)
+    host.append(0, SMALL)
+    stored = bytearray(host.log.read(1, 1 << 20, 2, True))
+    stored[12:16] = UNDEFINED_EPOCH.to_bytes(4, signed=True)
+    host.log.truncate_to(1)
+    host.log.append_as_follower(bytes(stored), split_batches(bytes(stored)) or [])
+    host.kill()
+    assert (host.log.end_offset, host.log.damage) == (2, [])
