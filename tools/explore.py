@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tools.failure import fail
+from tools.output_file import check_output
+
 if TYPE_CHECKING:
     from simulation.search.explore import Bounds, Exploration
 
+USAGE = 2
 QUIET_S = 2.0
 LINE_EVERY_S = 10.0
 
@@ -110,6 +114,10 @@ def command(
     """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
     from simulation.search.explore import Begin, Bounds
 
+    try:
+        check_output(out)
+    except OSError as reason:
+        fail(reason, USAGE)
     limit = -1 if elections is None else elections
     bounds = Bounds(
         peers=peers,
