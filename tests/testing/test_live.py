@@ -273,6 +273,17 @@ def test_status_says_what_runs_where(zabka_cluster: LiveCluster) -> None:
     assert by_name["broker-2"] == zabka_cluster.brokers[2].pid
 
 
+def test_status_does_not_say_down_of_nodes_whose_agent_does_not_answer(zabka_cluster: LiveCluster) -> None:
+    agent = status(zabka_cluster.data)["agent_pid"]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        found = status(zabka_cluster.data)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert {p["process"] for p in found["processes"]} == {"unknown"}
+    assert {p["process"] for p in status(zabka_cluster.data)["processes"]} == {"running"}
+
+
 class Foreground:
     """`zabka up` in the foreground, as `make up` runs it."""
 
