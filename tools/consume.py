@@ -16,6 +16,7 @@ from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavail
 from kafka_protocol.client.group_admin import GroupAdmin
 from kafka_protocol.record_batch import Record
 from tools.console import POLL_MS, partitions_of, properties_of
+from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run
 
 LATEST, EARLIEST = -1, -2
@@ -53,7 +54,7 @@ def main(arguments: list[str]) -> int:
     """Run the consumer; the exit code."""
     made = parser("consume", "Print the records of a topic.")
     made.add_argument("--topic", required=True)
-    made.add_argument("--partition", type=int)
+    made.add_argument("--partition", type=java_int)
     made.add_argument("--offset", default="latest", help="a number, earliest, latest, or negative: from the end")
     made.add_argument("--from-beginning", action="store_true")
     made.add_argument("--max-messages", type=int, default=-1)
@@ -108,8 +109,8 @@ async def _begin(client: AdminClient, partition: TopicPartition, options: argpar
     if options.offset == "latest":
         return await client.list_offset(partition, LATEST)
     try:
-        offset = int(options.offset)
-    except ValueError:
+        offset = java_long(options.offset)
+    except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
     return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)
 
