@@ -16,13 +16,14 @@ from tools.output_file import check_output
 if TYPE_CHECKING:
     from simulation.search.explore import Bounds, Exploration
 
-USAGE = 2
+USAGE, INTERRUPTED = 2, 130
 QUIET_S = 2.0
 LINE_EVERY_S = 10.0
 
 
 def explore(bounds: Bounds, out: Path | None) -> int:
-    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example otherwise."""
+    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example, 130 after
+    Ctrl-C."""
     from simulation.scenarios.scenario import write_scenario
     from simulation.search.explore import explore as search
     from simulation.search.transcript import transcript
@@ -49,7 +50,8 @@ def explore(bounds: Bounds, out: Path | None) -> int:
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        return 0
+        # 0 says that everything held that was to be visited.
+        return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
     told = "\n".join(transcript(bounds.peers, found.steps))
     sys.stdout.write(told + "\n")
     for problem in found.problems:
