@@ -10,6 +10,8 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from kafka_protocol.channel import AsyncioChannel
 from kafka_protocol.client.admin_client import AdminClient
 
+PORT_MAX = 65_535
+
 log = structlog.get_logger()
 
 
@@ -22,7 +24,8 @@ def addresses(bootstrap: str) -> list[tuple[str, int]]:
     found = []
     for address in filter(None, (part.strip() for part in bootstrap.split(","))):
         host, colon, port = address.rpartition(":")
-        if not colon or not port.isdigit():
+        # Longer ones, too, would be taken for others: the operating system drops what is beyond 16 bits.
+        if not colon or not port.isdecimal() or len(port) > 5 or not 0 < int(port) <= PORT_MAX:
             raise ValueError(f"{address!r} is not host:port")
         found.append((host.strip("[]"), int(port)))
     return found

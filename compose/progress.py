@@ -36,6 +36,9 @@ class PlainProgress:
         """Trouble."""
         print(f"zabka: {text}", file=sys.stderr, flush=True)  # noqa: T201
 
+    def close(self) -> None:
+        """Nothing more is told."""
+
 
 class TerminalProgress(PlainProgress):
     """A spinner while waiting, colour where the terminal has it."""
@@ -65,3 +68,7 @@ class TerminalProgress(PlainProgress):
         """Trouble, on standard error."""
         self._status.stop()
         super().error(text)
+
+    def close(self) -> None:
+        """The spinner is gone, and the cursor back."""
+        self._status.stop()

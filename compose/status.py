@@ -10,7 +10,7 @@ import msgspec
 
 from api.agent_protocol import Snapshot
 from compose.files import TOKEN_FILE, agent_url, is_running, load_run
-from compose.topology import Topology, load
+from compose.topology import HostSpec, Topology, load
 
 
 def read_status(data: Path) -> dict[str, Any] | None:
@@ -20,13 +20,14 @@ def read_status(data: Path) -> dict[str, Any] | None:
         return None
     running = is_running(data)
     run = load_run(data)
-    known = _processes(topology, data) if running else {}
+    known, silent = _processes(topology, data) if running else ({}, set())
     ports = {**{p.name: p.client_port for p in topology.peers}, **{b.name: b.port for b in topology.brokers}}
-    names = [n for host in topology.hosts for n in (*host.nodes, *(["api"] if host.runs_api else []))]
+    names = [name for host in topology.hosts for name in _names(host)]
     processes = [
         {
             "name": name,
-            "process": known[name].process if name in known else "down",
+            # Of the nodes of an agent that does not answer nothing is known: they may well run.
+            "process": known[name].process if name in known else "unknown" if name in silent else "down",
             "pid": known[name].pid if name in known else None,
             "port": ports.get(name, topology.api_port),
         }
@@ -43,18 +44,25 @@ def read_status(data: Path) -> dict[str, Any] | None:
     }
 
 
-def _processes(topology: Topology, data: Path) -> dict[str, Any]:
+def _names(host: HostSpec) -> list[str]:
+    return [*host.nodes, *(["api"] if host.runs_api else [])]
+
+
+def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]]:
+    """The processes that agents tell of, and the names of those whose agent does not answer."""
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
     found: dict[str, Any] = {}
+    silent: set[str] = set()
     with httpx.Client(trust_env=False, timeout=2.0, headers={"Authorization": f"Bearer {token}"}) as client:
         for host in topology.hosts:
             try:
                 answer = client.get(f"{agent_url(host)}/v1/snapshot").raise_for_status()
                 snapshot = msgspec.json.decode(answer.content, type=Snapshot)
             except (httpx.HTTPError, msgspec.MsgspecError):
+                silent.update(_names(host))
                 continue
             found.update({p.name: p for p in snapshot.processes})
-    return found
+    return found, silent
 
 
 def show(status: dict[str, Any]) -> str:

@@ -65,7 +65,8 @@ def prepare(wanted: Wanted, data: Path) -> Topology:
 
 
 def up(wanted: Wanted, data: Path, progress: Progress, *, detach: bool, beside: Callable[[], str] | None = None) -> int:
-    """Start a cluster; in the foreground until a signal, or until it is ready.  The exit code.
+    """Start a cluster; in the foreground until a signal, or until it is ready.  The exit code: 128 and the signal's
+    number where that came before it was ready.
 
     `beside` is called once it is ready: it starts what is to run beside the cluster, and says what that is.
     Raises InUse, BadTopology, BadPlan, PortTaken, CannotStart, OSError.
@@ -104,6 +105,7 @@ class _Foreground:
         self._lock = lock
         self._detach = detach
         self._signals = 0
+        self._signal = int(signal.SIGINT)
         self._agent: subprocess.Popen[bytes] | None = None
 
     def run(self, beside: Callable[[], str] | None) -> int:
@@ -117,7 +119,8 @@ class _Foreground:
         except (CannotStart, Stopped) as reason:
             self._stop()
             if isinstance(reason, Stopped):
-                return 0
+                # As the shell has it: whoever goes on where `--detach` ends with 0 would find nothing.
+                return 128 + self._signal
             raise
         notes = self._notes()
         if beside is not None:
@@ -158,8 +161,9 @@ class _Foreground:
     def _asked_to_stop(self) -> bool:
         return bool(self._signals) or make_was_interrupted()
 
-    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._signals += 1
+        self._signal = number
         if self._signals > 1 and self._agent is not None:
             # The second Ctrl-C: the kernel takes the agent's children along.
             self._agent.kill()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 
 _MARKER = "zabka"
+_WANTED = frozenset({"peers", "brokers", "seed", "settings"})
 _INI = "zabka_settings"
 _MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
 
@@ -57,7 +58,17 @@ def _by_default(config: pytest.Config) -> dict[str, Any]:
 
 def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker(_MARKER)
-    return dict(marker.kwargs) if marker else {}
+    if marker is None:
+        return {}
+    if marker.args or not marker.kwargs.keys() <= _WANTED:
+        # What was passed over would be a cluster of another size than the test says.
+        pytest.fail(f"the marker takes {', '.join(sorted(_WANTED))}, by name: not {_said(marker)}", pytrace=False)
+    return dict(marker.kwargs)
+
+
+def _said(marker: pytest.Mark) -> str:
+    given = [repr(each) for each in marker.args] + [f"{name}={value!r}" for name, value in marker.kwargs.items()]
+    return f"{_MARKER}({', '.join(given)})"
 
 
 _CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")

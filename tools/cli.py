@@ -13,6 +13,9 @@ To add a verb: write its module, and its line in `VERBS`.
 
 from __future__ import annotations
 
+import errno
+import os
+import sys
 from collections.abc import Callable
 from importlib import import_module
 from typing import Any
@@ -50,6 +53,7 @@ VERBS = {
     "scenarios": "The outage library: what went wrong elsewhere, as scripts that must go right here.",
 }
 """Every verb in the order of `zabka --help`, and what it is for."""
+USAGE = 2
 _PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 
 
@@ -91,8 +95,19 @@ class _Verbs(TyperGroup):
 
 
 def main() -> None:
-    """The console script."""
-    _Verbs()()
+    """The console script.  What cannot be written is told in a line, with exit code 2: 1 is some verbs' verdict."""
+    try:
+        try:
+            _Verbs()()
+        finally:
+            # Later nobody could be told that what is buffered cannot be written.
+            sys.stdout.flush()
+    except OSError as failed:
+        if failed.errno != errno.EPIPE:
+            print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
+        # What is buffered would be tried once more when Python ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(USAGE)
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ SOURCES = {
     5: "DEFAULT_CONFIG",
     6: "DYNAMIC_BROKER_LOGGER_CONFIG",
 }
+DEFAULT_BROKER_CONFIG = 3
 _DYNAMIC = {TOPIC_RESOURCE: (1,), BROKER_RESOURCE: (2, 3)}
 
 
@@ -78,6 +79,13 @@ def _entity(options: argparse.Namespace) -> tuple[int, str, str]:
 async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
     kind, name, title = _entity(options)
     changes = parse_changes(options.add_config, options.delete_config)
+    deleted = {key for key, value in changes.items() if value is None}
+    if deleted:
+        source = DEFAULT_BROKER_CONFIG if kind == BROKER_RESOURCE and not name else _DYNAMIC[kind][0]
+        entries = await client.describe_configs(kind, name, timeout_ms=API_TIMEOUT_MS)
+        missing = deleted - {entry.name for entry in entries if entry.source == source}
+        if missing:
+            raise CommandFailed(f"Invalid config(s): {','.join(sorted(missing))}")
     await client.alter_configs(kind, name, changes, timeout_ms=API_TIMEOUT_MS)
     if options.entity_default:
         say(f"Completed updating default config for {options.entity_type} in the cluster.")

@@ -38,5 +38,8 @@ async def partitions_of(client: AdminClient, topic: str) -> list[int]:
         if info.partitions and all(row.leader >= 0 for row in info.partitions):
             return [row.partition for row in info.partitions]
         if info.error is ErrorCode.invalid_topic_exception or time.monotonic() >= deadline:
+            if info.partitions and info.error is ErrorCode.none:
+                lacking = ", ".join(f"{topic}-{row.partition}" for row in info.partitions if row.leader < 0)
+                raise KafkaRequestFailed(ErrorCode.leader_not_available, f"There is no leader of {lacking}")
             raise KafkaRequestFailed(info.error, f"Topic {topic} not present in metadata: {info.error.name.upper()}")
         await asyncio.sleep(POLL_MS / 1000)

@@ -7,14 +7,21 @@ import sys
 import time
 from typing import NamedTuple
 
+from kio.schema.errors import ErrorCode
+
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client import RETRIED
+from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.client.group_admin import GroupAdmin
 from kafka_protocol.record_batch import Record
 from tools.console import POLL_MS, partitions_of, properties_of
+from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run
 
 LATEST, EARLIEST = -1, -2
+PATIENCE_MS = 2_000
+"""For an answer about one partition, before the next one is asked about."""
 
 
 class _Shown(NamedTuple):
@@ -47,7 +54,7 @@ def main(arguments: list[str]) -> int:
     """Run the consumer; the exit code."""
     made = parser("consume", "Print the records of a topic.")
     made.add_argument("--topic", required=True)
-    made.add_argument("--partition", type=int)
+    made.add_argument("--partition", type=java_int)
     made.add_argument("--offset", default="latest", help="a number, earliest, latest, or negative: from the end")
     made.add_argument("--from-beginning", action="store_true")
     made.add_argument("--max-messages", type=int, default=-1)
@@ -77,20 +84,23 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
     )
     numbers = await partitions_of(client, options.topic)
     if options.partition is not None:
+        if options.partition not in numbers:
+            raise CommandFailed(f"Topic {options.topic} has no partition {options.partition}")
         numbers = [options.partition]
     groups = GroupAdmin(client, asyncio_runtime()) if options.group else None
-    committed = {} if groups is None else await groups.offsets(options.group)
+    # Who names a partition begins where --offset says, also in a group (ConsoleConsumer.ConsumerWrapper.seek).
+    committed = {} if groups is None or options.partition is not None else await groups.offsets(options.group)
     positions = {
         partition: committed[partition] if partition in committed else await _begin(client, partition, options)
         for partition in (TopicPartition(options.topic, number) for number in numbers)
     }
-    printed = 0
+    reader = _Reader(client, positions, EARLIEST if options.from_beginning else LATEST)
     try:
-        printed = await _read(client, positions, options, shown)
+        await reader.read(shown, options.max_messages, options.timeout_ms)
     finally:
+        print(f"Processed a total of {reader.printed} messages", file=sys.stderr)  # noqa: T201
         if groups is not None:
             await groups.commit(options.group, positions)
-        print(f"Processed a total of {printed} messages", file=sys.stderr)  # noqa: T201
 
 
 async def _begin(client: AdminClient, partition: TopicPartition, options: argparse.Namespace) -> int:
@@ -99,33 +109,67 @@ async def _begin(client: AdminClient, partition: TopicPartition, options: argpar
     if options.offset == "latest":
         return await client.list_offset(partition, LATEST)
     try:
-        offset = int(options.offset)
-    except ValueError:
+        offset = java_long(options.offset)
+    except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
     return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)
 
 
-async def _read(
-    client: AdminClient, positions: dict[TopicPartition, int], options: argparse.Namespace, shown: _Shown
-) -> int:
-    """Print until enough, or nothing came for long enough; how many records.  Moves `positions` along."""
-    printed = 0
-    last = time.monotonic()
-    while True:
-        quiet = True
-        for partition, position in positions.items():
-            fetched = await client.fetch(partition, position, max_wait_ms=POLL_MS if quiet else 0)
-            for record in fetched.records:
-                if 0 <= options.max_messages <= printed:
-                    return printed
-                sys.stdout.buffer.write(shown.line(record, partition.partition))
-                positions[partition] = record.offset + 1
-                printed += 1
-                quiet = False
-            sys.stdout.buffer.flush()
-        if 0 <= options.max_messages <= printed:
-            return printed
-        if not quiet:
-            last = time.monotonic()
-        elif 0 <= options.timeout_ms <= (time.monotonic() - last) * 1000:
-            return printed
+class _Reader:
+    """Prints what partitions have from their positions on, and moves those along.
+
+    As Kafka's consumer it waits for a partition that nobody serves, and reads the others meanwhile; where its position
+    is out of range (records were deleted, or lost with a leader) it goes on at `reset`, the latest or the earliest.
+    """
+
+    def __init__(self, client: AdminClient, positions: dict[TopicPartition, int], reset: int) -> None:
+        self._client = client
+        self._positions = positions
+        self._reset = reset
+        self._silent: set[TopicPartition] = set()
+        """Of which it was said that nobody serves them."""
+        self.printed = 0
+
+    async def read(self, shown: _Shown, messages_max: int, timeout_ms: int) -> None:
+        """Print until there are `messages_max`, or nothing came for so long; negative for no such bound."""
+        last = time.monotonic()
+        while True:
+            quiet = True
+            for partition in self._positions:
+                for record in await self._records(partition, POLL_MS if quiet else 0):
+                    if 0 <= messages_max <= self.printed:
+                        return
+                    sys.stdout.buffer.write(shown.line(record, partition.partition))
+                    self._positions[partition] = record.offset + 1
+                    self.printed += 1
+                    quiet = False
+                sys.stdout.buffer.flush()
+            if 0 <= messages_max <= self.printed:
+                return
+            if not quiet:
+                last = time.monotonic()
+            elif 0 <= timeout_ms <= (time.monotonic() - last) * 1000:
+                return
+
+    async def _records(self, partition: TopicPartition, max_wait_ms: int) -> list[Record]:
+        """What comes next; nothing where there is nothing yet, or nobody who serves it."""
+        position = self._positions[partition]
+        try:
+            found = await self._client.fetch(partition, position, max_wait_ms=max_wait_ms, timeout_ms=PATIENCE_MS)
+            self._silent.discard(partition)
+            return found.records
+        except (KafkaUnavailable, KafkaRequestFailed) as reason:
+            error = reason.error if isinstance(reason, KafkaRequestFailed) else None
+            if error is ErrorCode.offset_out_of_range:
+                self._positions[partition] = there = await self._client.list_offset(partition, self._reset)
+                _warn(f"{partition}: offset {position} is out of range; it is read on from {there}")
+            elif error is not None and error not in RETRIED:
+                raise
+            elif partition not in self._silent:
+                self._silent.add(partition)
+                _warn(f"{partition} is waited for: {reason}")
+            return []
+
+
+def _warn(text: str) -> None:
+    print(text, file=sys.stderr)  # noqa: T201

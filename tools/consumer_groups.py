@@ -15,6 +15,7 @@ from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from kafka_protocol.client.group_admin import GroupAdmin, GroupInfo, MemberInfo
+from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run, say
 
 LATEST, EARLIEST = -1, -2
@@ -36,8 +37,8 @@ def main(arguments: list[str]) -> int:
         made.add_argument(f"--{name}", action="store_true")
     made.add_argument("--state", nargs="?", const="", help="with --list: those states; with --describe: the state")
     made.add_argument("--type", nargs="?", const="")
-    made.add_argument("--to-offset", type=int)
-    made.add_argument("--shift-by", type=int)
+    made.add_argument("--to-offset", type=java_long)
+    made.add_argument("--shift-by", type=java_long)
     made.add_argument("--to-datetime", metavar="YYYY-MM-DDTHH:mm:SS.sss")
     made.add_argument("--by-duration", metavar="PnDTnHnMnS")
     options = made.parse_args(arguments)
@@ -221,7 +222,7 @@ async def _reset(asked: _Asked) -> None:
             plans[group_id] = {}
             continue
         committed = await asked.groups.offsets(group_id)
-        scope = sorted(committed) if asked.options.all_topics else await _scope(asked)
+        scope = sorted(committed) if asked.options.all_topics else await _existing(asked)
         plans[group_id] = {partition: await _target(asked, partition, committed) for partition in scope}
         if asked.options.execute and not asked.options.dry_run and plans[group_id]:
             await asked.groups.commit(group_id, plans[group_id])
@@ -256,10 +257,19 @@ async def _scope(asked: _Asked) -> list[TopicPartition]:
             raise KafkaRequestFailed(cluster.topics[topic].error, "This server does not host this topic-partition.")
         known = [row.partition for row in cluster.topics[topic].partitions]
         try:
-            chosen = [int(number) for number in numbers.split(",")] if colon else known
-        except ValueError:
+            chosen = [java_int(number) for number in numbers.split(",")] if colon else known
+        except argparse.ArgumentTypeError:
             raise CommandFailed(f"Invalid partition '{numbers}' specified in topic arg '{text}'") from None
-        found += [TopicPartition(topic, number) for number in chosen if number in known]
+        found += [TopicPartition(topic, number) for number in chosen]
+    return found
+
+
+async def _existing(asked: _Asked) -> list[TopicPartition]:
+    """The partitions that --topic names.  Raises CommandFailed where one does not exist."""
+    found = await _scope(asked)
+    missing = [str(partition) for partition in found if asked.client.partition(partition) is None]
+    if missing:
+        raise CommandFailed(f'The partitions "{",".join(missing)}" do not exist')
     return found
 
 
@@ -311,12 +321,16 @@ def at(text: str) -> int:
 
 def since(text: str) -> int:
     """--by-duration (ISO 8601, PnDTnHnMnS) before now, in milliseconds.  Raises CommandFailed."""
-    found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:([\d.]+)S)?)?", text, re.IGNORECASE)
+    found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE)
     if found is None or not any(found.groups()):
         raise CommandFailed(f"{text} is no duration, such as P1DT2H30M")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
-    back = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
-    return int((datetime.now(UTC) - back).timestamp() * 1000)
+    try:
+        back = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
+        begin = datetime.now(UTC) - back
+    except OverflowError:
+        raise CommandFailed(f"{text} begins before the year 1") from None
+    return int(begin.timestamp() * 1000)
 
 
 # ---- delete ---------------------------------------------------------------------------------------------------

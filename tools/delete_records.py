@@ -10,6 +10,7 @@ from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.client.log_admin import delete_records
+from tools.java_numbers import json_number, json_text
 from tools.kafka_command import CommandFailed, parser, run, say
 
 
@@ -26,10 +27,10 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
     try:
         document = json.loads(path.read_text())
         rows = [
-            (TopicPartition(str(row["topic"]), int(row["partition"])), int(row["offset"]))
+            (TopicPartition(json_text(row["topic"]), json_number(row["partition"])), json_number(row["offset"], 64))
             for row in document["partitions"]
         ]
-    except (OSError, ValueError, KeyError, TypeError) as reason:
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
     if document.get("version", 1) != 1:
         raise CommandFailed(f"Not supported version field value {document['version']}")

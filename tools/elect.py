@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN, AdminClient
+from tools.java_numbers import java_int, json_number, json_text
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
 
 
@@ -18,7 +19,7 @@ def main(arguments: list[str]) -> int:
     made = parser("elect", "Hold preferred or unclean leader elections.")
     made.add_argument("--election-type", required=True, type=str.lower, choices=("preferred", "unclean"))
     made.add_argument("--topic")
-    made.add_argument("--partition", type=int)
+    made.add_argument("--partition", type=java_int)
     made.add_argument("--all-topic-partitions", action="store_true")
     made.add_argument("--path-to-json-file", type=Path)
     options = made.parse_args(arguments)
@@ -36,8 +37,8 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     """The partitions in `{"partitions":[{"topic":…,"partition":…}]}`.  Raises CommandFailed."""
     try:
         rows = json.loads(path.read_text())["partitions"]
-        found = [TopicPartition(str(row["topic"]), int(row["partition"])) for row in rows]
-    except (OSError, ValueError, KeyError, TypeError) as reason:
+        found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None
     if len(set(found)) != len(found):
         raise CommandFailed("Replica election data contains duplicate topic partitions")

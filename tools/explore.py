@@ -10,15 +10,20 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
+from tools.failure import fail
+from tools.output_file import check_output
+
 if TYPE_CHECKING:
     from simulation.search.explore import Bounds, Exploration
 
+USAGE, INTERRUPTED = 2, 130
 QUIET_S = 2.0
 LINE_EVERY_S = 10.0
 
 
 def explore(bounds: Bounds, out: Path | None) -> int:
-    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example otherwise."""
+    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example, 130 after
+    Ctrl-C."""
     from simulation.scenarios.scenario import write_scenario
     from simulation.search.explore import explore as search
     from simulation.search.transcript import transcript
@@ -45,7 +50,8 @@ def explore(bounds: Bounds, out: Path | None) -> int:
         found = search(bounds, progress)
     sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
     if not found.problems:
-        return 0
+        # 0 says that everything held that was to be visited.
+        return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
     told = "\n".join(transcript(bounds.peers, found.steps))
     sys.stdout.write(told + "\n")
     for problem in found.problems:
@@ -110,6 +116,10 @@ def command(
     """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
     from simulation.search.explore import Begin, Bounds
 
+    try:
+        check_output(out)
+    except OSError as reason:
+        fail(reason, USAGE)
     limit = -1 if elections is None else elections
     bounds = Bounds(
         peers=peers,

@@ -11,6 +11,7 @@ from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.topic_names import INTERNAL_TOPICS
+from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, parser, run, say
 
 TIMES = {"latest": -1, "earliest": -2, "max-timestamp": -3, "earliest-local": -4, "latest-tiered": -5}
@@ -56,7 +57,7 @@ async def _offsets(client: AdminClient, options: argparse.Namespace) -> None:
         try:
             offset = await client.list_offset(each, moment)
         except (KafkaRequestFailed, KafkaUnavailable) as reason:
-            say(f"Skip getting offsets for topic-partition {each} due to error: {reason}")
+            print(f"Skip getting offsets for topic-partition {each} due to error: {reason}", file=sys.stderr)  # noqa: T201
             continue
         if offset >= 0:
             say(f"{each.topic}:{each.partition}:{offset}")
@@ -67,8 +68,8 @@ def parse_time(text: str) -> int:
     if text in TIMES:
         return TIMES[text]
     try:
-        return int(text)
-    except ValueError:
+        return java_long(text)
+    except argparse.ArgumentTypeError:
         raise CommandFailed(
             f"Malformed time argument {text}. Please use -1 or latest / -2 or earliest / -3 or max-timestamp / "
             "-4 or earliest-local / -5 or latest-tiered, or a specified long format timestamp"
@@ -78,8 +79,8 @@ def parse_time(text: str) -> int:
 def topic_and_partitions(topic: str | None, partitions: str | None) -> Matches:
     """--topic and --partitions.  Raises CommandFailed."""
     try:
-        numbers = None if not partitions else {int(number) for number in partitions.split(",")}
-    except ValueError:
+        numbers = None if not partitions else {java_int(number) for number in partitions.split(",")}
+    except argparse.ArgumentTypeError:
         raise CommandFailed(
             f"--partitions expects a comma separated list of numeric partition ids, but received: {partitions}"
         ) from None
@@ -99,12 +100,16 @@ def _rule(text: str) -> Matches:
         raise CommandFailed(f"Invalid rule specification: {text}")
     name, exact, low, high = found.groups()
     topic = _regex(name or ".*")
-    numbers = range(int(exact), int(exact) + 1) if exact else range(int(low or 0), int(high) if high else 2**31)
+    try:
+        first, last = java_int(exact or low or "0"), java_int(high) if high else 2**31
+    except argparse.ArgumentTypeError as wrong:
+        raise CommandFailed(f"Invalid rule specification: {wrong}") from None
+    numbers = range(first, first + 1) if exact else range(first, last)
     return lambda each: bool(topic.fullmatch(each.topic)) and each.partition in numbers
 
 
 def _regex(text: str) -> re.Pattern[str]:
     try:
         return re.compile(text.replace(",", "|"))
-    except re.error as bad:
+    except (re.error, OverflowError, RecursionError) as bad:
         raise CommandFailed(f"{text} is an invalid regex: {bad}") from None

@@ -44,7 +44,7 @@ def parser(name: str, description: str) -> argparse.ArgumentParser:
 
 def bootstrap(options: argparse.Namespace) -> str:
     """The brokers to ask.  Raises CommandFailed where none are named and there is no cluster."""
-    if options.bootstrap_server:
+    if options.bootstrap_server is not None:
         return str(options.bootstrap_server)
     try:
         topology = load(options.data.absolute())
@@ -62,6 +62,16 @@ def asyncio_runtime() -> AsyncioRuntime:
         print(f"{task}: {failure!r}", file=sys.stderr)  # noqa: T201
 
     return AsyncioRuntime(asyncio.get_running_loop(), on_failure=failed)
+
+
+def _check_texts(options: argparse.Namespace) -> None:
+    """Raise CommandFailed where an option is no UTF-8, which requests are.  A path may be anything."""
+    for value in vars(options).values():
+        for text in value if isinstance(value, list) else [value]:
+            try:
+                (text if isinstance(text, str) else "").encode()
+            except UnicodeEncodeError:
+                raise CommandFailed(f"{text!r} is no UTF-8") from None
 
 
 Tell = Callable[[Exception], None]
@@ -82,6 +92,7 @@ def run(
     """Do the work with a client; the exit code, `failed_code` where something was refused or cannot be reached."""
 
     async def connected() -> None:
+        _check_texts(options)
         try:
             client, channel = make_client(bootstrap(options), "zabka-tool")
         except ValueError as reason:

@@ -17,6 +17,7 @@ from simulation.scenarios.report import description, replay_command, report
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
 from simulation.scenarios.story import story
 from simulation.settings import BadSetting
+from tools.output_file import check_output
 
 USAGE = 2
 
@@ -147,7 +148,8 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     try:
         found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
         scenarios = [_as_wanted(scenario, wanted) for scenario in found]
-    except (ValueError, BadSetting) as reason:
+        _check_outputs(wanted)
+    except (ValueError, BadSetting, OSError) as reason:
         return _refuse(str(reason))
     for scenario in scenarios:
         obstacle = there.unplayable(scenario)
@@ -162,13 +164,16 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
             reports.append(report(scenario, verdict, again))
         else:
             _tell(scenario, verdict, again, with_story=wanted.with_story)
-    if wanted.out is not None:
-        # Where there is an outage to see, it is that.
-        _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
-    if wanted.messages is not None and tapped is not None:
-        _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
-    if wanted.journals is not None and everything is not None:
-        everything.write(verdicts, wanted.journals)
+    try:
+        if wanted.out is not None:
+            # Where there is an outage to see, it is that.
+            _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
+        if wanted.messages is not None and tapped is not None:
+            _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
+        if wanted.journals is not None and everything is not None:
+            everything.write(verdicts, wanted.journals)
+    except OSError as reason:
+        return _refuse(str(reason))
     broken = sum(not verdict.held for verdict in verdicts)
     if wanted.as_json:
         whole = {"scenarios": len(verdicts), "violated": broken, "runs": reports}
@@ -176,6 +181,14 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     else:
         sys.stdout.write(f"{len(verdicts)} scenarios, {broken} with violations\n")
     return 1 if broken else 0
+
+
+def _check_outputs(wanted: Wanted) -> None:
+    """Raise OSError where what is played could not be written."""
+    check_output(wanted.out)
+    check_output(wanted.messages)
+    if wanted.journals is not None:
+        wanted.journals.mkdir(parents=True, exist_ok=True)
 
 
 def _as_wanted(scenario: AnyScenario, wanted: Wanted) -> AnyScenario:

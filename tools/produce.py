@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import sys
+import threading
 import time
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import AsyncIterator, Sequence
+from typing import BinaryIO
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
@@ -17,6 +19,7 @@ from tools.console import partitions_of, properties_of
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run
 
 BATCH_RECORDS_MAX = 500
+READ_BYTES = 64 * 1024
 
 
 def main(arguments: list[str]) -> int:
@@ -33,28 +36,82 @@ def main(arguments: list[str]) -> int:
 async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
     properties = properties_of(options.property)
     keyed = properties.get("parse.key", "false").lower() == "true"
-    separator = properties.get("key.separator", "\t").encode()
+    separator = properties.get("key.separator", "\t").encode() if keyed else None
     numbers = await partitions_of(client, options.topic)
     acks = -1 if options.acks == "all" else int(options.acks)
-    lines: Iterator[bytes] = iter(sys.stdin.buffer)
-    turn = 0
-    while batch := await asyncio.to_thread(lambda: list(islice(lines, BATCH_RECORDS_MAX))):
+    lines = turn = 0
+    async for batch in _batches(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)):
+        records, wrong = _records(batch, separator, lines)
+        lines += len(batch)
         shares: dict[int, list[Record]] = {}
-        for line in batch:
-            record = parse_line(line.rstrip(b"\n"), separator if keyed else None)
+        for record in records:
             shares.setdefault(partition_for(record.key, len(numbers), turn), []).append(record)
         turn += 1
-        for number, records in shares.items():
+        for number, share in shares.items():
             partition = TopicPartition(options.topic, number)
-            await client.produce(partition, records, acks=acks, timeout_ms=options.timeout)
+            await client.produce(partition, share, acks=acks, timeout_ms=options.timeout)
+        if wrong is not None:
+            raise wrong
 
 
-def parse_line(line: bytes, separator: bytes | None) -> Record:
+async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """The lines as they come, without their ends: what is there is not kept waiting for more."""
+    rest = b""
+    while data := await _read(source):
+        *lines, rest = (rest + data).split(b"\n")
+        for begin in range(0, len(lines), BATCH_RECORDS_MAX):
+            yield [line.removesuffix(b"\r") for line in lines[begin : begin + BATCH_RECORDS_MAX]]
+    if rest:
+        yield [rest]
+
+
+async def _read(source: BinaryIO) -> bytes:
+    """What there is to read next, and at the end nothing.  Raises OSError.
+
+    It is read in a thread that nobody waits for.  Those of asyncio are waited for, so that Ctrl-C would end nothing
+    before another line came; and `source` is unbuffered, since a buffer that is being read cannot be closed at the end.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def take(data: bytes | OSError) -> None:
+        if answer.done():
+            return
+        if isinstance(data, OSError):
+            answer.set_exception(data)
+        else:
+            answer.set_result(data)
+
+    def read() -> None:
+        data: bytes | OSError
+        try:
+            data = source.read(READ_BYTES)
+        except OSError as failed:
+            data = failed
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(take, data)
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    return await answer
+
+
+def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tuple[list[Record], CommandFailed | None]:
+    """Lines as records, up to one that is none, and why that is; there were so many lines before them."""
+    records = []
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            records.append(parse_line(line, separator, number))
+        except CommandFailed as wrong:
+            return records, wrong
+    return records, None
+
+
+def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
     """A line as a record, with a key before `separator`.  Raises CommandFailed where there is none."""
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)
     key, found, value = line.partition(separator)
     if not found:
-        raise CommandFailed(f"No key separator found on line number: '{line.decode(errors='replace')}'")
+        raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")
     return Record(key, value, now_ms)

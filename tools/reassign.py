@@ -33,8 +33,8 @@ from tools.reassign_plan import (
     as_json,
     checked,
     duplicates,
-    read_json,
     read_plan,
+    read_topics,
 )
 
 LEADER_REPLICAS = "leader.replication.throttled.replicas"
@@ -149,7 +149,7 @@ def _joined(brokers: Iterable[int]) -> str:
 
 async def _generate(client: AdminClient, options: argparse.Namespace) -> None:
     listed = _broker_ids(options.broker_list)
-    topics = [str(row["topic"]) for row in read_json(options.topics_to_move_json_file).get("topics", [])]
+    topics = read_topics(options.topics_to_move_json_file)
     if duplicates(topics):
         raise CommandFailed(f"List of topics to reassign contains duplicate entries: [{', '.join(duplicates(topics))}]")
     cluster, current = await _current(client, topics)

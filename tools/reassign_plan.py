@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from journal.events import TopicPartition
+from tools.java_numbers import json_number, json_text
 from tools.kafka_command import CommandFailed
 
 ANY_DIRECTORY = "any"
@@ -42,7 +43,7 @@ def read_json(path: Path) -> dict[str, Any]:
     """What such a file holds.  Raises CommandFailed where it is none, or of another version."""
     try:
         document = json.loads(path.read_text())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise CommandFailed("The input string is not a valid JSON") from None
     except OSError as reason:
         raise CommandFailed(str(reason)) from None
@@ -59,8 +60,8 @@ def read_plan(path: Path) -> Plan:
     plan = Plan([], {})
     try:
         for row in document.get("partitions", []):
-            partition = TopicPartition(str(row["topic"]), int(row["partition"]))
-            replicas = [int(broker) for broker in row["replicas"]]
+            partition = TopicPartition(json_text(row["topic"]), json_number(row["partition"]))
+            replicas = [json_number(broker) for broker in row["replicas"]]
             directories = _strings(row["log_dirs"]) if "log_dirs" in row else [ANY_DIRECTORY] * len(replicas)
             if len(directories) != len(replicas):
                 raise CommandFailed(
@@ -74,6 +75,14 @@ def read_plan(path: Path) -> Plan:
     except (KeyError, TypeError, ValueError) as wrong:
         raise CommandFailed(f"a row of {path} cannot be read: {wrong!r}") from None
     return plan
+
+
+def read_topics(path: Path) -> list[str]:
+    """The topics of `{"topics":[{"topic":…}],"version":1}`.  Raises CommandFailed."""
+    try:
+        return [json_text(row["topic"]) for row in read_json(path).get("topics", [])]
+    except (KeyError, TypeError, ValueError) as wrong:
+        raise CommandFailed(f"a row of {path} cannot be read: {wrong!r}") from None
 
 
 def _strings(values: Any) -> list[str]:

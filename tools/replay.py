@@ -14,6 +14,7 @@ import typer
 from simulation.kernel.garbage import seldom_collected
 from simulation.settings import BadSetting, world_settings
 from tools.options import Scenario, Settings
+from tools.output_file import check_output
 from tools.simulate import USAGE, configured, import_from_here, say
 
 
@@ -51,11 +52,19 @@ def replay(
         say(f"--messages: {scenario} plays on no simulated network that could be listened to", error=True)
         return USAGE
     tap = MessageTap() if messages is not None else None
-    with seldom_collected():
-        outcome, lines = run_with_journal(seed, scenario, world, tap)
-    digest = _write(lines, out)
-    if tap is not None:
-        _write(tap.lines(), messages)
+    try:
+        check_output(out)
+        check_output(messages)
+        with seldom_collected():
+            outcome, lines = run_with_journal(seed, scenario, world, tap)
+        digest = _write(lines, out)
+        if tap is not None:
+            _write(tap.lines(), messages)
+    except BrokenPipeError:
+        raise
+    except OSError as reason:
+        say(str(reason), error=True)
+        return USAGE
     if as_json:
         report = Report(seed, scenario, outcome.problems, outcome.virtual_ms, outcome.events, digest)
         say(msgspec.json.encode(report).decode())
@@ -79,6 +88,7 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
 
     try:
         file = read_tape(path)
+        check_output(out)
         import_from_here()
         with planted(file.plant), seldom_collected():
             verdict = tell(file.tape, file.scenario, world_settings(file.settings))
@@ -88,7 +98,13 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
     if as_story:
         for line in story(verdict):
             say(str(line))
-    digest = _write(verdict.lines(), out) if out is not None or not as_story else ""
+    try:
+        digest = _write(verdict.lines(), out) if out is not None or not as_story else ""
+    except BrokenPipeError:
+        raise
+    except OSError as reason:
+        say(str(reason), error=True)
+        return USAGE
     for problem in verdict.problems:
         say(f"violated: {problem}", error=True)
     named = f", sha256 {digest}" if digest else ""

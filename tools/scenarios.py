@@ -85,7 +85,16 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo("--on plays one script, on the cluster that is named: give its name, and not --live", err=True)
         raise typer.Exit(2)
     try:
-        return RunningPlayer(url, None if token_file is None else token_file.read_text().strip())
-    except OSError as reason:
-        typer.echo(f"the token cannot be read: {reason}", err=True)
+        token = None if token_file is None else token_file.read_text().strip()
+    except (OSError, UnicodeDecodeError) as unread:
+        typer.echo(f"the token cannot be read: {unread}", err=True)
         raise typer.Exit(2) from None
+    if token is not None and not (token.isascii() and token.isprintable()):
+        typer.echo(f"{token_file} holds no token: it has what no header can carry", err=True)
+        raise typer.Exit(2)
+    player = RunningPlayer(url, token)
+    # That nobody answers is no verdict of a script.
+    if (reason := player.unreachable()) is not None:
+        typer.echo(reason, err=True)
+        raise typer.Exit(2)
+    return player

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 RUNS_MAX = 5_000
 LINE_EVERY_S = 10.0
 SAVE_EVERY = 50
+INTERRUPTED = 130
 _FOR_LIFE = ExitStack()
 """What a worker's process enters and never leaves."""
 
@@ -190,5 +191,9 @@ def command(
     except (ValueError, BadSetting, OtherSearch, OSError, msgspec.DecodeError) as reason:
         say(str(reason), error=True)
         raise typer.Exit(USAGE) from None
-    search = search_for(wanted, folder, jobs, _ended(runs, minutes, findings))
-    raise typer.Exit(1 if search.found else 0)
+    ended = _ended(runs, minutes, findings)
+    search = search_for(wanted, folder, jobs, ended)
+    if search.found:
+        raise typer.Exit(1)
+    # 0 says that everything held that was to be tried.
+    raise typer.Exit(0 if ended(search) else INTERRUPTED)

@@ -14,9 +14,11 @@ from kafka_protocol.client.admin_client import TOPIC_RESOURCE, AdminClient, Conf
 from kafka_protocol.client.client import PartitionInfo, TopicInfo
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from kafka_protocol.client.reassignment_client import Ongoing, list_reassignments
+from tools.java_numbers import java_int
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed, hash_order, parser, run, say
 
 DYNAMIC_TOPIC_CONFIG = 1
+REPLICATION_FACTOR_MAX = 32767
 
 
 def _options() -> argparse.ArgumentParser:
@@ -26,8 +28,8 @@ def _options() -> argparse.ArgumentParser:
         what.add_argument(f"--{name}", action="store_true")
     made.add_argument("--topic", help="a name; for describe, delete and list also a regular expression")
     made.add_argument("--topic-id")
-    made.add_argument("--partitions", type=int)
-    made.add_argument("--replication-factor", type=int)
+    made.add_argument("--partitions", type=java_int)
+    made.add_argument("--replication-factor", type=java_int)
     made.add_argument("--replica-assignment", metavar="1:2:3,2:3:1", help="one list of brokers a partition")
     made.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
     for name in (
@@ -63,8 +65,8 @@ def _tell(reason: Exception) -> None:
 def parse_assignment(text: str) -> dict[int, list[int]]:
     """`1:2,2:1` as partition to brokers.  Raises CommandFailed."""
     try:
-        found = {p: [int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
-    except ValueError:
+        found = {p: [java_int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
+    except argparse.ArgumentTypeError:
         raise CommandFailed(f"{text!r} is no replica assignment, such as 1:2:3,2:3:1") from None
     if any(len(set(brokers)) != len(brokers) for brokers in found.values()):
         raise CommandFailed("Partition replica lists may not contain duplicate entries")
@@ -87,6 +89,10 @@ def parse_configs(pairs: list[str]) -> dict[str, str]:
 
 async def _create(client: AdminClient, options: argparse.Namespace) -> None:
     name = options.topic
+    if options.partitions is not None and options.partitions < 1:
+        raise CommandFailed("The partitions must be greater than 0")
+    if options.replication_factor is not None and not 1 <= options.replication_factor <= REPLICATION_FACTOR_MAX:
+        raise CommandFailed(f"The replication factor must be between 1 and {REPLICATION_FACTOR_MAX} inclusive")
     if "." in name or "_" in name:
         say(
             "WARNING: Due to limitations in metric names, topics with a period ('.') or underscore ('_') could "
@@ -96,8 +102,8 @@ async def _create(client: AdminClient, options: argparse.Namespace) -> None:
     try:
         await client.create_topic(
             name,
-            options.partitions or -1,
-            options.replication_factor or -1,
+            -1 if options.partitions is None else options.partitions,
+            -1 if options.replication_factor is None else options.replication_factor,
             assignment=assignment,
             configs=parse_configs(options.config),
             timeout_ms=API_TIMEOUT_MS,
@@ -116,7 +122,7 @@ async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
         if options.if_exists:
             return
         raise CommandFailed(f"Topic '{options.topic}' does not exist as expected")
-    if not options.partitions:
+    if options.partitions is None:
         raise CommandFailed("--alter takes --partitions; configurations are altered with `zabka configs`")
     assignments = None
     if options.replica_assignment:
@@ -143,7 +149,7 @@ async def _matching(client: AdminClient, options: argparse.Namespace) -> list[st
         try:
             # As Kafka's IncludeList: commas are alternatives.
             pattern = re.compile(options.topic.strip("\"'").replace(",", "|"))
-        except re.error as bad:
+        except (re.error, OverflowError, RecursionError) as bad:
             raise CommandFailed(f"{options.topic} is an invalid regex: {bad}") from None
         names = sorted(n for n in known if pattern.fullmatch(n))
         wanted = f"Topic '{options.topic}'"

@@ -74,6 +74,8 @@ def command(
     except (BadSetting, BadPlan, BadTopology, InUse, CannotStart, OSError) as reason:
         progress.error(str(reason))
         code = 1
+    finally:
+        progress.close()
     raise typer.Exit(code)
 
 

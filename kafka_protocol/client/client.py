@@ -40,7 +40,7 @@ FETCH_BYTES_MAX = 4 * 1024 * 1024
 PRODUCE_VERSION = 9
 FETCH_VERSION = 12
 
-_MOVED = frozenset(
+RETRIED = frozenset(
     {
         ErrorCode.not_leader_or_follower,
         ErrorCode.leader_not_available,
@@ -205,7 +205,7 @@ class KafkaClient:
         ask: Callable[[int], KafkaMessage],
         read: Callable[[KafkaMessage], tuple[ErrorCode, T]],
         timeout_ms: int,
-        retried: frozenset[ErrorCode] = _MOVED,
+        retried: frozenset[ErrorCode] = RETRIED,
     ) -> T:
         """Ask the leader of a partition; again where it has moved.
 

@@ -25,20 +25,26 @@ class HttpApi:
     """Calls the API at `url`; every call blocks until it is answered."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """`token` is what an API that does not listen on loopback wants."""
+        """`token` is what an API that does not listen on loopback wants.  Raises ClusterFailed where `url` is none."""
         self.url = url
         headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        self._client = httpx.Client(base_url=url, timeout=CALL_TIMEOUT_S, trust_env=False, headers=headers)
+        try:
+            self._client = httpx.Client(base_url=url, timeout=CALL_TIMEOUT_S, trust_env=False, headers=headers)
+        except httpx.InvalidURL as reason:
+            raise ClusterFailed(str(reason)) from None
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Call the API; the answer's JSON, None where there is none.  Raises ClusterFailed, with a status Refused."""
         try:
             answer = self._client.request(method, path, json=body)
-        except httpx.HTTPError as reason:
+        except (httpx.HTTPError, httpx.InvalidURL) as reason:
             raise ClusterFailed(f"{method} {path}: {reason!r}") from None
         if answer.is_error:
             raise Refused(f"{method} {path}: {answer.status_code} {answer.text}", answer.status_code)
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise ClusterFailed(f"{method} {path}: the answer is no JSON") from None
 
     def get(self, path: str) -> Any:
         """GET."""

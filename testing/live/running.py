@@ -62,6 +62,14 @@ class RunningPlayer:
         self._url = url
         self._token = token
 
+    def unreachable(self) -> str | None:
+        """Why nothing can be played there: nobody answers, or somebody else than this API; None where it can."""
+        try:
+            LiveCluster(self._url, Path(), token=self._token).close()
+        except (*_WRONG, TypeError) as failed:
+            return f"there is no cluster at {self._url!r}: {_told(failed)}"
+        return None
+
     def unplayable(self, scenario: AnyScenario) -> str | None:
         """Why it cannot be played on any cluster that runs; None where it can."""
         return running_obstacle(scenario)

@@ -23,6 +23,9 @@ from testing.simulated.nodes import SimBroker, SimPeer
 from testing.simulated.topics import SimTopics
 from testing.simulated.workloads import SimConsumer, SimWorkload
 
+NODES = 3
+"""Of each kind, where nothing else is asked for."""
+
 
 class SimulatedCluster(SimHost):
     """A world with a test in it."""
@@ -77,7 +80,11 @@ class SimulatedCluster(SimHost):
 
     def replay(self, test: str) -> str:
         """The command that plays the same world again, byte for byte."""
-        return f"pytest '{test}' --zabka-seed {self.seed}"
+        quoted = test.replace("'", "'\\''")
+        command = f"pytest '{quoted}' --zabka-seed {self.seed}"
+        for option, number in (("--zabka-peers", len(self.peers)), ("--zabka-brokers", len(self.brokers))):
+            command += "" if number == NODES else f" {option} {number}"
+        return command
 
     # ---- driving ----------------------------------------------------------------------------------------------------
 

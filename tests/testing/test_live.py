@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import pty
 import signal
 import subprocess
 import sys
@@ -273,6 +275,17 @@ def test_status_says_what_runs_where(zabka_cluster: LiveCluster) -> None:
     assert by_name["broker-2"] == zabka_cluster.brokers[2].pid
 
 
+def test_status_does_not_say_down_of_nodes_whose_agent_does_not_answer(zabka_cluster: LiveCluster) -> None:
+    agent = status(zabka_cluster.data)["agent_pid"]
+    os.kill(agent, signal.SIGSTOP)
+    try:
+        found = status(zabka_cluster.data)
+    finally:
+        os.kill(agent, signal.SIGCONT)
+    assert {p["process"] for p in found["processes"]} == {"unknown"}
+    assert {p["process"] for p in status(zabka_cluster.data)["processes"]} == {"running"}
+
+
 class Foreground:
     """`zabka up` in the foreground, as `make up` runs it."""
 
@@ -339,6 +352,29 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--detach"]])
+def test_ctrl_c_before_it_is_ready_gives_the_terminal_back_and_is_no_success(
+    tmp_path: Path, arguments: list[str]
+) -> None:
+    child, terminal = pty.fork()
+    if child == 0:
+        command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]
+        os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
+    shown = b""
+    # Once its name is there, the agent runs and signals are handled.
+    while not (tmp_path / "run.json").exists():
+        time.sleep(0.005)
+    os.write(terminal, b"\x03")
+    # The terminal of a process that has ended cannot be read.
+    with contextlib.suppress(OSError):
+        while read := os.read(terminal, 4096):
+            shown += read
+    _, status_ = os.waitpid(child, 0)
+    os.close(terminal)
+    assert os.waitstatus_to_exitcode(status_) == 130, shown
+    assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 
 def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -63,6 +64,37 @@ def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_ag
     assert "how it came to the newest decision:" in said
     assert "which is where it begins:" in said
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
+
+
+def test_a_world_of_another_size_is_played_again_in_that_size(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.parametrize('who', [\"it's\"])\n"
+        "def test_it(zabka_world, who):\n"
+        "    assert len(zabka_world.brokers) != 4 or zabka_world.peers.keys() != {1}\n"
+    )
+    size = ("--zabka-brokers", "4", "--zabka-peers", "1")
+    said = run_pytest(tmp_path, *size, f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+    command = next(line for line in said.splitlines() if line.startswith("pytest "))
+    assert shlex.split(command)[1:] == [
+        "test_mine.py::test_it[it's]", "--zabka-seed", "0", "--zabka-peers", "1", "--zabka-brokers", "4",
+    ]  # fmt: skip
+
+
+def test_a_marker_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "test_mine.py").write_text(
+        "import pytest\n"
+        "@pytest.mark.zabka(5)\n"
+        "def test_five(zabka_world):\n"
+        "    pass\n"
+        "@pytest.mark.zabka(peer=5)\n"
+        "def test_other(zabka_cluster):\n"
+        "    pass\n"
+    )
+    said = run_pytest(tmp_path, "test_mine.py", code=1)
+    assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in said
+    assert "not zabka(peer=5)" in said
+    assert "2 errors" in said
 
 
 def test_a_project_with_packages_of_the_same_names_is_told(tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -45,3 +47,36 @@ def test_listing_the_verbs_imports_none_of_their_modules() -> None:
 def test_the_options_of_a_verb_are_known_without_what_carries_it_out() -> None:
     said = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
     assert said == "[]\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--seeds", "0", "--scenario", "ensemble"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told_in_a_line(arguments: list[str], unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "tools.cli", *arguments], stdout=full, stderr=subprocess.PIPE, env=environment,
+            text=True, check=False,
+        )  # fmt: skip
+    # 1 would mean that an invariant did not hold.
+    assert (done.returncode, done.stderr) == (2, "zabka: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "--seed", "1", "--scenario", "ensemble", "--out"],
+        ["scenarios", "run", "--out"],
+        ["scenarios", "run", "--messages"],
+        ["explore", "--peers", "1", "--out"],
+    ],
+)
+def test_a_directory_in_place_of_a_file_is_refused_before_anything_is_played(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "tools.cli", *arguments, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"[Errno 21] Is a directory: '{tmp_path}'\n")
+    assert len(done.stderr.splitlines()) == 1

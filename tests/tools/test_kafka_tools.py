@@ -91,10 +91,10 @@ def test_keys_go_where_every_kafka_client_sends_them() -> None:
 
 
 def test_a_line_is_a_record_with_a_key_where_it_is_divided() -> None:
-    assert produce.parse_line(b"a:b:c", b":")[:2] == (b"a", b"b:c")
-    assert produce.parse_line(b"a:b", None)[:2] == (None, b"a:b")
-    with pytest.raises(CommandFailed, match="No key separator found"):
-        produce.parse_line(b"ab", b":")
+    assert produce.parse_line(b"a:b:c", b":", 1)[:2] == (b"a", b"b:c")
+    assert produce.parse_line(b"a:b", None, 1)[:2] == (None, b"a:b")
+    with pytest.raises(CommandFailed, match="No key separator found on line number 7: 'ab'"):
+        produce.parse_line(b"ab", b":", 7)
 
 
 def test_dates_and_durations_are_read_in_iso_8601() -> None:

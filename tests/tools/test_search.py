@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from unittest import mock
 
 import typer
 from typer.testing import CliRunner
 
+from simulation.search.explore import Bounds, Exploration
 from simulation.search.tape_file import read_tape
 from tools import replay as replay_verb
 from tools import search as search_verb
+from tools.explore import explore
 
 PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
 PROTOCOL = ["--scenario", "swarm-protocol"]
@@ -34,6 +37,21 @@ def test_a_search_that_finds_nothing_exits_with_zero_and_goes_on_the_next_time(t
     assert code == 0
     assert "30 runs" in said
     assert list((tmp_path / "kept").glob("*.json"))
+
+
+def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with mock.patch("simulation.search.tape_search.TapeSearch.take", interrupted):
+        assert search("--runs", "20", "--out", str(tmp_path))[0] == 130
+    nothing = Exploration(
+        Bounds(), states=7, transitions=6, depth=2, settled=0, cut=0, turns=6, exhausted=False, steps=(), problems=[],
+        cpu_s=0.0,
+    )  # fmt: skip
+    with mock.patch("simulation.search.explore.explore", lambda *_: nothing):
+        assert explore(Bounds(), None) == 130
+        assert explore(Bounds(states_max=7), None) == 0
 
 
 def test_a_finding_exits_with_one_and_its_file_plays_again(tmp_path: Path) -> None:

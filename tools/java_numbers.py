@@ -1,0 +1,41 @@
+"""Numbers as Kafka's tools take them: Java's short, int and long.  Requests have no room for others."""
+
+from __future__ import annotations
+
+import argparse
+
+
+def _bounded(text: str, bits: int) -> int:
+    try:
+        number = int(text)
+    except ValueError:
+        # Too many digits, too.
+        raise argparse.ArgumentTypeError(f"{text[:40]!r} is no whole number") from None
+    if not -(1 << bits - 1) <= number < 1 << bits - 1:
+        raise argparse.ArgumentTypeError(f"{text[:40]} does not fit into {bits} bits")
+    return number
+
+
+def java_int(text: str) -> int:
+    """An option's value as an int.  Raises argparse.ArgumentTypeError."""
+    return _bounded(text, 32)
+
+
+def java_long(text: str) -> int:
+    """An option's value as a long.  Raises argparse.ArgumentTypeError."""
+    return _bounded(text, 64)
+
+
+def json_number(value: object, bits: int = 32) -> int:
+    """A number that JSON has, of that many bits.  Raises ValueError for what is none (kafka.utils.json.DecodeJson)."""
+    if type(value) is not int or not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"expected a whole number of {bits} bits, received {value!r}")
+    return value
+
+
+def json_text(value: object) -> str:
+    """A text that JSON has, which UTF-8 can hold.  Raises ValueError for what is none."""
+    if not isinstance(value, str):
+        raise ValueError(f"expected a string, received {value!r}")
+    value.encode()
+    return value
