@@ -159,13 +159,22 @@ class Observed(NamedTuple):
 
 def observed(table: Table, journal: Journal) -> Observed:
     """A table, in its order, with its expectations checked in the same pass."""
-    frame = table.build(journal)
+    ordered = checked(table, journal)
     rules = table.expectations
-    checks = [f"rule_{n}" for n in range(len(rules))]
-    for check, rule in zip(checks, rules, strict=True):
-        frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
     observation = Observation(table.name)
-    counts = [f.coalesce(f.sum(check), f.lit(0)).alias(check) for check in checks]
-    ordered = journal.in_order(frame, table.order)
-    written = ordered.observe(observation, f.count(f.lit(1)).alias("rows"), *counts).drop(*checks)
+    counts = [f.coalesce(f.sum(check), f.lit(0)).alias(check) for check in checks(table)]
+    written = ordered.observe(observation, f.count(f.lit(1)).alias("rows"), *counts).drop(*checks(table))
     return Observed(written, observation, [rule.name for rule in rules])
+
+
+def checked(table: Table, journal: Journal) -> DataFrame:
+    """A table, in its order, with a column for each of its expectations: 1 in rows that break it."""
+    frame = table.build(journal)
+    for check, rule in zip(checks(table), table.expectations, strict=True):
+        frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
+    return journal.in_order(frame, table.order)
+
+
+def checks(table: Table) -> list[str]:
+    """What the columns of its expectations are called."""
+    return [f"rule_{n}" for n in range(len(table.expectations))]

@@ -36,7 +36,7 @@ class Journal:
             atexit.register(shutil.rmtree, stage, ignore_errors=True)
         self.stage = stage
         self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
-        self._source = source.repartition("run") if self._in_memory else source
+        self._source = self._laid(source)
         self._lock = Lock()
         self._made: dict[str, tuple[Lock, list[DataFrame]]] = {}
 
@@ -57,6 +57,9 @@ class Journal:
     def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
         """The frame's rows in an order that begins with `run`: on one machine, each run's rows in one share."""
         return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
+
+    def _laid(self, source: DataFrame) -> DataFrame:
+        return source.repartition("run") if self._in_memory else source
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
         if self._in_memory:

@@ -1,12 +1,12 @@
 """The stream: journals into the lake as they grow, and the gold tables after them.
 
-Every batch is committed to bronze and silver, and then the tables are made anew whose events came with it.  Killed at
-any point the stream takes the same batch again when it is started anew, and writes the same files.
+Every batch is committed to bronze and silver, and then the tables are made anew whose events came with it: by plans
+that are made once (`prepared`), of rows that are read once (`lake.needed`).  Killed at any point the stream takes the
+same batch again when it is started anew, and writes the same files.
 """
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -21,12 +21,12 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from pipeline import places, versions
 from pipeline.gold import TABLES, TYPES, Table
-from pipeline.jobs import STAGE, make_tables
 from pipeline.lake import commits
 from pipeline.lake.commits import Commit
+from pipeline.lake.needed import BODIES, LATEST, Needed
 from pipeline.lake.writer import write_batch
+from pipeline.prepared import Prepared
 from pipeline.ranges import SCHEMA
-from pipeline.rows import Journal
 from pipeline.topic.connection import TopicPlace
 
 TRIGGER = "1 second"
@@ -34,7 +34,8 @@ BATCH_S = 120.0
 """So long a batch is waited for that is under way when the stream is to end; the first one takes longest."""
 AVAILABILITY_EVERY_S = 4.0
 """Availability changes as time passes, even while nothing else does."""
-CHECKPOINT, HELD, STATUS, PROGRESS, GAPS = "_checkpoint", "_held", "_status.json", "_progress.json", "gaps"
+CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
+GAPS = "gaps"
 _BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
 _GAPS = pa.schema([("run", pa.string()), ("node", pa.string()), ("first", pa.int64()), ("last", pa.int64())])
 
@@ -103,16 +104,12 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
-    latest = ends.agg(
-        f.max("wall_us").alias("wall_us"),
-        f.max("mono_us").alias("mono_us"),
-        f.max_by(f.col("wall_us") - f.col("mono_us"), "mono_us").alias("ahead"),
-    )
-    by_wall = latest.select("run", "wall_us", (f.col("wall_us") - f.col("ahead")).alias("mono_us"))
-    by_mono = latest.select("run", (f.col("mono_us") + f.col("ahead")).alias("wall_us"), "mono_us")
+    moment = f.struct("wall_us", "mono_us")
+    latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies keep them from counting as one.
-    shown = by_wall.withColumn("body", f.lit("by wall")).unionByName(by_mono.withColumn("body", f.lit("by mono")))
-    return chosen.unionByName(shown.withColumn("type", f.lit("latest")), allowMissingColumns=True)
+    shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
+    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST))
+    return chosen.unionByName(told, allowMissingColumns=True)
 
 
 class _Trailing:
@@ -121,7 +118,6 @@ class _Trailing:
     def __init__(
         self, spark: SparkSession, lake: Path, wanted: Sequence[Table], done: Callable[[Status], None]
     ) -> None:
-        self._spark = spark
         self._lake = lake
         self._wanted = wanted
         self._done = done
@@ -138,6 +134,10 @@ class _Trailing:
             broken={},
         )
         self._due = {table.name for table in wanted}
+        self._needed = Needed(lake, TYPES)
+        if (lake / "bronze").is_dir():
+            self._needed.begin(read_lake(spark, lake).toArrow())
+        self._tables = Prepared(spark, lake / ROWS)
 
     def take(self, frame: DataFrame, batch: int) -> None:
         begin = time.monotonic()
@@ -156,6 +156,7 @@ class _Trailing:
             self._status.batch = commit.batch
             self._status.lines += commit.rows
             self._status.set_aside += commit.set_aside
+            self._needed.take(commit)
         self._status.latest_us = max(self._status.latest_us, commit.latest_us)
         self._due |= {table.name for table in self._wanted if commit.types.intersection(table.sources)}
         if commit.set_aside:
@@ -166,16 +167,15 @@ class _Trailing:
     def _make(self, begin: float) -> None:
         """The tables that are due, as a new version."""
         number, directory = versions.begin(self._lake)
-        journal = Journal(read_lake(self._spark, self._lake), directory / STAGE)
+        self._tables.take(self._needed.rows())
         for table in self._wanted:
             if table.name not in self._due:
                 versions.keep(self._lake, number, table.name)
-        for made in make_tables(journal, directory, [table for table in self._wanted if table.name in self._due]):
+        for made in self._tables.make(directory, [table for table in self._wanted if table.name in self._due]):
             if made.broken:
                 self._status.broken[made.name] = made.broken
             else:
                 self._status.broken.pop(made.name, None)
-        shutil.rmtree(journal.stage, ignore_errors=True)
         if "availability" in self._due:
             self._availability_s = begin
         missing = [gap._asdict() for gap in commits.gaps(self._lines)]

@@ -1,0 +1,76 @@
+"""Plans that are made once: of rows that grow they make what the fold says, and none of them remembers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+
+from pipeline import jobs
+from pipeline.gold import TABLES, TYPES
+from pipeline.prepared import NotPreparable, Prepared, check
+from pipeline.ranges import ARROW_SCHEMA, read_share
+from pipeline.source import shares_of
+from tests.pipeline.folded import folded, play
+
+LEADERSHIPS = ("topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean")
+CHANGES = ("topic", "partition", "life", "isr_before", "isr", "partition_epoch")
+REIGNS = ("broker_id", "controller_epoch", "from_us", "ended_by")
+
+
+def rows_below(directory: Path) -> pa.Table:
+    shares = shares_of(directory, frozenset(TYPES))
+    return pa.Table.from_batches([batch for share in shares for batch in read_share(share)], ARROW_SCHEMA)
+
+
+def told(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in columns) for row in pq.read_table(place).to_pylist() if row["run"] == run]
+
+
+@pytest.mark.timeout(600)
+def test_tables_of_rows_that_grow_are_what_the_fold_says_and_those_of_the_batch_job(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    histories = tmp_path / "histories"
+    histories.mkdir()
+    prepared = Prepared(spark, tmp_path / "_rows.arrow")
+    for seed in (1, 2, 11):
+        play(seed, histories)
+        prepared.take(rows_below(histories))
+        out = tmp_path / f"with-{seed}"
+        out.mkdir()
+        made = {each.name: each for each in prepared.make(out, TABLES)}
+        assert list(made) == [table.name for table in TABLES]
+        assert not any(each.broken for each in made.values())
+        for path in histories.iterdir():
+            wanted = folded(path)
+            assert told(out / "partition_leaderships", path.name, LEADERSHIPS) == wanted.leaderships
+            assert told(out / "isr_changes", path.name, CHANGES) == wanted.isr_changes
+            assert told(out / "controller_reigns", path.name, REIGNS) == wanted.reigns
+    jobs.write_tables(jobs.read_journal(spark, histories), tmp_path / "batch")
+    for table in TABLES:
+        found, wanted_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))
+        assert sorted(found, key=str) == sorted(wanted_rows, key=str), table.name
+        assert made[table.name].rows == len(found)
+
+
+def test_a_row_that_breaks_an_expectation_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+    (faults,) = (table for table in TABLES if table.name == "faults")
+    # Of one node's one number there are two events.
+    bodies = ['{"fault_id":"a","kind":"pause"}', '{"fault_id":"b","kind":"pause"}']
+    row = {"run": "r", "node": "api", "node_seq": 1, "wall_us": 1, "mono_us": 1, "type": "fault_injected"}
+    prepared = Prepared(spark, tmp_path / "_rows.arrow")
+    prepared.take(pa.Table.from_pylist([{**row, "body": body} for body in bodies], ARROW_SCHEMA))
+    (made,) = prepared.make(tmp_path, [faults])
+    assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
+
+
+def test_a_plan_with_an_exchange_would_remember_and_is_refused(spark: SparkSession) -> None:
+    frame = spark.range(0, 10, 1, 2)
+    check(frame)
+    with pytest.raises(NotPreparable, match="Exchange"):
+        check(frame.groupBy(frame["id"] % 2).count())
