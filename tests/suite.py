@@ -30,8 +30,7 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
     rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
     alone = [f"tests/{file}" for file in ALONE]
     return [
-        # One more than cores: some of these wait, for a browser or for Java.
-        [f"--numprocesses={cores + 1}", "--dist=loadfile", *rooms],
+        [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
         [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*rooms, *alone))],
         alone,
     ]

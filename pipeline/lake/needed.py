@@ -60,7 +60,8 @@ class Needed:
                     brought.append(rows.append_column("type", kinds).select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA))
                 else:
                     self._note(file.read(["run", "wall_us", "mono_us"]))
-        self._chosen = pa.concat_tables(brought)
+        # In one piece: thousands of batches would leave thousands of them.
+        self._chosen = pa.concat_tables(brought).combine_chunks()
 
     def rows(self) -> pa.Table:
         """All of them, in the columns of `zabka-journal`."""

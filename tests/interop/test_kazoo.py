@@ -477,7 +477,7 @@ def test_starting_without_any_server_is_a_timeout(make: MakeClient) -> None:
         {"handler": type},
         {"hosts": "h:1/a"},
     ],
-    ids=str,
+    ids=["GSSAPI", "DIGEST-MD5", "an object as handler", "a class as handler", "another chroot"],
 )
 def test_options_that_the_shim_cannot_honour_are_refused_at_once(options: dict[str, Any]) -> None:
     with pytest.raises(ConfigurationError):
