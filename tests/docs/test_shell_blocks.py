@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 import subprocess
+import time
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.docs.documents import ROOT, blocks, commands, documents, name_of
@@ -32,6 +34,32 @@ PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and comm
 _WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt|searches/\w+|zabka\.yaml)\b")
 
 
+AFTER_AN_OUTAGE = ("docs/how-to/find-out-why-an-isr-shrank.md",)
+"""Pages for whom something has gone wrong."""
+
+
+def have_an_outage(started: Started) -> None:
+    """The leader of orders-0 is killed, another is elected, and it comes back."""
+    api = f"http://{started.url}/api/v1"
+    made = started.run(
+        ".venv/bin/zabka topics --create --if-not-exists --topic orders --partitions 3 --replication-factor 3"
+    )
+    assert made.returncode == 0, made.stderr
+    with httpx.Client(trust_env=False, timeout=30) as http:
+
+        def leader() -> int:
+            partitions = http.get(f"{api}/topics/orders").raise_for_status().json()["partitions"]
+            return int(partitions[0]["leader"])
+
+        killed = leader()
+        http.post(f"{api}/brokers/{killed}/kill").raise_for_status()
+        deadline = time.monotonic() + 60
+        while leader() in (killed, -1):
+            assert time.monotonic() < deadline, "nobody else was elected"
+            time.sleep(0.2)
+        http.post(f"{api}/brokers/{killed}/start").raise_for_status()
+
+
 def excuse(line: str) -> str | None:
     return next((reason for beginning, reason in EXCUSED.items() if line.startswith(beginning)), None)
 
@@ -44,6 +72,8 @@ def script(path: Path) -> str:
 
 @pytest.mark.parametrize("path", [page for page in PAGES if script(page).strip()], ids=name_of)
 def test_a_page_s_commands_work(started: Started, tmp_path: Path, path: Path) -> None:
+    if name_of(path) in AFTER_AN_OUTAGE:
+        have_an_outage(started)
     started.settle()
     done = started.run(_WRITTEN.sub(lambda found: str(tmp_path / found.group()), script(path)), timeout_s=120)
     said = done.stdout + done.stderr
