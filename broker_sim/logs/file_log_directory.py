@@ -30,20 +30,27 @@ BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 class _Names:
     """The names in one directory, and whether they are on the disk.
 
-    A process that begins does not know it of any: one that was killed may have made them just before.
+    A process that begins does not know it of any: one that was killed may have made them just before.  What changes
+    while a worker syncs is counted, and so it is not taken for synced.
     """
 
-    __slots__ = ("are_synced", "path")
+    __slots__ = ("_changes", "_synced", "path")
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.are_synced = False
+        self._changes = 1
+        self._synced = 0
+
+    def change(self) -> None:
+        """One was made or removed, which the disk does not know."""
+        self._changes += 1
 
     def sync(self, files: Files) -> None:
         """They survive a power loss.  Raises OSError."""
-        if not self.are_synced:
+        changes = self._changes
+        if self._synced < changes:
             sync_directory(self.path, files)
-            self.are_synced = True
+            self._synced = max(self._synced, changes)
 
 
 class DiskLogFile:
@@ -156,7 +163,7 @@ class FileLogDirectory:
         """Make a replica directory, if it is not there."""
         with suppress(FileExistsError):
             self._files.mkdir(self._path(name))
-            self._names.are_synced = False
+            self._names.change()
 
     def delete_partition(self, name: str) -> None:
         """Remove a replica directory and all in it, if it is there."""
@@ -184,6 +191,7 @@ class FileLogDirectory:
             with suppress(FileNotFoundError):
                 sync_file(path, self._files)
                 sync_directory(path.parent, self._files)
+        self._names.sync(self._files)
 
     def rename_partition(self, name: str, to: str) -> None:
         """Give a replica directory another name, durably."""
@@ -192,7 +200,7 @@ class FileLogDirectory:
         names = self._names_in(name)
         names.path = self._path(to)
         self._replica_names[to] = self._replica_names.pop(name)
-        self._names.are_synced = False
+        self._names.change()
         self._names.sync(self._files)
 
     def list_files(self, name: str) -> list[str]:
@@ -203,19 +211,21 @@ class FileLogDirectory:
     def open(self, name: str, file: str) -> DiskLogFile:
         """Open or create a file in a replica directory."""
         path, names = self._path(name, file), self._names_in(name)
-        if not exists(path, self._files):
-            names.are_synced = False
-        return DiskLogFile(path, (names, self._names), self._files)
+        is_new = not exists(path, self._files)
+        opened = DiskLogFile(path, (names, self._names), self._files)
+        if is_new:
+            names.change()
+        return opened
 
     def remove(self, name: str, file: str) -> None:
         """Remove a file, if it is there; a power loss may bring it back."""
-        self._names_in(name).are_synced = False
         unlink(self._path(name, file), self._files)
+        self._names_in(name).change()
 
     def replace(self, name: str, file: str, by: str) -> None:
         """Put the file `by` in the place of `file`, atomically."""
-        self._names_in(name).are_synced = False
         self._files.rename(self._path(name, by), self._path(name, file))
+        self._names_in(name).change()
 
     def read_text(self, name: str, file: str) -> str | None:
         """A small file's content; None where it does not exist or is not text."""
