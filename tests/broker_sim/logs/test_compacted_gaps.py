@@ -7,7 +7,7 @@ import pytest
 from broker_sim.logs import retention
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
-from tests.broker_sim.logs.test_retention import a_log, append, read_all, run_compaction
+from tests.broker_sim.logs.small_log import a_log, append, read_all, run_compaction
 from tests.broker_sim.replication.replication_cluster import Cluster
 
 

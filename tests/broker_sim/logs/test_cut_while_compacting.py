@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from random import Random
-
 import pytest
 
-from broker_sim.logs.cleaner import compact
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
-from tests.broker_sim.logs.test_retention import NO_LAG, a_log, append, read_all
+from tests.broker_sim.logs.small_log import a_log, append, paused_compaction, read_all
 
 KEYS = 100
 RECORDS = 3 * KEYS
@@ -37,18 +32,11 @@ def latest(log: PartitionLog) -> dict[str | None, str | None]:
 def test_of_no_key_the_latest_record_goes_and_none_that_was_cut_off_comes_back(cut: int, pause: int) -> None:
     directory = MemoryLogDirectory()
     log = three_rounds(directory)
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
-    for _ in range(pause):
-        scheduler.step()
-    assert not task.done()
-    log.truncate_to(cut)
-    before, end = latest(log), log.end_offset
-    assert end <= cut
-    scheduler.run_until(10_000_000)
-    runtime.stop()
-    assert task.done() and latest(log) == before
+    with paused_compaction(log, pause):
+        log.truncate_to(cut)
+        before, end = latest(log), log.end_offset
+        assert end <= cut
+    assert latest(log) == before
     assert log.segments[-1].end_offset == log.end_offset == end
     assert log.first_dirty_offset <= end
     append(log, ("k0", "after"))
@@ -61,13 +49,7 @@ def test_of_no_key_the_latest_record_goes_and_none_that_was_cut_off_comes_back(c
 def test_a_truncation_of_nothing_but_what_is_written_to_ends_no_compaction() -> None:
     log = three_rounds(MemoryLogDirectory())
     append(log, ("k0", "uncommitted"))
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
-    scheduler.step()
-    assert not task.done()
-    log.truncate_to(RECORDS + 1)
-    scheduler.run_until(10_000_000)
-    runtime.stop()
-    assert task.done() and log.first_dirty_offset == RECORDS
+    with paused_compaction(log, 1):
+        log.truncate_to(RECORDS + 1)
+    assert log.first_dirty_offset == RECORDS
     assert len(read_all(log)) == KEYS + 1

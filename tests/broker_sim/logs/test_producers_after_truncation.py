@@ -14,7 +14,7 @@ from broker_sim.logs.producer_snapshots import ProducerEntry
 from broker_sim.logs.producer_state import ProducerBatch
 from broker_sim.logs.segment import Segment
 from kafka_protocol.record_batch import BatchHeader, Record, build_batch, split_batches
-from tests.broker_sim.logs.test_retention import a_log, append, run_compaction
+from tests.broker_sim.logs.small_log import a_log, append, run_compaction
 
 A, B, C = 1, 2, 3
 

@@ -1,65 +1,22 @@
-"""What becomes of old records: retention, deletion on demand, compaction, and producers that have gone."""
+"""What becomes of old records: retention, deletion on demand, and producers that have gone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from random import Random
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs import producer_snapshots, retention
-from broker_sim.logs.cleaner import compact, is_filthy
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.guarded_directory import GuardedDirectory
-from broker_sim.logs.key_offsets import ENTRY_BYTES
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.producer_snapshots import ProducerEntry
 from broker_sim.logs.producer_state import ProducerBatch
-from broker_sim.ports import LogDirectory
-from broker_sim.slices import SLICE_RECORDS
 from journal import events as e
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, split_batches
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
-from tests.broker_sim.logs.at_once import AT_ONCE
+from kafka_protocol.record_batch import decode_records
+from tests.broker_sim.logs.small_log import a_log, append, read_all
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
 from tests.kafka_protocol.produced import error_of, headers_of
-
-NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
-
-
-def a_log(segment_bytes: int = 100, directory: LogDirectory | None = None, **more: Any) -> PartitionLog:
-    return PartitionLog(directory or MemoryLogDirectory(), TP, segment_bytes=segment_bytes, **more)
-
-
-def append(log: PartitionLog, *records: tuple[str | None, str | None], at_ms: int = 0, **options: Any) -> None:
-    rows = [Record(k if k is None else k.encode(), v if v is None else v.encode(), at_ms) for k, v in records]
-    data = build_batch(rows, **options)
-    log.append_as_leader(data, headers_of(data), 0)
-    log.high_watermark = log.end_offset
-
-
-def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
-    found = []
-    offset = log.start_offset
-    while offset < log.end_offset:
-        data = log.read(offset, 1 << 20, log.end_offset, True)
-        if not data:
-            break
-        for record in decode_records(data, offset):
-            key, value = record.key, record.value
-            found.append((record.offset, key and key.decode(), value if value is None else value.decode()))
-        headers = split_batches(data)
-        assert headers
-        offset = headers[-1].next_offset
-    return found
-
 
 # ---- retention -------------------------------------------------------------------------------------------------
 
@@ -212,190 +169,6 @@ def test_a_follower_that_ends_below_the_leaders_start_begins_anew_there_and_lose
     assert cluster.violations() == []
 
 
-# ---- compaction ------------------------------------------------------------------------------------------------
-
-
-def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> None:
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    run_task(scheduler, runtime, compact(log, settings, runtime))
-    runtime.stop()
-
-
-@pytest.mark.parametrize("codec", Codec)
-@pytest.mark.parametrize("on_disk", [False, True])
-def test_compaction_keeps_the_latest_record_of_each_key_at_its_offset(
-    tmp_path: Path, codec: Codec, on_disk: bool
-) -> None:
-    directory = FileLogDirectory(tmp_path, workers=AT_ONCE) if on_disk else MemoryLogDirectory()
-    log = a_log(170, directory)
-    append(log, ("a", "1"), ("b", "1"), codec=codec)
-    append(log, ("a", "2"), ("c", "1"), (None, "no key"), codec=codec)
-    append(log, ("b", "2"), codec=codec)
-    append(log, ("c", "2"), codec=codec)
-    append(log, ("z", "in the segment that is written to"), codec=codec)
-    before = log.size_bytes
-    run_compaction(log)
-    kept = read_all(log)
-    active = log.segments[-1].base_offset
-    assert [row for row in kept if row[0] < active] == [
-        row for row in [(2, "a", "2"), (5, "b", "2"), (6, "c", "2")] if row[0] < active
-    ]
-    assert log.size_bytes < before and log.end_offset == 8
-    headers = split_batches(log.read(0, 1 << 20, 8, True))
-    assert headers is not None and all(header.attributes == codec for header in headers if header.record_count)
-    log.close()
-    again = a_log(170, directory)
-    assert (read_all(again), again.end_offset, again.damage) == (kept, 8, [])
-    again.close()
-
-
-def test_a_reader_in_a_gap_goes_on_behind_it() -> None:
-    log = a_log(100)
-    for value in "1234":
-        append(log, ("a", value))
-    append(log, ("b", "1"))
-    run_compaction(log)
-    assert read_all(log) == [(3, "a", "4"), (4, "b", "1")]
-    assert decode_records(log.read(1, 1 << 20, 5, True), 1)[0].offset == 3
-
-
-def test_compaction_goes_as_far_as_its_keys_fit_and_the_next_one_further() -> None:
-    log = a_log(170)
-    for number in range(12):
-        append(log, (f"k{number % 6}", str(number)), ("same", str(number)))
-    log.high_watermark = log.end_offset
-    last = log.segments[-1].base_offset
-    small = NO_LAG._replace(key_bytes=4 * ENTRY_BYTES, key_load=0.75)
-    reached = []
-    while is_filthy(log, small, 10):
-        run_compaction(log, small)
-        reached.append(log.first_dirty_offset)
-    # Three keys fit: k0, same and k1; then same, k2 and k3.  As in Kafka a full map takes no key that it has, either.
-    assert reached[:3] == [3, 7, 11] and reached[-1] == last
-    once = a_log(170)
-    for number in range(12):
-        append(once, (f"k{number % 6}", str(number)), ("same", str(number)))
-    once.high_watermark = once.end_offset
-    run_compaction(once)
-    assert latest(read_all(log)) == latest(read_all(once))
-    assert len(read_all(log)) < 24
-
-
-def latest(records: list[tuple[int, str | None, str | None]]) -> dict[str | None, tuple[int, str | None]]:
-    return {key: (offset, value) for offset, key, value in records}
-
-
-def test_a_full_map_of_keys_leaves_what_comes_after_it_as_it_is() -> None:
-    log = a_log(170)
-    append(log, ("a", "1"), ("b", "1"), ("c", "1"), ("a", "2"), ("b", "2"))
-    append(log, ("a", "3"), ("d", "1"))
-    append(log, ("e", "1"))
-    append(log, ("f", "1"))
-    log.high_watermark = log.end_offset
-    run_compaction(log, NO_LAG._replace(key_bytes=2 * ENTRY_BYTES, key_load=1.0))
-    assert log.first_dirty_offset == 2
-    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "offset 1 is the last it knows of"
-    run_compaction(log, NO_LAG._replace(key_bytes=3 * ENTRY_BYTES, key_load=1.0))
-    assert log.first_dirty_offset == 5
-    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "what the first two records said is said again"
-
-
-def test_a_reader_goes_on_behind_a_batch_whose_end_was_compacted_away() -> None:
-    log = a_log(170)
-    append(log, ("a", "1"), ("b", "1"), ("a", "2"))
-    append(log, ("a", "3"))
-    append(log, ("c", "1"))
-    run_compaction(log)
-    data = log.read(0, 1 << 20, log.end_offset, True)
-    assert decode_records(data)[0].offset == 1
-    whole = log.read(2, 1 << 20, 3, True)
-    assert decode_records(whole, 2) == [] and offset_after(whole, 2) == 3
-    assert offset_after(b"", 7) == 7
-
-
-def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
-    cluster = Cluster(2, log_segment_bytes=100, log_cleaner_backoff_ms=100)
-    cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
-    cluster[2].runtime.stop()
-    cluster.alive.discard(2)
-    cluster.create([1, 2])
-    cluster.elect(1, [1])
-    for value in "12345":
-        answer = cluster.produce_later(1, build_batch([Record(b"k", value.encode(), 1_000)]))
-        cluster.until(answer.done)
-    cluster.run(1_000)
-    assert cluster[1].values == ["4", "5"], "the last segment is not touched"
-    cluster.restart(2)
-    cluster.settle(1, 2)
-    assert cluster[2].values == ["4", "5"]
-    assert cluster[2].partition.log.end_offset == 5
-
-
-def test_a_tombstone_is_seen_for_its_time_and_then_goes() -> None:
-    log = a_log(100)
-    append(log, ("a", "1"), at_ms=1_000)
-    append(log, ("a", None), at_ms=1_000)
-    append(log, ("b", "1"), at_ms=1_000)
-    run_compaction(log, NO_LAG)
-    assert read_all(log)[0] == (1, "a", None), "the first compaction leaves it"
-    append(log, ("c", "1"), at_ms=1_000)
-    run_compaction(log, NO_LAG._replace(tombstone_ms=1 << 50))
-    assert read_all(log)[0] == (1, "a", None)
-    append(log, ("d", "1"), at_ms=1_000)
-    run_compaction(log, NO_LAG)
-    assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
-
-
-def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
-    log = a_log(100)
-    for value in "1234":
-        append(log, ("a", value))
-    half = NO_LAG._replace(dirty_ratio_min=0.5)
-    assert is_filthy(log, half, 10)
-    run_compaction(log)
-    assert not is_filthy(log, half, 10)
-    append(log, ("b", "1"))
-    assert is_filthy(log, NO_LAG, 10) and not is_filthy(log, half._replace(dirty_ratio_min=0.9), 10)
-    assert is_filthy(log, half._replace(dirty_ratio_min=0.9, lag_max_ms=5), 10), "overdue"
-    assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
-
-
-def test_records_that_are_not_committed_are_not_compacted() -> None:
-    log = a_log(100)
-    for value in "1234":
-        append(log, ("a", value))
-    log.high_watermark = 2
-    run_compaction(log)
-    assert read_all(log) == [(1, "a", "2"), (2, "a", "3"), (3, "a", "4")]
-
-
-def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
-    directory = MemoryLogDirectory()
-    log = a_log(100, directory)
-    append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
-    append(log, ("a", "2"))
-    append(log, ("b", "1"))
-    run_compaction(log)
-    log.close()
-    again = a_log(100, directory)
-    assert [value for _, _, value in read_all(again)] == ["2", "1"]
-    resend = batch("x", producer_id=7, producer_epoch=0, base_sequence=5)
-    assert again.producers.check(headers_of(resend)[0]) == ErrorCode.out_of_order_sequence_number
-
-
-def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
-    directory = MemoryLogDirectory()
-    log = a_log(100, directory)
-    append(log, ("a", "1"))
-    append(log, ("a", "2"))
-    log.begin_cleaned(log.segments[0]).append(b"half a batch")
-    log.close()
-    again = a_log(100, directory)
-    assert [value for _, _, value in read_all(again)] == ["1", "2"]
-    assert [name for name in directory.list_files("orders-0") if "cleaned" in name] == []
-
-
 # ---- producers -------------------------------------------------------------------------------------------------
 
 
@@ -418,72 +191,6 @@ def test_a_producer_that_was_silent_too_long_is_forgotten() -> None:
 def test_an_idempotent_batch_without_sequence_is_invalid() -> None:
     data = batch("x", producer_id=7, producer_epoch=0, base_sequence=-1)
     assert error_of(data) == ErrorCode.invalid_record
-
-
-def test_a_topic_deleted_while_it_is_compacted_harms_nothing(tmp_path: Path) -> None:
-    log = a_log(100, FileLogDirectory(tmp_path, workers=AT_ONCE))
-    for value in "1234":
-        append(log, ("a", value))
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
-    scheduler.step()
-    assert not task.done()
-    log.delete()
-    scheduler.run_until(1_000_000)
-    assert task.done() and list(tmp_path.iterdir()) == []
-    runtime.stop()
-
-
-def test_compaction_pauses_among_batches_of_one_record_too() -> None:
-    log = a_log(1 << 20)
-    for number in range(10 * SLICE_RECORDS):
-        append(log, (f"k{number % 7}", "v"))
-    log.roll()
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
-    steps = 0
-    while not task.done():
-        scheduler.step()
-        steps += 1
-    assert steps >= 2 * 10, "twice each record is looked at"
-    assert len(read_all(log)) == 7
-    runtime.stop()
-
-
-def delete_topic(log: PartitionLog) -> None:
-    log.delete()
-
-
-def drop_older_half(log: PartitionLog) -> None:
-    log.drop_first_segments(2)
-
-
-def truncate_all(log: PartitionLog) -> None:
-    log.truncate_fully_and_start_at(0)
-
-
-@pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
-@pytest.mark.parametrize("strike", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
-def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
-    tmp_path: Path, strike: Callable[[PartitionLog], None], pause: int
-) -> None:
-    failures: list[OSError] = []
-    disk = GuardedDirectory(FileLogDirectory(tmp_path, workers=AT_ONCE), lambda _, failure: failures.append(failure))
-    log = a_log(110_000, disk)
-    for number in range(2_600):
-        append(log, (f"k{number % 1_500}", "v" * 40))
-    scheduler = Scheduler()
-    runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
-    for _ in range(pause):
-        scheduler.step()
-    assert not task.done()
-    strike(log)
-    scheduler.run_until(1_000_000)
-    assert task.done() and failures == []
-    runtime.stop()
 
 
 def known(log: PartitionLog, producer_id: int, sequence: int) -> object:

@@ -22,7 +22,7 @@ from journal.events import TopicPartition
 from kafka_protocol.topic_ids import topic_id_from_kafka
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from simulation.processes.machine import Machine
-from tests.broker_sim.logs.test_retention import NO_LAG, append
+from tests.broker_sim.logs.small_log import NO_LAG, append
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
 from tests.simulation.processes.small_world import HERE, SmallWorld
 

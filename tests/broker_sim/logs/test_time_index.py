@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
-from tests.broker_sim.logs.test_retention import a_log
+from tests.broker_sim.logs.small_log import a_log
 from tests.kafka_protocol.produced import headers_of
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
