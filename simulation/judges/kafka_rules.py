@@ -22,7 +22,7 @@ from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten
 
 Violated = Callable[[str, TopicPartition, str], None]
 _Lives = dict[int, int]
-NOT_REGISTERED = -1
+NEVER_REGISTERED = -1
 
 
 class KafkaRules:
@@ -54,7 +54,8 @@ class KafkaRules:
             judge(entry.event)
 
     def _proposes(self, event: e.IsrProposed) -> None:
-        lives = {broker: self._znodes.brokers.get(broker, NOT_REGISTERED) for broker in event.isr}
+        # Whose session has ended fetches on for a while, in the life that it had.
+        lives = {broker: self._znodes.lives.get(broker, NEVER_REGISTERED) for broker in event.isr}
         self._proposed[topic_partition(event.topic, event.partition), event.leader_epoch, event.upon] = lives
 
     def wrote(self, write: StateWritten) -> None:

@@ -60,6 +60,8 @@ class KafkaZnodes:
         self.states: dict[TopicPartition, LeaderAndIsr] = {}
         self.brokers: dict[int, int] = {}
         """Registered brokers, and the transaction that registered each (the broker epoch)."""
+        self.lives: dict[int, int] = {}
+        """The same of every broker that was ever registered: its last registration, though that may be gone."""
         self.deleting: dict[str, None] = {}
         self.last_zxid = 0
 
@@ -97,7 +99,7 @@ class KafkaZnodes:
                     yield StateWritten(partition, before, state)
         elif path.startswith(_BROKERS):
             broker = int(path.removeprefix(_BROKERS))
-            self.brokers[broker] = self.last_zxid
+            self.brokers[broker] = self.lives[broker] = self.last_zxid
             yield Registered(broker, True)
         elif path.startswith(_DELETING):
             self.deleting[path.removeprefix(_DELETING)] = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from broker_sim.logs.segment import SUFFIX
-from kafka_protocol.record_batch import checksum_of, read_header
+from kafka_protocol.record_batch import MAGIC, checksum_of, header_is_sane, read_header
 from simulation.judges.audited_broker import AuditedBroker, LogBytes
 
 
@@ -40,7 +40,7 @@ class ReplicaLog:
         self.end = 0
         self.epochs_rise = True
         self.damaged: int | None = None
-        """Where a batch lies, by its first offset, whose checksum does not hold; None where all do."""
+        """The offset of the first batch whose checksum does not hold, or of what is no batch; None where all hold."""
 
     def read(self) -> None:
         """Take in what was appended since."""
@@ -74,6 +74,10 @@ class ReplicaLog:
     def _take(self, data: bytes) -> None:
         at = 0
         while (header := read_header(data, at)) is not None:
+            if header.magic != MAGIC or not header_is_sane(header):
+                # Zeros or rubbish behind a power loss: there is no telling where a next batch would begin.
+                self.damaged = self.end if self.damaged is None else self.damaged
+                return
             last_offset = header.last_offset
             checksum = checksum_of(data, at, header)
             stored = Stored(header.base_offset, last_offset, header.leader_epoch, checksum)

@@ -96,6 +96,17 @@ def test_who_joins_is_in_the_life_that_its_leader_found_in_sync(known: int | Non
     assert court.said == said
 
 
+@pytest.mark.parametrize(("known", "said"), [(FIRST_LIFE, []), (SECOND_LIFE, ["OneLifeJoins"])])
+def test_a_leader_means_the_last_life_of_whom_the_ensemble_has_given_up(known: int, said: list[str]) -> None:
+    court = Court(lives={2: known})
+    court.create("/brokers/ids/2")
+    court.delete("/brokers/ids/2")
+    court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))
+    court.create("/brokers/ids/2")
+    court.rules.wrote(StateWritten(T0, LeaderAndIsr(1, 0, (1,), 1, 5), LeaderAndIsr(1, 0, (1, 2), 1, 6)))
+    assert court.said == said
+
+
 def test_a_member_that_stays_or_an_elections_isr_is_no_joining() -> None:
     court = Court(lives={2: 9})
     court.hear(IsrProposed(1, "t", 0, [1, 2], 0, 5, "caught_up", []))

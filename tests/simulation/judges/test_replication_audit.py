@@ -229,6 +229,21 @@ def test_of_a_batch_on_a_disk_the_bytes_count_and_not_what_its_header_claims() -
     assert log.damaged is None and list(log.batches) == [0]
 
 
+@pytest.mark.parametrize("rubbish", [bytes(200), b"\xcf" * 200, bytes(8) + b"\xcf\xe5\x9c\x1b" + bytes(100)])
+def test_what_is_no_batch_on_a_disk_is_damage_where_the_log_would_go_on(rubbish: bytes) -> None:
+    directory = MemoryLogDirectory()
+    directory.create_partition("t-0")
+    file = directory.open("t-0", "00000000000000000000.log")
+    whole = build_batch([Record(key=None, value=b"a", timestamp_ms=0)])
+    file.append(whole + rubbish)
+    log = ReplicaLog(directory, "t-0")
+    log.read()
+    assert (log.damaged, log.end, list(log.batches)) == (1, 1, [0])
+    file.truncate(len(whole))
+    log.read()
+    assert (log.damaged, log.end) == (None, 1)
+
+
 # -- what is found
 
 
