@@ -36,6 +36,8 @@ class Refused(NamedTuple):
     """A partition's change of state that did not happen, and why (StateChangeFailedException)."""
 
     reason: str
+    nobody_can_lead: bool = False
+    """Nothing went wrong: whoever could lead is away, and may come back."""
 
 
 Result = LeaderAndIsr | Refused
@@ -167,7 +169,7 @@ class PartitionStateMachine:
                 continue
             elected = self._choose(partition, state, strategy, unclean=unclean.get(partition, False))
             if elected is None:
-                results[partition] = Refused(f"no replica can lead ({strategy.value})")
+                results[partition] = Refused(f"no replica can lead ({strategy.value})", nobody_can_lead=True)
             else:
                 chosen[partition] = elected
                 self._stats.unclean_elections += is_unclean(state, elected)

@@ -31,6 +31,10 @@ class ReassignmentFailed(Exception):
     """A step of a reassignment could not be taken.  What was written stays, and is taken up again later."""
 
 
+class TargetIsAway(ReassignmentFailed):
+    """Nobody of the target can lead now."""
+
+
 # ---- beginning, resuming, completing --------------------------------------------------------------------------
 
 
@@ -182,8 +186,12 @@ async def _reassign(reign: Reign, partition: TopicPartition, assignment: Replica
     context.set_assignment(partition, completed)
     try:
         await _move_leader(reign, partition, completed)
+    except TargetIsAway:
+        if assignment.removing:
+            # It waits until one is back, under way still: nobody else would know any more what there is to remove.
+            context.set_assignment(partition, assignment)
+            return
     except ReassignmentFailed:
-        # It is under way still, or nobody would know any more which replicas there are to remove.
         context.set_assignment(partition, assignment)
         raise
     await _remove_replicas(reign, partition, assignment.removing)
@@ -267,7 +275,7 @@ async def _move_leader(reign: Reign, partition: TopicPartition, completed: Repli
         elections = await reign.partitions.handle([partition], PartitionState.ONLINE, ElectionStrategy.REASSIGNMENT)
         outcome = elections[partition]
         if isinstance(outcome, Refused):
-            raise ReassignmentFailed(outcome.reason)
+            raise (TargetIsAway if outcome.nobody_can_lead else ReassignmentFailed)(outcome.reason)
 
 
 async def _remove_replicas(reign: Reign, partition: TopicPartition, broker_ids: Sequence[int]) -> None:

@@ -17,10 +17,10 @@ from kio.schema.list_partition_reassignments.v0 import request as listing
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from journal.events import AssignmentChanged, ControllerResigned, TopicPartition
+from journal.events import AssignmentChanged, ControllerEventFailed, ControllerResigned, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import ReplicaAssignment
-from tests.controller.controller_requests import ask_for_isr, reassignment_answer
+from tests.controller.controller_requests import ask_for_isr, reassignment_answer, shut_down
 from tests.controller.controller_world import World
 
 P0 = TopicPartition("orders", 0)
@@ -378,6 +378,37 @@ def test_replicas_are_not_removed_while_nobody_of_the_target_can_lead(world: Wor
     assert world.brief("orders")[:2] == (2, (2,))
     assert assignment(world) == ReplicaAssignment((2,))
     assert [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)] == [False, True]
+
+
+def begun_with_its_only_leader_on_the_way_out(world: World) -> None:
+    """Broker 1 alone is in sync, and is being shut down, when the partition is to be left to it."""
+    world.create_topic("orders", {0: [1, 2]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    assert world.brief("orders")[:2] == (1, (1,))
+    assert shut_down(world, 1)[1] == [P0]
+    assert reassign(world, [1]) == (KafkaError.none, None)
+    assert assignment(world) == ReplicaAssignment((1, 2), (), (2,))
+    assert under_way(world) == {P0: ReplicaAssignment((1, 2), (), (2,))}
+    assert not world.requests("StopReplica", 2)
+
+
+def test_a_target_that_is_being_shut_down_is_waited_for_and_nothing_failed(world: World) -> None:
+    begun_with_its_only_leader_on_the_way_out(world)
+    world.leave(1)
+    world.settle()
+    world.join(1)
+    world.settle()
+    assert assignment(world) == ReplicaAssignment((1,)) and under_way(world) == {}
+    assert not world.events(ControllerEventFailed)
+
+
+def test_where_nothing_is_to_be_removed_a_cancellation_needs_nobody_to_lead(world: World) -> None:
+    begun_with_its_only_leader_on_the_way_out(world)
+    assert reassign(world, None) == (KafkaError.none, None)
+    assert assignment(world) == ReplicaAssignment((1, 2)) and under_way(world) == {}
+    assert not world.events(ControllerEventFailed)
 
 
 def test_a_list_written_while_there_was_no_controller_is_taken_up_by_the_next(world: World) -> None:
