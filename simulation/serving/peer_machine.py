@@ -11,7 +11,7 @@ import structlog
 from ensemble.runtime.files import Files
 from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.server.process.driver import Stopped
+from ensemble.server.process.endings import Crashed, Stopped
 from ensemble.server.process.peer_process import load_history, serve
 from ensemble.server.process.surroundings import Surroundings
 from ensemble.txnlog.errors import DataDirectoryError
@@ -86,6 +86,10 @@ class PeerMachine(ServerMachine):
         running, self.running = self.running, None
         if running is not None:
             self.reached.process_ended(self.name, running)
+
+    def _may_end_with(self, failure: BaseException | None) -> bool:
+        """As any server; what the program itself did wrong is as good as what it raised."""
+        return super()._may_end_with(failure.__cause__ if isinstance(failure, Crashed) else failure)
 
     def _unlinks(self, path: Path) -> None:
         running = self.running

@@ -33,6 +33,7 @@ from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.operator.operator_view import OperatorView
+from ensemble.server.process.endings import Crashed, Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.timers import PeerTimers
 from ensemble.tree.service import Service
@@ -79,10 +80,6 @@ _DISK_EFFECTS = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
     TruncateLog,
 )  # fmt: skip
-
-
-class Stopped(Exception):
-    """The peer cannot go on; the message says why."""
 
 
 class PeerDriver:
@@ -155,7 +152,9 @@ class PeerDriver:
         if self.operator is not None:
             self.operator.metrics.unrecoverable_errors += 1
         reason = f"{name}: {type(failure).__name__}: {failure}"
-        self._finish(Stopped(reason), reason)
+        crashed = Crashed(reason)
+        crashed.__cause__ = failure
+        self._finish(crashed, reason)
 
     def _later(self, delay_ms: int, callback: Callable[[], None]) -> object:
         return self._loop.call_later(delay_ms / 1000, callback)

@@ -37,7 +37,8 @@ from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.net.sockets import PortError
 from ensemble.server.operator.operator_view import OperatorView
 from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.server.process.driver import PeerDriver, Stopped
+from ensemble.server.process.driver import PeerDriver
+from ensemble.server.process.endings import Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
 from ensemble.server.process.ownership import claim

@@ -12,12 +12,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
+from typing import Any
 from unittest.mock import patch
 
 import pytest
 
 from ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
 from ensemble.txnlog.log import LogWriter
+from ensemble.zab.effects import Effect
+from ensemble.zab.peer import Peer
 from simulation.kernel.draws import derive_random
 from simulation.run import run_seed
 from simulation.serving.platters import NAME as PLATTERS
@@ -132,6 +135,24 @@ def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
         run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
     assert run.problems() == []
     assert run.world.reached.counts[DAMAGE] >= 1
+    run.world.end()
+
+
+def test_a_fault_of_a_peers_own_that_ends_its_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, turn, failed = ServingRun(7, CALM), Peer.on_clients, []
+
+    def on_clients(peer: Peer, *given: Any) -> list[Effect]:
+        if not failed:
+            failed.append(peer)
+            raise KeyError("planted")
+        return turn(peer, *given)
+
+    with run.in_virtual_time():
+        run.boot()
+        monkeypatch.setattr(Peer, "on_clients", on_clients)
+        run.world.run(3_000)
+        run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
+    assert [problem for problem in run.problems() if "KeyError: 'planted'" in problem]
     run.world.end()
 
 
