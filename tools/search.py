@@ -94,6 +94,7 @@ class _Shown:
 
 def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
     """Make it short, write it down, and say how it is played again."""
+    from simulation.scenarios.story import told_acts
     from simulation.search.runs import tell
     from simulation.search.tape_search import planted, shrunk
 
@@ -104,7 +105,7 @@ def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
     with planted(wanted.plant):
         tape, problems, runs = shrunk(found, wanted)
         verdict = tell(tape, wanted.scenario, wanted.world())
-    acts = [step.text for step in verdict.taken]
+    acts = told_acts(verdict)
     path = folder.found(found, tape, problems, acts)
     say(f"  made short in {runs} runs: {len(acts)} acts, {verdict.virtual_ms / 1000:.1f} simulated seconds")
     for act in acts:

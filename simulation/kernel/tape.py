@@ -22,6 +22,8 @@ RECORDED_MAX = 1_024
 """Of a stream that gives more than that it is not known what it gave."""
 
 AGAIN = " again "
+STRIKE = "strike "
+"""What the streams of single faults are called, each with its number: when it comes, whether it comes, and what."""
 
 
 class Stream(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from journal.events import FaultInjected
 from journal.sentence_file import read_sentences
 from simulation.scenarios.scenario import Verdict
 
@@ -50,6 +51,13 @@ def story(verdict: Verdict) -> list[Line]:
     if len(lines) <= LINES_MAX:
         return lines
     return [*lines[:LINES_MAX], Line(lines[-1].at_ms, SCRIPT, f"… and {len(lines) - LINES_MAX} lines more")]
+
+
+def told_acts(verdict: Verdict) -> list[str]:
+    """What was done to the world: the script's steps, or where there is no script the faults."""
+    sentences = read_sentences()
+    faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]
+    return [step.text for step in verdict.taken] or [sentences.sentence(each.node, each.event) for each in faults]
 
 
 def _lines(verdict: Verdict) -> Iterator[Line]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from random import Random
 
 from simulation.faults.acts import ACT_WORDS, ACTS
-from simulation.kernel.tape import WORD_BITS, WORD_MAX, Stream, Tape
+from simulation.kernel.tape import STRIKE, WORD_BITS, WORD_MAX, Stream, Tape
 from simulation.search.protocol import STEP_WORDS, STEPS
 
 MIDDLE = (ACTS, STEPS, "nemesis")
@@ -38,10 +38,11 @@ def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
 
 def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
     known = [purpose for purpose, stream in tape.streams.items() if stream.words]
-    middle = [purpose for purpose in known if purpose in MIDDLE]
+    middle = [purpose for purpose in known if purpose in MIDDLE or purpose.startswith(STRIKE)]
     if not known or random.random() < 0.05:
         return _with_other_luck(tape, random)
-    purpose = middle[0] if middle and random.random() < MIDDLE_CHANCE else known[random.randrange(len(known))]
+    choices = middle if middle and random.random() < MIDDLE_CHANCE else known
+    purpose = choices[random.randrange(len(choices))] if len(choices) > 1 else choices[0]
     stream = tape.streams[purpose]
     words = list(stream.words)
     theirs = other.streams.get(purpose)

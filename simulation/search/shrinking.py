@@ -1,4 +1,4 @@
-"""Makes what was found short: acts are left out, words become zero, streams go back to being drawn.
+"""Makes what was found short: acts and faults are left out, words become zero, streams go back to being drawn.
 
 Each attempt is a run; it counts where it shows the same invariant violated.  Spans are halved as in delta debugging
 (Zeller and Hildebrandt, 2002).
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from simulation.faults.acts import ACTS
-from simulation.kernel.tape import Stream, Tape
+from simulation.kernel.tape import STRIKE, Stream, Tape
 from simulation.search.mutation import unit_of
 from simulation.search.protocol import STEPS
 
@@ -31,6 +31,7 @@ class Shrinking:
     def shrink(self) -> Tape:
         """The shortest tape that was found."""
         self._without_other_streams()
+        self._without_strikes()
         for purpose in ENDING:
             if purpose in self.tape.streams:
                 self._end(purpose)
@@ -55,6 +56,25 @@ class Shrinking:
             return
         for purpose in [name for name in streams if name not in ENDING]:
             self._holds(Tape(self.tape.seed, {n: e for n, e in self.tape.streams.items() if n != purpose}))
+
+    def _without_strikes(self) -> None:
+        """Of the faults that have streams of their own, as many as possible do not come."""
+        written = self._shows(self.tape)
+        self.runs += 1
+        if written is None:
+            return
+        comes = {name: each.words for name, each in written.streams.items() if name.startswith(STRIKE)}
+        left = [name for name, words in comes.items() if len(words) > 1 and words[1]]
+        size = max(1, len(left) // 2)
+        while size and left:
+            begin = 0
+            while begin < len(left):
+                out = {name: Stream(words=(comes[name][0], 0)) for name in left[begin : begin + size]}
+                if self._holds(Tape(self.tape.seed, {**self.tape.streams, **out})):
+                    del left[begin : begin + size]
+                else:
+                    begin += size
+            size //= 2
 
     def _end(self, purpose: str) -> None:
         """Behind the words nothing is done."""

@@ -8,6 +8,8 @@ from random import Random
 
 from ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, zxid_of
 from simulation.filesystem.inode import BLOCK_BYTES
+from simulation.kernel.draws import derive_random
+from simulation.kernel.tape import STRIKE, WORD_BITS
 from simulation.serving.peer_machine import PeerMachine
 from simulation.serving.server_machine import ServerMachine
 from simulation.serving.serving_world import ServingWorld
@@ -36,6 +38,7 @@ class ServingNemesis:
         self._gap_ms = gap_ms
         self._undo: dict[int, Undo] = {}
         self._number = 0
+        self._strikes = 0
 
     def start(self) -> None:
         """Begin to do harm."""
@@ -43,17 +46,24 @@ class ServingNemesis:
         self._schedule()
 
     def _schedule(self) -> None:
-        self.after(self.random.randrange(1, 2 * self._gap_ms), self._strike)
+        """Each strike draws from a stream of its own: one that is left out shifts nothing in the others."""
+        self._strikes += 1
+        random = derive_random(self.world.ground.seed, f"{STRIKE}{self._strikes}")
+        self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._strike(random))
 
     def after(self, delay_ms: int, callback: Undo) -> None:
         """Call after that time."""
         self.world.scheduler.after(delay_ms * 1000, callback)
 
-    def _strike(self) -> None:
-        if self.active:
-            if not self.holds_still:
-                self._kinds[self.random.randrange(0, len(self._kinds))](self)
-            self._schedule()
+    def _strike(self, random: Random) -> None:
+        if not self.active:
+            return
+        # No seed draws a zero; a tape says it where this strike is left out.
+        if random.getrandbits(WORD_BITS) and not self.holds_still:
+            usual, self.random = self.random, random
+            self._kinds[random.randrange(0, len(self._kinds))](self)
+            self.random = usual
+        self._schedule()
 
     def heal_all(self) -> None:
         """Stop, and undo everything."""

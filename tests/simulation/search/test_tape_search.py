@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from simulation.faults.acts import ACT_WORDS, ACTS
-from simulation.kernel.tape import Stream, Tape, TapedSeed
+from simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
 from simulation.run import SCENARIOS
 from simulation.search.corpus import Corpus
 from simulation.search.mutation import mutated
@@ -152,6 +152,20 @@ def test_shrinking_leaves_out_all_acts_that_are_not_needed() -> None:
 
     shrinking = Shrinking(tape, shows, 1_000)
     assert shrinking.shrink().streams[ACTS] == Stream(words=(0, 0, 3, 0, 0, 0, 0, 0), ends=True)
+
+
+def test_shrinking_leaves_out_all_strikes_that_are_not_needed_and_keeps_their_moments() -> None:
+    comes = {f"{STRIKE}{number}": Stream(words=(number, 7, number)) for number in range(1, 11)}
+    played = {"boot": Stream(words=(5,)), **comes, f"{STRIKE}11": Stream(words=(9,))}
+
+    def shows(asked: Tape) -> Tape | None:
+        streams = {**played, **asked.streams}
+        needed = all(streams[f"{STRIKE}{number}"].words[1:2] == (7,) for number in (3, 8))
+        return Tape(1, streams) if needed else None
+
+    short = Shrinking(Tape(1, played), shows, 1_000).shrink()
+    left_out = {name: stream.words for name, stream in short.streams.items()}
+    assert left_out == {f"{STRIKE}{number}": (number, 0) for number in range(1, 11) if number not in (3, 8)}
 
 
 # -- files

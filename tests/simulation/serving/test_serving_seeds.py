@@ -22,7 +22,11 @@ from ensemble.txnlog.log import LogWriter
 from ensemble.zab.effects import Effect
 from ensemble.zab.peer import Peer
 from simulation.kernel.draws import derive_random
+from simulation.kernel.tape import STRIKE, Tape
 from simulation.run import run_seed
+from simulation.scenarios.story import told_acts
+from simulation.search.runs import run_tape, tell
+from simulation.search.tape_search import Found, Wanted, kind_of, shrunk
 from simulation.serving.platters import NAME as PLATTERS
 from simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
 from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
@@ -206,3 +210,17 @@ def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> Non
         PLATTERS in problem and "was acknowledged and is on the platters of []" in problem for problem in problems
     )
     assert not any(PLATTERS in problem for problem in serve_seed(1).problems())
+
+
+def test_a_finding_of_whole_processes_is_made_short_until_no_fault_is_left_but_that_which_shows_it() -> None:
+    wanted = Wanted(WHOLE)
+    with acknowledged_before_the_sync():
+        ran = run_tape(Tape(1), WHOLE, wanted.world())
+        found = Found(1, kind_of(ran.problems[0]), ran.problems, ran.written)
+        tape, problems, _ = shrunk(found, wanted, runs_max=20)
+        told = told_acts(tell(tape, WHOLE, wanted.world()))
+    assert kind_of(problems[0]) == found.invariant
+    assert [act for act in told if "power" in act]
+    comes = [name for name, stream in ran.written.streams.items() if name.startswith(STRIKE) and len(stream.words) > 1]
+    assert len(comes) > 3
+    assert {name for name, stream in tape.streams.items() if stream.words[1:] == (0,)} == set(comes)
