@@ -267,7 +267,7 @@ def test_a_follower_that_lacks_what_its_leader_told_it_of_need_not_wait() -> Non
     solo.together(requests(1))
     solo.flush()
     solo.do(solo.peer.on_link_down(solo.now, LINK))
-    assert [type(p) for p in join(solo, 1, AGAIN)] == [Diff, NewLeader, Proposal]
+    assert [type(p) for p in join(solo, 1, AGAIN)] == [Diff, Proposal, NewLeader]
 
 
 # -- the follower

@@ -12,7 +12,7 @@ from ensemble.errors import ErrorCode
 from ensemble.ids import PeerId, Zxid, make_zxid
 from ensemble.zab import leader as zab_leader
 from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership
+from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, SendPackets
 from ensemble.zab.handover import Handover
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.membership import Membership
@@ -187,6 +187,27 @@ def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(
     world.stop(leader.id)
     world.run_until(world.settled)
     assert leader_of(world).id in old and everybody_knows(world, before)
+
+
+def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
+    """Of two memberships that a ZooKeeper learner hears of, the later is the one that it has seen last."""
+    world = ensemble(3)
+    leader, before = leader_of(world), leader_of(world).peer.membership
+    back = next(i for i in (1, 2, 3) if i != leader.id)
+    for i in (1, 2, 3):
+        world.cut_off(i, leader.id, both=False)
+    world.reconfigure(leader.id, joining=line(4, "observer"))
+    world.heal()
+    world.record = True
+    with broken(zab_leader.Leader, _on_ack=lambda self, peer, zxid: None):
+        world.break_link(leader.id, back)
+        world.run_until(lambda: not world.nodes[back].app.serving)
+        world.run(100)
+    told = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
+    packets = next(each.packets for each in told if any(isinstance(packet, NewLeader) for packet in each.packets))
+    at = [isinstance(packet, NewLeader) for packet in packets].index(True)
+    assert packets[at].config == before.text
+    assert [type(packet) for packet in packets[at:]] == [NewLeader, Proposal]
 
 
 @pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])

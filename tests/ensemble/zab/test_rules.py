@@ -275,7 +275,7 @@ def test_a_learner_gets_every_outstanding_proposal_behind_its_synchronisation() 
     said = solo.packets(link=other)
     zxids = [t.zxid for p in said if isinstance(p, Proposal) for t in p.txns]
     assert zxids == [make_zxid(1, 1), make_zxid(1, 2), make_zxid(1, 3)]
-    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "NewLeader", "Proposal", "Proposal"]
+    assert [type(p).__name__ for p in said] == ["LeaderInfo", "Diff", "Proposal", "NewLeader", "Proposal"]
 
 
 # -- a history without gaps
