@@ -13,7 +13,7 @@ from ensemble.ids import PeerId, Zxid, make_zxid
 from ensemble.zab import leader as zab_leader
 from ensemble.zab.core import Core
 from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, SendPackets
-from ensemble.zab.handover import Handover
+from ensemble.zab.handover import Handover, designated_leader
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import NewLeader, Proposal
@@ -293,6 +293,27 @@ def test_a_leader_at_a_new_address_hands_over() -> None:
     world.run_until(lambda: world.settled() and leader_of(world).id != leader.id)
     assert world.nodes[1].reaches is not None
     assert world.nodes[1].reaches[0].lines[leader.id].host == "elsewhere"
+
+
+def test_a_server_without_weight_is_not_designated() -> None:
+    before = Membership.parse(text(*map(line, (1, 2, 3, 4))))
+    after = Membership.parse(text(*map(line, (2, 3, 4)), "group.1=2:3:4", "weight.2=1", "weight.3=1", "weight.4=0"))
+    logged = {PeerId(2): 7, PeerId(3): 8, PeerId(4): 9}
+    assert designated_leader(PeerId(1), before, after, logged) == 3
+
+
+@pytest.mark.parametrize("voters", [1, 2])
+def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) -> None:
+    """There is nobody to give way to; and what it has logged, it finds again at every start."""
+    world = ensemble(9, voters, standalone_enabled=False)
+    leader = leader_of(world)
+    membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
+    assert membership.lines[leader.id].host == "elsewhere"
+    write(world, leader.id)
+    world.stop(leader.id)
+    world.start(leader.id)
+    world.run_until(lambda: world.leader() is leader)
+    assert leader.peer.membership == membership
 
 
 def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:
