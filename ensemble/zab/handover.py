@@ -68,10 +68,12 @@ class Handover:
 
 def designated_leader(my_id: PeerId, before: Membership, after: Membership, logged: Mapping[PeerId, int]) -> PeerId:
     """Who leads a membership that has just been committed: the leader that did it, if it is a voter of it at the same
-    address; else of those voters that acknowledged it the one that logged most."""
+    address, or all of its quorum; else of those other voters that acknowledged it the one that logged most.  One
+    without weight never leads (FastLeaderElection.totalOrderPredicate)."""
     address = quorum_address(after, my_id)
     if address is not None and address == (quorum_address(before, my_id) or address):
         return my_id
-    candidates = [peer for peer in after.voters if peer in logged and peer != my_id]
-    assert candidates, "a quorum of the new membership acknowledged it"
-    return max(candidates, key=lambda peer: (logged[peer], peer))
+    quorum = after.quorum
+    candidates = [peer for peer in after.voters if peer in logged and peer != my_id and quorum.weight(peer)]
+    assert candidates or my_id in after.voters, "a quorum of the new membership acknowledged it"
+    return max(candidates, key=lambda peer: (logged[peer], peer), default=my_id)

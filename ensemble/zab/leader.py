@@ -344,7 +344,10 @@ class Leader:
         if progress is Progress.BROKEN:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
-            begin_forwarding(self._core, peer, self._newleader_zxid)
+            known = self._core.reconfiguration
+            # What an earlier leader left open comes into force when this one is established.
+            membership = known.current if self.established else known.last_seen
+            begin_forwarding(self._core, peer, self._newleader_zxid, membership)
             self._broadcast.close_proposal()  # Not to this learner: it has been told.
 
     @property

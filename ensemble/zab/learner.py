@@ -453,7 +453,7 @@ class Learner:
         core = self._core
         assert self._link is not None and self._epoch is not None
         core.send(self._link, Ack(make_zxid(self._epoch, 0)))
-        if self._announced and core.reconfiguration.activate(core.reconfiguration.last_seen, None):
+        if self._announced and core.reconfiguration.take_up(list(self._queued)[self._committed :]):
             core.leave("the leader's membership asks for it", request_cause("reconfig"))
             return
         self._go(LearnerStep.ACTIVE)

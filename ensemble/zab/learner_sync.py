@@ -18,6 +18,7 @@ from ensemble.txn import Txn
 from ensemble.zab.core import Core
 from ensemble.zab.effects import ReadLog
 from ensemble.zab.learner_link import LearnerLink, Step
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
 from ensemble.zab.sync import SyncMode, SyncPlan, plan_sync
 
@@ -67,13 +68,19 @@ def send_from_log(core: Core, peer: LearnerLink, txns: Sequence[Txn] | None) -> 
     return Progress.READING
 
 
-def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> None:
+def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
     """The learner has all that it lacked: from here on it gets every proposal, in the same turn, so that nothing can
-    fall in between."""
-    if core.pending and not peer.observer:
-        core.send(peer.link, Proposal(tuple(core.pending)))
+    fall in between.  `membership` will be in force when it is told that it is up to date.
+
+    (ZooKeeper names the last one seen in any case, and its learner puts that into force: while a change is under way
+    one that comes back takes for committed what may come to nothing, tells others, and the ensemble can part in two.)
+    """
+    outstanding: list[Packet] = [Proposal(tuple(core.pending))] if core.pending and not peer.observer else []
+    newleader: Packet = NewLeader(newleader_zxid, membership.text)
     peer.step = Step.SYNCING
-    core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
+    # The last membership that a learner hears of is the last one seen: a proposed one comes behind that in force.
+    packets = [newleader, *outstanding] if core.reconfiguration.under_way else [*outstanding, newleader]
+    core.send_all(peer.link, packets)
 
 
 def _log_may_hold(core: Core, zxid: Zxid) -> bool:

@@ -153,7 +153,7 @@ class ObserverMaster:
         if progress is Progress.BROKEN:
             self._drop(peer, "what it lacks cannot be read from the log any more")
         elif progress is Progress.DONE:
-            begin_forwarding(self._core, peer, make_zxid(self._epoch, 0))
+            begin_forwarding(self._core, peer, make_zxid(self._epoch, 0), self._core.reconfiguration.current)
 
     def _on_ack(self, peer: LearnerLink, zxid: Zxid) -> None:
         """NEWLEADER's is awaited; that of UPTODATE says nothing, and an observer sends no other."""

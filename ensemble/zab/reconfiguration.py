@@ -8,11 +8,12 @@ is committed (from its leader, or from another peer during an election) puts it 
 
 from __future__ import annotations
 
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from typing import Protocol
 
 from ensemble.ids import PeerId, Zxid
 from ensemble.ports import Instant
+from ensemble.records import OpCode
 from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.application import Application, EnsembleConfig
 from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, UseMembership
@@ -191,6 +192,14 @@ class Reconfiguration:
         if designated is not None:
             return self.observes != observed or designated != leader_id
         return self.observes != observed or leader_id is None or not _same_leader(before, membership, leader_id)
+
+    def take_up(self, proposed: Iterable[Txn]) -> bool:
+        """The leader that named the membership seen last is established: it is in force, unless it is among what is
+        only `proposed`, for a ZooKeeper leader names that, too.  Says what `activate` does."""
+        version = self.last_seen.version
+        if any(txn.zxid == version and txn.type == OpCode.RECONFIG for txn in proposed):
+            return False
+        return self.activate(self.last_seen, None)
 
     def open_epoch(self, zxid: Zxid) -> None:
         """A new leader: a first membership, which everybody has from its own file, gets a version with the first epoch,

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 from ensemble.jute import Record
+from ensemble.records import OpCode
 from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, Txn
 from journal.events import TopicPartition
 from kafka_protocol.zk import znodes
@@ -72,7 +73,9 @@ class KafkaZnodes:
 
     def _apply(self, body: Record) -> Iterator[Change]:
         if isinstance(body, MultiTxn):
-            for sub in body.txns:
+            # One that was refused still lists what stood before the refused operation; nothing of it takes effect.
+            refused = any(sub.type == OpCode.ERROR for sub in body.txns)
+            for sub in () if refused else body.txns:
                 yield from self._apply(sub.body())
         elif isinstance(body, CreateTxn | SetDataTxn):
             yield from self._write(body.path, body.data, body.version if isinstance(body, SetDataTxn) else 0)

@@ -26,6 +26,7 @@ from ensemble.zab.leader import Leader
 from ensemble.zab.leader_acks import CommonLog, LeaderAcks
 from ensemble.zab.learner import Learner, LearnerStep
 from ensemble.zab.learner_link import LearnerLink
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import NewLeader
 from ensemble.zab.quorum import Quorum
 from journal.events import EpochAccepted
@@ -195,9 +196,9 @@ def pending_proposals_not_given_to_a_newcomer() -> Iterator[None]:
     """A learner gets what is committed and what comes, not what is between (ZOOKEEPER-3104)."""
     begin_forwarding = leader.begin_forwarding
 
-    def forgetful(core: Core, peer: LearnerLink, newleader_zxid: Zxid) -> None:
+    def forgetful(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
         pending, core.pending = core.pending, type(core.pending)()
-        begin_forwarding(core, peer, newleader_zxid)
+        begin_forwarding(core, peer, newleader_zxid, membership)
         core.pending = pending
 
     with broken(leader, begin_forwarding=forgetful):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ from ensemble.server.operator.http_port import HttpRequest
 from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.tree.acl import allows
 from ensemble.tree.service import Service
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.storage import Storage
 from journal.events import SnapshotTaken
 
@@ -30,8 +32,8 @@ class Refusal(NamedTuple):
 
 
 class OnDemandSnapshots:
-    """Takes them, no more often than `interval_ms`; never where that is None.  Who waits for one that is durable is put
-    into `wanted`, for somebody else to tell."""
+    """Has the server `take` them, no more often than `interval_ms`; never where that is None.  Who waits for one that
+    is durable is put into `wanted`, for somebody else to tell."""
 
     def __init__(
         self,
@@ -41,6 +43,8 @@ class OnDemandSnapshots:
         wanted: list[asyncio.Future[SnapshotTaken]],
         interval_ms: int | None,
         counts: OnDemandCounts,
+        *,
+        take: Callable[[TreeSnapshot], None],
     ) -> None:
         self._config = config
         self._service = service
@@ -48,6 +52,7 @@ class OnDemandSnapshots:
         self._wanted = wanted
         self._interval_ms = interval_ms
         self._counts = counts
+        self._take = take
         self._last_ms: int | None = None
 
     def newest(self) -> tuple[int, int]:
@@ -95,7 +100,7 @@ class OnDemandSnapshots:
         self._last_ms = _now_ms()
         future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()
         self._wanted.append(future)
-        self._storage.take_snapshot(self._service.snapshot())
+        self._take(self._service.snapshot())
         return await future
 
     def file_of(self, taken: SnapshotTaken) -> Path:

@@ -15,6 +15,7 @@ from ensemble.server.operator.http_port import Failure, HttpPort
 from ensemble.server.operator.metrics import Metrics
 from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import TraceMask, Words
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.recovery import Recovery
 from journal.events import Event, SnapshotTaken
 
@@ -51,8 +52,10 @@ class OperatorView:
         *,
         on_failure: Failure,
         begin_anew: Callable[[], None],
+        take_snapshot: Callable[[TreeSnapshot], None],
     ) -> None:
-        """`begin_anew` lets the peer start again, from a snapshot that was restored."""
+        """`begin_anew` lets the peer start again, from a snapshot that was restored; `take_snapshot` writes one of its
+        tree."""
         trace_mask = TraceMask()
         config, peer = running.config, running.peer
         self.metrics = Metrics(running, lambda: server_facts.mode_of(config, peer), server_facts.version_text())
@@ -62,6 +65,7 @@ class OperatorView:
         self._log = log
         self._on_failure = on_failure
         self._begin_anew = begin_anew
+        self._take_snapshot = take_snapshot
         self._ports: list[HttpPort] = []
         self._clock = ClockWatch(instant_now())
         self._clock_check: asyncio.TimerHandle | None = None
@@ -92,6 +96,7 @@ class OperatorView:
                 self._snapshots_wanted,
                 config.admin.snapshots_interval_ms,
                 self.metrics.on_demand,
+                take=self._take_snapshot,
             )
             restores = Restores(
                 storage.directories.data, self._accepted_epoch, config.admin.restores_interval_ms,

@@ -37,6 +37,7 @@ from ensemble.server.process.endings import Crashed, Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.timers import PeerTimers
 from ensemble.tree.service import Service
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.txnlog.recovery import Recovery
@@ -189,30 +190,24 @@ class PeerDriver:
     def _carry_out_early(self, effects: list[Effect]) -> None:
         """In the midst of a turn: the other servers can begin with it, and the disk's thread where that is to do it."""
         self._carry_out(effects)
-        if self._disk and self._disk_is_quick():
-            self._send_to_others()
-        else:
-            self._send()
+        self._send(disk_too=not (self._disk and self._disk_is_quick()))
 
     def _disk_is_quick(self) -> bool:
         return self.storage is not None and self.storage.is_quick(self._disk)
 
-    def _send(self) -> None:
+    def _send(self, *, disk_too: bool = True) -> None:
         """Give to the network and the disk what they have to do; the network first, since that is quickly done."""
         if self.quorum is not None:
             self.quorum.flush()
-        if self._disk and self.storage is not None:
-            self.storage.submit(self._disk)
-            self._disk.clear()
+        if disk_too:
+            self._submit()
         if self.clients is not None:
             self.clients.flush()
 
-    def _send_to_others(self) -> None:
-        """Give to the network what it has to do."""
-        if self.quorum is not None:
-            self.quorum.flush()
-        if self.clients is not None:
-            self.clients.flush()
+    def _submit(self) -> None:
+        if self._disk and self.storage is not None:
+            self.storage.submit(self._disk)
+            self._disk.clear()
 
     def _flush(self) -> None:
         """End the round."""
@@ -228,9 +223,7 @@ class PeerDriver:
             disk.clear()
             storage.carry_out(effects)
         self._flush_due = False
-        if disk and storage is not None:
-            storage.submit(disk)
-            disk.clear()
+        self._submit()
         if self.clients is not None:
             self.clients.flush()
         if self._holds_ack and not held_before:
@@ -306,11 +299,18 @@ class PeerDriver:
             self._journal_failed = True
 
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
-        """An ordinary one is written of the tree as it is now, before the next turn may change it."""
+        """An ordinary one is of the tree as it is now: it is begun before the next turn may change that."""
         if effect.replaces_history:
             self._disk.append(effect)
-        elif self.storage is not None:
-            self.storage.take_snapshot(effect.snapshot)
+        else:
+            self.take_snapshot(effect.snapshot)
+
+    def take_snapshot(self, snapshot: TreeSnapshot) -> None:
+        """Write an ordinary snapshot.  A learner may apply in the turn in which it appends: what is for the disk goes
+        there first, or the snapshot would count before the log reaches as far."""
+        self._submit()
+        if self.storage is not None:
+            self.storage.take_snapshot(snapshot)
 
     def _read_log(self, effect: ReadLog) -> None:
         if self.storage is not None:
@@ -419,7 +419,7 @@ class PeerDriver:
             self._call(self._peer.on_durable, tokens[-1])
             self._holds_ack = self._client_waits and self._peer.state is PeerState.FOLLOWING and self._is_alone()
             if not self._holds_ack:
-                self._send_to_others()
+                self._send(disk_too=False)
         else:
             self._flush_due = True
             self._call(self._peer.on_durable, tokens[-1])

@@ -281,7 +281,9 @@ async def _open_ports(
 ) -> ControlSocket | None:
     config, clients, log = running.config, running.clients, surroundings.log
     faults = LinkFaults(peer_names(config))
-    driver.operator = OperatorView(running, log, on_failure=driver.fail, begin_anew=begin_anew)
+    driver.operator = OperatorView(
+        running, log, on_failure=driver.fail, begin_anew=begin_anew, take_snapshot=driver.take_snapshot
+    )
     security, auth = peer_security(config, log.warning), quorum_auth(config, surroundings.nonce)
     my_id = PeerId(config.my_id)
     mine = config.servers.get(config.my_id)

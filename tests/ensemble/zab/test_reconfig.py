@@ -9,11 +9,14 @@ from typing import Any
 import pytest
 
 from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, make_zxid
+from ensemble.ids import PeerId, Zxid, make_zxid
+from ensemble.zab import leader as zab_leader
 from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership
-from ensemble.zab.handover import Handover
+from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, SendPackets
+from ensemble.zab.handover import Handover, designated_leader
+from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.membership import Membership
+from ensemble.zab.messages import NewLeader, Proposal
 from ensemble.zab.quorum import JointQuorum
 from ensemble.zab.reconfiguration import Reconfiguration
 from tests.ensemble.zab.zab_driver import Node, World
@@ -155,6 +158,77 @@ def test_one_reconfiguration_at_a_time() -> None:
     assert leader.app.refusals == [ErrorCode.RECONFIG_IN_PROGRESS]
 
 
+def as_zookeepers_leader(core: Core, peer: LearnerLink, newleader_zxid: Zxid, membership: Membership) -> None:
+    """What is proposed, and then the membership that the leader has seen last, in force or not."""
+    core.send(peer.link, Proposal(tuple(core.pending)))
+    peer.step = Step.SYNCING
+    core.send(peer.link, NewLeader(newleader_zxid, core.reconfiguration.last_seen.text))
+
+
+@pytest.mark.parametrize("names_what_it_has_seen", [False, True], ids=["ours", "zookeepers"])
+def test_who_comes_back_while_a_membership_is_proposed_does_not_put_it_in_force(names_what_it_has_seen: bool) -> None:
+    """Else it would tell its fellows of it, and they would be a quorum of the new members beside one of the old."""
+    world = ensemble(3, spares=3)
+    world.start(4, 5, 6)
+    world.run_until(world.settled)
+    leader, before = leader_of(world), leader_of(world).peer.membership
+    old = [i for i in (1, 2, 3) if i != leader.id]
+    for i in old:
+        world.cut_off(i, leader.id)
+    world.reconfigure(leader.id, members=",".join(map(line, (4, 5, 6))))
+    world.run(50)
+    forwarding = as_zookeepers_leader if names_what_it_has_seen else zab_leader.begin_forwarding
+    with broken(zab_leader, begin_forwarding=forwarding):
+        world.break_link(leader.id, 4)
+        world.run_until(lambda: not world.nodes[4].app.serving)
+        world.run(300)
+    assert everybody_knows(world, before), "nobody has committed it"
+    assert world.nodes[4].app.serving and isinstance(world.nodes[4].peer.quorum, JointQuorum)
+    world.stop(leader.id)
+    world.run_until(world.settled)
+    assert leader_of(world).id in old and everybody_knows(world, before)
+
+
+def test_what_is_proposed_comes_behind_what_is_in_force() -> None:
+    """Of two memberships that a ZooKeeper learner hears of, the later is the one that it has seen last."""
+    world = ensemble(3)
+    leader, before = leader_of(world), leader_of(world).peer.membership
+    back = next(i for i in (1, 2, 3) if i != leader.id)
+    for i in (1, 2, 3):
+        world.cut_off(i, leader.id, both=False)
+    world.reconfigure(leader.id, joining=line(4, "observer"))
+    world.heal()
+    world.record = True
+    with broken(zab_leader.Leader, _on_ack=lambda self, peer, zxid: None):
+        world.break_link(leader.id, back)
+        world.run_until(lambda: not world.nodes[back].app.serving)
+        world.run(100)
+    told = [effect for _, node, effect in world.sent if node == leader.id and isinstance(effect, SendPackets)]
+    packets = next(each.packets for each in told if any(isinstance(packet, NewLeader) for packet in each.packets))
+    at = [isinstance(packet, NewLeader) for packet in packets].index(True)
+    assert packets[at].config == before.text
+    assert [type(packet) for packet in packets[at:]] == [NewLeader, Proposal]
+
+
+@pytest.mark.parametrize("at_a_follower", [False, True], ids=["at-the-leader", "at-a-follower"])
+def test_an_observer_that_comes_back_is_no_voter_by_what_is_only_proposed(at_a_follower: bool) -> None:
+    """It hears of nothing that is not committed: only the word of whom it learns from can mislead it."""
+    masters = {"observes_followers": at_a_follower, "serves_observers": at_a_follower}
+    world = ensemble(3, observers=1, spares=2, **masters)
+    world.start(5, 6)
+    world.run_until(world.settled)
+    leader, before = leader_of(world), leader_of(world).peer.membership
+    for i in [i for i in (1, 2, 3) if i != leader.id]:
+        world.cut_off(i, leader.id, both=False)
+    world.reconfigure(leader.id, members=",".join(map(line, (4, 5, 6))))
+    world.run_until(lambda: all(world.nodes[i].peer.quorum.voters == (1, 2, 3, 4, 5, 6) for i in (1, 2, 3)))
+    for i in (1, 2, 3):
+        world.break_link(i, 4)
+    world.run_until(lambda: not world.nodes[4].app.serving)
+    world.run_until(lambda: world.nodes[4].app.serving, 500)
+    assert everybody_knows(world, before)
+
+
 def test_a_new_membership_needs_a_quorum_in_sync() -> None:
     world = ensemble(5)
     leader = leader_of(world)
@@ -219,6 +293,27 @@ def test_a_leader_at_a_new_address_hands_over() -> None:
     world.run_until(lambda: world.settled() and leader_of(world).id != leader.id)
     assert world.nodes[1].reaches is not None
     assert world.nodes[1].reaches[0].lines[leader.id].host == "elsewhere"
+
+
+def test_a_server_without_weight_is_not_designated() -> None:
+    before = Membership.parse(text(*map(line, (1, 2, 3, 4))))
+    after = Membership.parse(text(*map(line, (2, 3, 4)), "group.1=2:3:4", "weight.2=1", "weight.3=1", "weight.4=0"))
+    logged = {PeerId(2): 7, PeerId(3): 8, PeerId(4): 9}
+    assert designated_leader(PeerId(1), before, after, logged) == 3
+
+
+@pytest.mark.parametrize("voters", [1, 2])
+def test_a_leader_at_a_new_address_that_is_all_there_is_leads_on(voters: int) -> None:
+    """There is nobody to give way to; and what it has logged, it finds again at every start."""
+    world = ensemble(9, voters, standalone_enabled=False)
+    leader = leader_of(world)
+    membership = reconfigure(world, members=line(leader.id, host="elsewhere"))
+    assert membership.lines[leader.id].host == "elsewhere"
+    write(world, leader.id)
+    world.stop(leader.id)
+    world.start(leader.id)
+    world.run_until(lambda: world.leader() is leader)
+    assert leader.peer.membership == membership
 
 
 def test_a_server_that_missed_it_hears_of_it_in_an_election() -> None:

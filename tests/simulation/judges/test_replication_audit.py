@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId, Zxid
 from ensemble.records import OPEN_ACL, OpCode
-from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, SubTxn, Txn
+from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, SubTxn, Txn
 from journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
 from journal.judges.judged import Judged
 from kafka_protocol.record_batch import Record, build_batch, read_header
@@ -88,6 +89,23 @@ def test_kafkas_state_is_read_from_the_committed_transactions() -> None:
     list(znodes.committed(txn(10, DeleteTxn(STATE))))
     assert list(znodes.committed(txn(11, DeleteTxn("/brokers/topics/t")))) == [TopicGone("t")]
     assert (znodes.brokers, znodes.topics, znodes.states) == ({}, {}, {})
+
+
+def test_nothing_of_a_multi_that_was_refused_has_been_written() -> None:
+    """Its transaction names the operations before the refused one all the same (PrepRequestProcessor)."""
+    znodes = KafkaZnodes()
+    first, second = state(1, 0, (1, 2)), state(2, 1, (2,))
+    list(znodes.committed(txn(7, created(STATE, encode_partition_state(first)))))
+    changed = SetDataTxn(STATE, encode_partition_state(second), 1)
+    refused = MultiTxn(
+        [
+            SubTxn(OpCode.SET_DATA, changed.encode()),
+            SubTxn(OpCode.DELETE, DeleteTxn("/brokers/topics/u").encode()),
+            SubTxn(OpCode.ERROR, ErrorTxn(ErrorCode.BAD_VERSION).encode()),
+        ]
+    )
+    assert list(znodes.committed(txn(8, refused))) == []
+    assert znodes.states == {T0: first}
 
 
 def test_overrides_are_read_from_the_committed_transactions() -> None:

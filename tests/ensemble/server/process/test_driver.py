@@ -12,9 +12,10 @@ import structlog
 from ensemble.ids import ConnectionId, Epoch, LinkId, Zxid
 from ensemble.records import OpCode, Reply, Request
 from ensemble.server.process.driver import PeerDriver
+from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.losses import DAMAGE_FOUND
 from ensemble.txnlog.recovery import Recovery
-from ensemble.zab.effects import Answer, Append, Barrier, Effect, Recovered, SendPackets
+from ensemble.zab.effects import Answer, Append, Barrier, Effect, Recovered, SaveSnapshot, SendPackets
 from ensemble.zab.messages import Commit, PeerState
 from journal.events import LogDamageFound, PeerProtocolBroken
 
@@ -89,6 +90,9 @@ class FakePorts:
 
     def submit(self, effects: list[Effect]) -> None:
         self.said.append([type(effect).__name__ for effect in effects])
+
+    def take_snapshot(self, snapshot: TreeSnapshot) -> None:
+        self.said.append(f"snapshot of {snapshot.zxid}")
 
     def is_quick(self, effects: list[Effect]) -> bool:
         return self.quick
@@ -308,6 +312,27 @@ def test_whether_another_snapshot_may_be_taken_now_is_the_peers_decision() -> No
         return said
 
     assert asyncio.run(run()) == ["wants a snapshot"]
+
+
+class AppliesAtOnce(FakePeer):
+    """Logs and applies in one turn, as a learner that hears of a proposal and its commit together, and then wants a
+    snapshot."""
+
+    def on_packets(self, now: object, link: LinkId, packets: list[Commit]) -> list[Effect]:
+        snapshot = TreeSnapshot(packets[-1].zxid, {}, [], 0)
+        return [Append([]), Barrier(1), SaveSnapshot(snapshot, replaces_history=False)]
+
+
+def test_a_snapshot_counts_behind_the_log_that_its_own_turn_has_yet_to_write() -> None:
+    """What it covers is in the log first, or a crash between them leaves a hole: an older snapshot and the log that
+    goes on behind the newer one would pass over what that one covered."""
+
+    async def run() -> list[Any]:
+        driver, _, said = await driver_and_ports(kind=AppliesAtOnce)
+        driver.on_packets(LinkId(1), [Commit(Zxid(5))])
+        return said
+
+    assert asyncio.run(run()) == [["Append", "Barrier"], "snapshot of 5"]
 
 
 def test_bad_frames_between_peers_are_counted_and_said_once_a_second() -> None:
