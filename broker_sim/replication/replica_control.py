@@ -269,12 +269,16 @@ class ReplicaControl:
         until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there.
         """
         for topic in getattr(request, "topic_states", ()):
+            topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
             for state in topic.partition_states:
                 if self._host.broker_id in state.replicas or not state.replicas:
                     continue
                 topic_partition = TopicPartition(str(topic.topic_name), int(state.partition_index))
                 partition = self.partitions.get(topic_partition)
-                if partition is not None and state.leader_epoch > partition.leader_epoch:
+                if partition is None or state.leader_epoch <= partition.leader_epoch:
+                    continue
+                # Leader epochs of a topic that had this name before say nothing, though they be higher.
+                if topic_id is None or partition.topic_id in (None, topic_id):
                     self._let_go(topic_partition)
 
     @property

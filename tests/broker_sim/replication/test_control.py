@@ -236,10 +236,10 @@ def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
     assert cluster[1].values == ["b"]
 
 
-def moved_away(cluster: Cluster, leader_epoch: int) -> object:
+def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID) -> object:
     """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition."""
     row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
-    topics = [{"topic_name": TP.topic, "topic_id": TOPIC_ID, "partition_states": [row]}]
+    topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
 
@@ -250,6 +250,8 @@ def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_i
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 0))
     assert cluster[1].partition.is_leader, "what is no newer than its own leader epoch says nothing"
+    manager.leave_strays(moved_away(cluster, 5, UUID(int=6)))
+    assert cluster[1].partition.is_leader, "nor what comes late of a topic that had this name before"
     manager.leave_strays(moved_away(cluster, 1))
     assert TP not in manager.partitions
     cluster.until(lambda: bool(waiting.done()))
