@@ -117,7 +117,7 @@ class MetadataCache:
         deleted = []
         for topic, topic_id, state in _partition_states(request):
             is_deleted = state.leader == LEADER_DURING_DELETE
-            if self._is_of_former_topic(topic, topic_id, is_deleted):
+            if self._is_of_ended_topic(topic, topic_id, is_deleted):
                 continue
             known = self._topics.setdefault(topic, {})
             if is_deleted:
@@ -146,12 +146,14 @@ class MetadataCache:
             if len(self._ended) > ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
 
-    def _is_of_former_topic(self, topic: str, topic_id: KafkaUuid | None, is_deleted: bool) -> bool:
-        """Does it speak of the topic that had this name before?  Of one that is unknown nothing is late."""
-        present_id = self._topic_ids.get(topic)
-        if None in (topic_id, present_id) or topic_id == present_id:
+    def _is_of_ended_topic(self, topic: str, topic_id: KafkaUuid | None, is_deleted: bool) -> bool:
+        """Does it speak of a topic that is no more, as which another one may have been made since?"""
+        if topic_id is None:
             return False
-        return is_deleted or topic_id in self._ended
+        if is_deleted:
+            present_id = self._topic_ids.get(topic)
+            return present_id is not None and bool(present_id != topic_id)
+        return topic_id in self._ended
 
     def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
         known = self._topics[topic].get(state.partition)

@@ -89,6 +89,13 @@ def test_what_comes_late_of_a_former_topic_does_not_take_the_present_ones_place(
     assert (leader(cache), cache.topic_id("orders")) == (1, SECOND)
 
 
+def test_a_topic_that_was_deleted_is_not_brought_back_by_what_comes_late(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8))
+    cache.apply(told(-2, 0))
+    cache.apply(told(2, 8))
+    assert leader(cache) is None
+
+
 def test_a_topic_made_anew_has_none_of_the_former_ones_partitions(cache: MetadataCache) -> None:
     cache.apply(told(2, 8, partitions=4))
     cache.apply(told(1, 0, SECOND, partitions=2))
