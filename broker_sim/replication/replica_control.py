@@ -309,7 +309,7 @@ class ReplicaControl:
             return ErrorCode.kafka_storage_error
         partition = self.partitions.get(topic_partition)
         known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
-        if self._is_over(topic_partition, leader_epoch, known_epoch, delete):
+        if self._is_over(topic_partition, leader_epoch, known_epoch):
             error = ErrorCode.fenced_leader_epoch
             self._fenced(STOP_REPLICA, request, error, leader_epoch, known_epoch, topic_partition)
             return error
@@ -326,12 +326,12 @@ class ReplicaControl:
                 return ErrorCode.kafka_storage_error
         return ErrorCode.none
 
-    def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int, delete: bool) -> bool:
+    def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int) -> bool:
         """Is that StopReplica of an earlier state than what is known?
 
         Of a topic that is to be deleted every broker hears by UpdateMetadata first (onTopicDeletion).  Where the topic
         lives by that word, the request was long under way, and means the one that had this name before: it names no id.
         """
         if leader_epoch == TOPIC_BEING_DELETED:
-            return delete and self._host.metadata.partition(topic_partition) is not None
+            return self._host.metadata.partition(topic_partition) is not None
         return leader_epoch != NO_EPOCH and leader_epoch < known_epoch

@@ -237,15 +237,18 @@ def test_a_topic_made_again_starts_empty(cluster: Cluster) -> None:
     assert cluster[1].values == ["b"]
 
 
-def test_a_topic_made_again_is_not_deleted_by_what_was_asked_of_the_former_one(cluster: Cluster) -> None:
+@pytest.mark.parametrize("delete", [False, True])
+def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(cluster: Cluster, delete: bool) -> None:
     # StopReplica names no topic id, and this one comes a second time, long after it was given up and sent again.
-    late = cluster.stop_replica(-2, True)
+    late = cluster.stop_replica(-2, delete)
     cluster.delete(1, 2)
     cluster.create([1, 2])
+    for broker_id in (1, 2):
+        answer = cluster[broker_id].manager.stop_replica(late)
+        assert [row.error_code for row in answer.partition_errors] == [ErrorCode.fenced_leader_epoch]
     cluster.produce(1, "a")
-    answer = cluster[1].manager.stop_replica(late)
-    assert [row.error_code for row in answer.partition_errors] == [ErrorCode.fenced_leader_epoch]
-    assert (cluster[1].values, cluster[1].partition.is_leader) == (["a"], True)
+    cluster.settle()
+    assert cluster[1].values == cluster[2].values == ["a"]
 
 
 def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID) -> object:
