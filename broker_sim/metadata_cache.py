@@ -12,6 +12,8 @@ from kafka_protocol.wire.kafka_schema import KafkaUuid
 
 LEADER_DURING_DELETE = -2
 """The leader UpdateMetadata names for a partition that is being deleted."""
+ENDED_MAX = 10_000
+"""Topics that are no more of which the ids are remembered."""
 
 
 class LiveBroker(NamedTuple):
@@ -43,6 +45,8 @@ class MetadataCache:
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, KafkaUuid] = {}
         self._names: dict[KafkaUuid, str] = {}
+        self._ended: dict[KafkaUuid, None] = {}
+        """Ids of topics that were deleted, or made anew under the same name."""
         self._waiters: dict[Future[None], None] = {}
         self.controller_id = -1
         self.generation = 0
@@ -112,21 +116,44 @@ class MetadataCache:
         self._brokers = {int(broker.id_): _live_broker(broker) for broker in request.live_brokers}
         deleted = []
         for topic, topic_id, state in _partition_states(request):
+            is_deleted = state.leader == LEADER_DURING_DELETE
+            if self._is_of_ended_topic(topic, topic_id, is_deleted):
+                continue
             known = self._topics.setdefault(topic, {})
-            if state.leader == LEADER_DURING_DELETE:
+            if is_deleted:
                 known.pop(state.partition, None)
                 deleted.append(TopicPartition(topic, state.partition))
                 if not known:
-                    del self._topics[topic]
-                    self._names.pop(self._topic_ids.pop(topic, None), None)
+                    self._end(topic)
             elif not self._is_late(topic, topic_id, state):
-                known[state.partition] = state
                 if topic_id is not None and self._topic_ids.get(topic) != topic_id:
-                    self._names.pop(self._topic_ids.get(topic), None)
+                    if topic in self._topic_ids:
+                        # Made anew: it may have fewer partitions than it had.
+                        self._end(topic)
+                        known = self._topics.setdefault(topic, {})
                     self._topic_ids[topic] = topic_id
                     self._names[topic_id] = topic
+                known[state.partition] = state
         self.changed()
         return deleted
+
+    def _end(self, topic: str) -> None:
+        del self._topics[topic]
+        topic_id = self._topic_ids.pop(topic, None)
+        if topic_id is not None:
+            del self._names[topic_id]
+            self._ended[topic_id] = None
+            if len(self._ended) > ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
+
+    def _is_of_ended_topic(self, topic: str, topic_id: KafkaUuid | None, is_deleted: bool) -> bool:
+        """Does it speak of a topic that is no more, as which another one may have been made since?"""
+        if topic_id is None:
+            return False
+        if is_deleted:
+            present_id = self._topic_ids.get(topic)
+            return present_id is not None and bool(present_id != topic_id)
+        return topic_id in self._ended
 
     def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
         known = self._topics[topic].get(state.partition)

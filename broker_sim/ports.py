@@ -97,6 +97,10 @@ class MetadataView(Protocol):
         """A live broker's rack; None where it has none or is not alive."""
         ...
 
+    def partition(self, topic_partition: TopicPartition) -> object | None:
+        """What is known of a partition; None for nothing, and where it is being deleted."""
+        ...
+
 
 class ControllerGate(Protocol):
     """Requests to whoever is controller now; finds it, retries where it moved."""

@@ -66,8 +66,13 @@ class TopicDeletion:
         await self.resume()
 
     async def resume_for(self, topics: Iterable[str]) -> None:
-        """What kept these topics from being deleted may be over."""
-        queued = [topic for topic in topics if self._context.is_being_deleted(topic)]
+        """What kept these topics from being deleted may be over, but for those of which partitions still move.
+
+        Kafka goes on with those as well.  While a partition moves brokers hear of its topic as of any other
+        (`controller.request_batch`), and what ends then would never be told to have ended.
+        """
+        context = self._context
+        queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]
         if queued:
             self._context.topics_ineligible_for_deletion.difference_update(queued)
             await self.resume()

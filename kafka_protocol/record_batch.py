@@ -32,6 +32,8 @@ CODEC_MASK = 0x07
 LOG_APPEND_TIME = 0x08
 """The attribute of a batch whose records all bear the time of its append, which is its highest timestamp."""
 _CONTROL_BIT = 0x20
+DELETE_HORIZON = 0x40
+"""The attribute of a batch whose base timestamp says from when on its tombstones may go (KIP-534)."""
 _VARINT_BYTES_MAX = 10
 
 _HEAD = struct.Struct(">qi")
@@ -334,36 +336,75 @@ def is_control(header: BatchHeader) -> bool:
     return bool(header.attributes & _CONTROL_BIT)
 
 
-def filter_batch(
-    data: bytes, header: BatchHeader, stays: Callable[[Record], bool], slice_records: int
-) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """Make a batch without the records that do not stay; None where all do.  Pauses after every `slice_records`.
+def delete_horizon_ms(header: BatchHeader) -> int | None:
+    """From when on a batch's tombstones may go; None where that is not settled yet."""
+    return header.base_timestamp if header.attributes & DELETE_HORIZON else None
 
-    Offsets, times, the codec and the producer's numbers stay as they are, and so do the records' own bytes; the batch
-    may be left without any.  Raises BatchUnreadable.
+
+def filter_batch(
+    data: bytes,
+    header: BatchHeader,
+    stays: Callable[[Record], bool],
+    slice_records: int,
+    horizon_ms: int | None = None,
+) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
+    """Make a batch without the records that do not stay; None where it may be left as it is.  Pauses after every
+    `slice_records`.
+
+    Offsets, times, the codec and the producer's numbers stay as they are; the batch may be left without any record.
+    Where it keeps tombstones that have no horizon yet, `horizon_ms` becomes theirs.  Raises BatchUnreadable.
     """
     kept = bytearray()
     kept_count = 0
     newest = -1
+    has_tombstones = False
     for number, (body, start, fields_at, end) in enumerate(cut_records(data, 0, header), 1):
         record = _decode_one(body, fields_at, end, header)
         if stays(record):
             kept += body[start:end]
             kept_count += 1
             newest = max(newest, record.timestamp_ms)
+            has_tombstones = has_tombstones or record.value is None
         if not number % slice_records:
             yield
-    if kept_count == header.record_count:
+    if not kept_count:
+        attributes = header.attributes & ~(CODEC_MASK | DELETE_HORIZON)
+        empty = header._replace(attributes=attributes, base_timestamp=header.max_timestamp)
+        return _with_records(empty, b"", 0)
+    begins = has_tombstones and horizon_ms is not None and delete_horizon_ms(header) is None
+    if kept_count == header.record_count and not begins:
         return None
+    filtered = header._replace(max_timestamp=newest)
+    if begins and horizon_ms is not None:
+        kept = yield from _timed_from(kept, header.base_timestamp - horizon_ms, slice_records)
+        filtered = filtered._replace(attributes=header.attributes | DELETE_HORIZON, base_timestamp=horizon_ms)
     payload = yield from _packed(codec_of(header), kept)
-    attributes = header.attributes if kept_count else header.attributes & ~CODEC_MASK
-    changed = header._replace(
-        length=HEADER_SIZE - SIZE_OVERHEAD + len(payload),
-        attributes=attributes,
-        max_timestamp=newest if kept_count else header.max_timestamp,
-        record_count=kept_count,
-    )
-    return with_checksum(changed, payload)
+    return _with_records(filtered, payload, kept_count)
+
+
+def _with_records(header: BatchHeader, payload: bytes, count: int) -> tuple[bytes, BatchHeader]:
+    length = HEADER_SIZE - SIZE_OVERHEAD + len(payload)
+    return with_checksum(header._replace(length=length, record_count=count), payload)
+
+
+def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generator[None, None, bytearray]:
+    """Records of the same times in a batch whose base timestamp is earlier by so much."""
+    data, timed = memoryview(records), bytearray()
+    at = number = 0
+    while at < len(data):
+        size, at = _read_varint(data, at)
+        delta_ms, rest_at = _read_varint(data, at + 1)
+        end = at + size
+        head = bytearray(data[at : at + 1])
+        write_varint(head, delta_ms + more_ms)
+        write_varint(timed, len(head) + end - rest_at)
+        timed += head
+        timed += data[rest_at:end]
+        at = end
+        number += 1
+        if not number % slice_records:
+            yield
+    return timed
 
 
 def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:

@@ -27,7 +27,9 @@ class GroupOffsets:
 
     def __init__(self, stored: Mapping[TopicPartition, StoredOffset] | None = None) -> None:
         self._stored: dict[TopicPartition, StoredOffset] = dict(stored or {})
-        self._pending: dict[TopicPartition, OffsetAndMetadata] = {}
+        self._pending: dict[TopicPartition, list[OffsetAndMetadata]] = {}
+        """Of each partition every commit that is under way: one may fail at once that came after one that waits still.
+        Kafka remembers the last alone, and forgets with it one that goes well."""
 
     def __len__(self) -> int:
         return len(self._stored)
@@ -52,23 +54,31 @@ class GroupOffsets:
 
     def prepare(self, offsets: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
         """These are appended now."""
-        self._pending.update(offsets)
+        for topic_partition, offset in offsets.items():
+            self._pending.setdefault(topic_partition, []).append(offset)
 
     def complete(self, topic_partition: TopicPartition, stored: StoredOffset) -> None:
         """The ISR has it.  One whose record lies before the newest known is dropped, and so is one whose partition was
         deleted meanwhile."""
-        if topic_partition not in self._pending:
+        if not self._settle(topic_partition, stored.committed):
             return
         known = self._stored.get(topic_partition)
         if known is None or known.record_offset < stored.record_offset:
             self._stored[topic_partition] = stored
-        if self._pending[topic_partition] == stored.committed:
-            del self._pending[topic_partition]
 
     def fail(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> None:
         """It was not stored, as far as this broker knows."""
-        if self._pending.get(topic_partition) == offset:
+        self._settle(topic_partition, offset)
+
+    def _settle(self, topic_partition: TopicPartition, offset: OffsetAndMetadata) -> bool:
+        """That commit is under way no more; was it?"""
+        under_way = self._pending.get(topic_partition, [])
+        if offset not in under_way:
+            return False
+        under_way.remove(offset)
+        if not under_way:
             del self._pending[topic_partition]
+        return True
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
         """Forget these; those that had a committed offset."""

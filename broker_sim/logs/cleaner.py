@@ -18,7 +18,15 @@ from broker_sim.logs.segment import Segment
 from broker_sim.ports import LogFile
 from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, Record, filter_batch, is_control, iter_batch
+from kafka_protocol.record_batch import (
+    BatchHeader,
+    BatchUnreadable,
+    Record,
+    delete_horizon_ms,
+    filter_batch,
+    is_control,
+    iter_batch,
+)
 
 _SLICE_BATCHES = 1_000
 """So many headers are read in a slice."""
@@ -106,16 +114,13 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     end = keys.latest_offset + 1
     if reached_end and section.segments:
         end = section.segments[-1].end_offset
-    last_batches = log.producers.last_offsets()
+    what = _Pass(keys, end, wall_ms, settings.tombstone_ms, log.producers.last_offsets())
     for segment in section.segments:
         if segment.base_offset >= end:
             break
         if is_gone(segment):
             return
-        # A tombstone stays at least until its segment has been compacted once, and then for its time.
-        tombstones_until_ms = -1 if segment.end_offset > dirty_from else wall_ms - settings.tombstone_ms
-        stays = partial(_stays, keys, end, tombstones_until_ms)
-        cleaned = await in_slices(_clean(log, segment, stays, last_batches, is_gone), runtime)
+        cleaned = await in_slices(_clean(log, segment, what, is_gone), runtime)
         if cleaned is not None:
             await _put_in_place(log, segment, cleaned, is_gone)
         await runtime.sleep(0)
@@ -126,15 +131,35 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
         log.first_dirty_offset = end
 
 
-def _stays(keys: KeyOffsets, end: int, tombstones_until_ms: int, record: Record) -> bool:
-    """Is a record kept?  From `end` on all are: their keys did not fit into the map (Cleaner.shouldRetainRecord)."""
-    if record.offset >= end:
-        return True
-    if record.key is None:
-        return False
-    if record.value is None and record.timestamp_ms < tombstones_until_ms:
-        return False
-    return record.offset >= keys.get(record.key)
+class _Pass(NamedTuple):
+    """One compaction's rules of what stays (Cleaner.shouldRetainRecord)."""
+
+    keys: KeyOffsets
+    end: int
+    """The keys of records from here on did not fit into the map: they stay, all of them."""
+    wall_ms: int
+    tombstone_ms: int
+    last_batches: frozenset[int]
+
+    def rule_for(self, header: BatchHeader) -> Callable[[Record], bool]:
+        """Says of a record in that batch whether it is kept.
+
+        A tombstone is, for its time from the compaction on that found no older record of its key any more (KIP-534):
+        so long whoever read such a record, a reader or a replica that was away, can hear that the key is gone.
+        """
+        horizon_ms = delete_horizon_ms(header)
+        return partial(self._stays, horizon_ms is None or self.wall_ms < horizon_ms)
+
+    def _stays(self, tombstones_stay: bool, record: Record) -> bool:
+        if record.offset >= self.end:
+            return True
+        if record.key is None or (record.value is None and not tombstones_stay):
+            return False
+        return record.offset >= self.keys.get(record.key)
+
+    def horizon_for(self, header: BatchHeader) -> int | None:
+        """From when on the tombstones may go that are found in that batch for the first time."""
+        return self.wall_ms + self.tombstone_ms if header.last_offset < self.end else None
 
 
 def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[None, None, int]:
@@ -184,13 +209,7 @@ def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsG
     return True
 
 
-def _clean(
-    log: PartitionLog,
-    segment: Segment,
-    stays: Callable[[Record], bool],
-    last_batches: frozenset[int],
-    is_gone: IsGone,
-) -> Generator[None, None, LogFile | None]:
+def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) -> Generator[None, None, LogFile | None]:
     """What is to take a segment's place; None where it may stay as it is, or is gone."""
     cleaned = log.begin_cleaned(segment)
     changed = False
@@ -202,7 +221,7 @@ def _clean(
                 cleaned.close()
                 return None
         data = segment.file.read(position, header.size)
-        filtered = yield from _filtered(data, header, stays)
+        filtered = yield from _filtered(data, header, what)
         if is_gone(segment):
             cleaned.close()
             return None
@@ -211,7 +230,7 @@ def _clean(
             continue
         changed = True
         rest, rest_header = filtered
-        if rest_header.record_count or header.last_offset in last_batches:
+        if rest_header.record_count or header.last_offset in what.last_batches:
             # A producer's last batch stays, though it be empty, so that its sequence numbers are still known.
             cleaned.append(rest)
     if changed:
@@ -232,13 +251,11 @@ async def _put_in_place(log: PartitionLog, segment: Segment, cleaned: LogFile, i
     await log.sync_replaced(segment)
 
 
-def _filtered(
-    data: bytes, header: BatchHeader, stays: Callable[[Record], bool]
-) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
-    """The batch without what does not stay; None where all stays, or where it is not for compaction to read."""
+def _filtered(data: bytes, header: BatchHeader, what: _Pass) -> Generator[None, None, tuple[bytes, BatchHeader] | None]:
+    """The batch without what does not stay; None where nothing changes, or where it is not for compaction to read."""
     if is_control(header):
         return None
     try:
-        return (yield from filter_batch(data, header, stays, SLICE_RECORDS))
+        return (yield from filter_batch(data, header, what.rule_for(header), SLICE_RECORDS, what.horizon_for(header)))
     except BatchUnreadable:
         return None

@@ -278,6 +278,7 @@ class LogManager:
             index_interval_bytes=self._config.log_index_interval_bytes,
             stopped_cleanly=stopped_cleanly,
             name=name,
+            dirty_again=lambda: self._checkpoint_starts(log_dir),
         )
         logs = log_dir.logs if name in (None, str(topic_partition)) else log_dir.futures
         logs[topic_partition] = log

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
@@ -41,6 +41,7 @@ class PartitionLog:
 
     __slots__ = (
         "_directory",
+        "_dirty_again",
         "_index_interval_bytes",
         "_segments",
         "_starts",
@@ -70,9 +71,10 @@ class PartitionLog:
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
         name: str | None = None,
+        dirty_again: Callable[[], None] | None = None,
     ) -> None:
-        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, and `name` is its
-        directory's where that is not the partition's."""
+        """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, `name` is its directory's
+        where that is not the partition's, and `dirty_again` is told before what compaction has seen is cut off."""
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
@@ -90,6 +92,7 @@ class PartitionLog:
         self.is_closed = False
         self.truncation_count = 0
         """How often the end was cut off, and with it some of what was no longer written to."""
+        self._dirty_again = dirty_again
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
@@ -327,7 +330,7 @@ class PartitionLog:
         Segments that go have gone for good: a power loss that brought one back would put what was cut off behind what
         is written from now on.
         """
-        self.first_dirty_offset = min(self.first_dirty_offset, offset)
+        self._lower_first_dirty(offset)
         if offset < self._starts[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
@@ -350,6 +353,7 @@ class PartitionLog:
     def truncate_fully_and_start_at(self, offset: int) -> None:
         """Drop all records; the log is empty and begins at `offset`."""
         had_records = self.size_bytes > 0
+        self._lower_first_dirty(offset)
         self.truncation_count += 1
         while self._segments:
             self._drop_segment()
@@ -361,6 +365,12 @@ class PartitionLog:
         self.epochs.clear()
         self.producers.clear()
         self.high_watermark = offset
+
+    def _lower_first_dirty(self, offset: int) -> None:
+        if offset < self.first_dirty_offset:
+            self.first_dirty_offset = offset
+            if self._dirty_again is not None:
+                self._dirty_again()
 
     def _drop_segment(self) -> None:
         segment = self._segments.pop()

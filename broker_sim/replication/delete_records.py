@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 
 from kio.schema.errors import ErrorCode
 
+from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.ports import Deleted
 from broker_sim.replication.partition import Partition
 from journal.events import TopicPartition
@@ -17,10 +18,12 @@ TO_HIGH_WATERMARK = -1
 class DeletionRow:
     """One partition of a deletion."""
 
-    __slots__ = ("deleted", "offset", "partition")
+    __slots__ = ("absence", "deleted", "offset", "partition")
 
-    def __init__(self, partition: Partition | None, offset: int) -> None:
+    def __init__(self, partition: Partition | None, offset: int, absence: ErrorCode) -> None:
+        """`absence` is what to answer where there is no partition."""
         self.partition = partition
+        self.absence = absence
         self.offset = offset
         self.deleted: Deleted | None = None
         """None: it waits for its replicas."""
@@ -29,11 +32,11 @@ class DeletionRow:
         """Move the leader's start.
 
         Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION where the topic
-        is compacted and nothing else.
+        is compacted and nothing else, KAFKA_STORAGE_ERROR where the disk fails or has failed.
         """
         partition = self.partition
         if partition is None or not partition.is_leader:
-            self.deleted = Deleted(ErrorCode.not_leader_or_follower)
+            self.deleted = Deleted(self.absence if partition is None else ErrorCode.not_leader_or_follower)
             return
         log = partition.log
         if partition.settings.compacts and not partition.settings.deletes:
@@ -44,7 +47,11 @@ class DeletionRow:
         if not 0 <= self.offset <= log.high_watermark:
             self.deleted = Deleted(ErrorCode.offset_out_of_range)
             return
-        log.advance_start(self.offset)
+        try:
+            log.advance_start(self.offset)
+        except LogDirFailed:
+            # The start counts on the disk or not at all; the other partitions of the request go on.
+            self.deleted = Deleted(ErrorCode.kafka_storage_error)
 
     def decide(self) -> bool:
         """Is it known what to answer?"""

@@ -51,7 +51,7 @@ class _Session:
         self.is_follower = request.is_follower
         self.uses_topic_ids = request.uses_topic_ids
         self.partitions: Asked = {key: request.asked[key] for key in rows}
-        self.told = {key: (row.high_watermark, row.log_start_offset) for key, row in rows.items()}
+        self.told = {key: _told(row) for key, row in rows.items()}
         self.created_ms = self.used_ms = now_ms
         self.epoch = 1
 
@@ -65,16 +65,24 @@ class _Session:
         """Of these answers, those that tell the fetcher anything; who had records goes behind the others."""
         news: Rows = {}
         for key, row in rows.items():
-            told = row.high_watermark, row.log_start_offset
+            told = _told(row)
             known = self.told.get(key)
             tells = row.records or row.error or row.diverging is not None or row.preferred_read_replica >= 0
             if tells or told != known:
                 news[key] = row
-                # After an error the next answer without one is news.
-                self.told[key] = (-1, row.log_start_offset) if row.error else told
+                self.told[key] = told
             if row.records and key in self.partitions:
                 self.partitions[key] = self.partitions.pop(key)
         return news
+
+
+def _told(row: FetchedPartition) -> tuple[int, int]:
+    """What a fetcher knows by that answer: (high watermark, log start).
+
+    After an error, or where it is to cut its log first, it takes over no high watermark: the next answer is news.
+    """
+    is_taken_over = not row.error and row.diverging is None
+    return row.high_watermark if is_taken_over else -1, row.log_start_offset
 
 
 class FetchContext:

@@ -65,6 +65,7 @@ class Partition:
         "leader",
         "leader_epoch",
         "leader_epoch_start",
+        "led_since",
         "log",
         "partition_epoch",
         "replicas",
@@ -88,6 +89,8 @@ class Partition:
         self.controller_epoch = NO_EPOCH
         """Of the controller that decided about the leadership."""
         self.leader_epoch_start: int | None = None
+        self.led_since = NO_EPOCH
+        """The leader epoch in which the present leadership, unbroken since, began."""
         self.replicas: tuple[int, ...] = ()
         self.adding_replicas: tuple[int, ...] = ()
         self.followers: dict[int, FollowerState] = {}
@@ -142,6 +145,8 @@ class Partition:
         if state.partition_epoch < self.partition_epoch:
             return False
         newly_leader = not self.is_leader
+        if newly_leader:
+            self.led_since = state.leader_epoch
         if state.leader_epoch > self.leader_epoch:
             start = self.log.end_offset
             self.log.epochs.assign(state.leader_epoch, start)
@@ -303,9 +308,12 @@ class Partition:
             return Appended(0, known.base_offset, last_offset, last_offset + 1, (header,), time_ms)
         return self.refused(RecordsRefused(known, "out of its producer's order")) if known else None
 
-    def acks_all_state(self, required_offset: int) -> int | None:
-        """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer."""
-        if not self.is_leader:
+    def acks_all_state(self, required_offset: int, leader_epoch: int) -> int | None:
+        """Where acks=all stands: None while the high watermark is not there yet, else the error code to answer.
+
+        What was appended in a leader epoch before another broker led may be cut off, with others' records in its place.
+        """
+        if not self.is_leader or leader_epoch < self.led_since:
             return ErrorCode.not_leader_or_follower
         if self.log.high_watermark < required_offset:
             return None

@@ -129,7 +129,7 @@ class ProduceRow:
 def _decide(row: ProduceRow) -> bool:
     """Is it known what to answer for that partition?"""
     if row.error is None and row.partition is not None:
-        row.error = row.partition.acks_all_state(row.appended.required_offset)
+        row.error = row.partition.acks_all_state(row.appended.required_offset, row.leader_epoch)
     return row.error is not None
 
 

@@ -28,7 +28,7 @@ from kafka_protocol.wire.kafka_schema import respond
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"
 TOPIC_BEING_DELETED = -2
-"""The leader epoch of a StopReplica that deletes its topic: it passes every fence."""
+"""The leader epoch of a StopReplica that deletes its topic: it is no less than any other."""
 
 
 def _leader_and_isr_rows(request: KafkaMessage) -> Iterator[tuple[str, str | None, Any]]:
@@ -269,12 +269,16 @@ class ReplicaControl:
         until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there.
         """
         for topic in getattr(request, "topic_states", ()):
+            topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
             for state in topic.partition_states:
                 if self._host.broker_id in state.replicas or not state.replicas:
                     continue
                 topic_partition = TopicPartition(str(topic.topic_name), int(state.partition_index))
                 partition = self.partitions.get(topic_partition)
-                if partition is not None and state.leader_epoch > partition.leader_epoch:
+                if partition is None or state.leader_epoch <= partition.leader_epoch:
+                    continue
+                # Leader epochs of a topic that had this name before say nothing, though they be higher.
+                if topic_id is None or partition.topic_id in (None, topic_id):
                     self._let_go(topic_partition)
 
     @property
@@ -305,7 +309,7 @@ class ReplicaControl:
             return ErrorCode.kafka_storage_error
         partition = self.partitions.get(topic_partition)
         known_epoch = NO_EPOCH if partition is None else partition.leader_epoch
-        if leader_epoch not in (NO_EPOCH, TOPIC_BEING_DELETED) and leader_epoch < known_epoch:
+        if self._is_over(topic_partition, leader_epoch, known_epoch):
             error = ErrorCode.fenced_leader_epoch
             self._fenced(STOP_REPLICA, request, error, leader_epoch, known_epoch, topic_partition)
             return error
@@ -321,3 +325,13 @@ class ReplicaControl:
             except LogDirFailed:
                 return ErrorCode.kafka_storage_error
         return ErrorCode.none
+
+    def _is_over(self, topic_partition: TopicPartition, leader_epoch: int, known_epoch: int) -> bool:
+        """Is that StopReplica of an earlier state than what is known?
+
+        Of a topic that is to be deleted every broker hears by UpdateMetadata first (onTopicDeletion).  Where the topic
+        lives by that word, the request was long under way, and means the one that had this name before: it names no id.
+        """
+        if leader_epoch == TOPIC_BEING_DELETED:
+            return self._host.metadata.partition(topic_partition) is not None
+        return leader_epoch != NO_EPOCH and leader_epoch < known_epoch

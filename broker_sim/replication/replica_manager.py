@@ -356,7 +356,8 @@ class ReplicaManager:
         """Move the starts of logs up to these offsets (-1: to the high watermark); the answer comes when all live
         replicas have followed, or with REQUEST_TIMED_OUT."""
         answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
-        rows = {tp: DeletionRow(self._control.partitions.get(tp), offset) for tp, offset in offsets.items()}
+        partitions, absence = self._control.partitions, self._control.absence
+        rows = {tp: DeletionRow(partitions.get(tp), offset, absence(tp)) for tp, offset in offsets.items()}
         for row in rows.values():
             row.begin()
 

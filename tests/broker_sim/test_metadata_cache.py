@@ -22,9 +22,8 @@ def cache() -> MetadataCache:
     return MetadataCache(SimRuntime(Scheduler(), Random(1)))
 
 
-def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST) -> KafkaMessage:
+def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST, partitions: int = 1) -> KafkaMessage:
     row = {
-        "partition_index": 0,
         "controller_epoch": 1,
         "leader": leader,
         "leader_epoch": 0,
@@ -33,7 +32,8 @@ def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST) -> KafkaMess
         "replicas": (1, 2),
         "offline_replicas": (),
     }
-    topics = [{"topic_name": "orders", "topic_id": topic_id, "partition_states": [row]}]
+    rows = [{**row, "partition_index": number} for number in range(partitions)]
+    topics = [{"topic_name": "orders", "topic_id": topic_id, "partition_states": rows}]
     return request(
         ApiKey.UPDATE_METADATA,
         7,
@@ -67,3 +67,37 @@ def test_a_deletion_removes_a_partition_whatever_epoch_is_known(cache: MetadataC
     cache.apply(told(2, 8))
     assert cache.apply(told(-2, 0)) == [P0]
     assert leader(cache) is None
+
+
+def test_a_deletion_of_the_former_topic_that_comes_late_harms_the_present_one_nothing(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8))
+    cache.apply(told(-2, 0))
+    cache.apply(told(1, 0, SECOND))
+    assert cache.apply(told(-2, 0)) == [], "or what groups have committed since would be forgotten"
+    assert (leader(cache), cache.topic_of_id(SECOND)) == (1, "orders")
+
+
+@pytest.mark.parametrize("heard_of_deletion", [False, True])
+def test_what_comes_late_of_a_former_topic_does_not_take_the_present_ones_place(
+    cache: MetadataCache, heard_of_deletion: bool
+) -> None:
+    cache.apply(told(2, 8))
+    if heard_of_deletion:
+        cache.apply(told(-2, 0))
+    cache.apply(told(1, 0, SECOND))
+    cache.apply(told(2, 9))
+    assert (leader(cache), cache.topic_id("orders")) == (1, SECOND)
+
+
+def test_a_topic_that_was_deleted_is_not_brought_back_by_what_comes_late(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8))
+    cache.apply(told(-2, 0))
+    cache.apply(told(2, 8))
+    assert leader(cache) is None
+
+
+def test_a_topic_made_anew_has_none_of_the_former_ones_partitions(cache: MetadataCache) -> None:
+    cache.apply(told(2, 8, partitions=4))
+    cache.apply(told(1, 0, SECOND, partitions=2))
+    assert [partition.partition for partition in cache.partitions("orders")] == [0, 1]
+    assert cache.topic_of_id(FIRST) is None

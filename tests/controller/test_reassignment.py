@@ -23,7 +23,7 @@ from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_requests import ask_for_isr, reassignment_answer, shut_down
 from tests.controller.controller_world import World
 
-P0 = TopicPartition("orders", 0)
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 
 
 @pytest.fixture
@@ -454,6 +454,38 @@ def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_t
     assert leaders_told() == {1}
     caught_up(world, [1, 2])
     assert -2 in leaders_told()
+
+
+def test_a_topic_is_deleted_once_the_last_of_its_partitions_that_move_has_arrived(world: World) -> None:
+    world.create_topic("orders", {0: [1], 1: [1], 2: [1]})
+    world.settle()
+    reassign(world, [2])
+    reassign(world, [3], P1)
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    caught_up(world, [1, 2])
+    assert under_way(world) == {P1: ReplicaAssignment((3, 1), (3,), (1,))}
+    assert world.has("orders")
+    assert ask_for_isr(world, [1, 3], partition=1) is KafkaError.none
+    world.settle()
+    assert not world.has("orders")
+    last = {p: row.leader for told in world.requests("UpdateMetadata", 4) for p, row in told.partitions().items()}
+    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "or brokers would show it for ever"
+
+
+def test_a_deletion_halted_by_a_reassignment_stays_halted_when_a_replicas_broker_returns(world: World) -> None:
+    world.create_topic("orders", {0: [1, 3]})
+    world.settle()
+    reassign(world, [3, 2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.join(3)
+    world.settle()
+    assert world.has("orders") and under_way(world)
+    caught_up(world, [1, 3, 2])
+    assert not world.has("orders")
 
 
 def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:

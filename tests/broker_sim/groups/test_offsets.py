@@ -113,6 +113,29 @@ def test_a_commit_is_answered_once_the_isr_has_it(members: Members) -> None:
     assert members.committed(stable=True).committed_offset == 4
 
 
+def test_a_commit_that_waits_counts_though_a_later_one_is_refused_meanwhile(members: Members) -> None:
+    members.commit(3)
+    coordinator = members.coordinator
+    number = java_hash(members.group_id) % OFFSETS_PARTITIONS
+    partition = coordinator.broker.replicas.partitions[TopicPartition("__consumer_offsets", number)]
+    settings = partition.settings
+    others = [node for node in members.cluster.nodes.values() if node is not coordinator]
+    for node in others:
+        node.runtime.pause()
+    try:
+        waiting = members.commit(4)
+        partition.settings = replace(settings, records=settings.records._replace(max_message_bytes=10))
+        assert commit_error(members.commit(5).answer) is ErrorCode.invalid_commit_offset_size
+        partition.settings = settings
+        assert members.committed(stable=True).error_code == ErrorCode.unstable_offset_commit
+    finally:
+        for node in others:
+            node.runtime.resume()
+    members.cluster.wait(2_000)
+    assert commit_error(waiting.answer) is NONE
+    assert members.committed(stable=True).committed_offset == 4
+
+
 def test_several_groups_are_asked_for_at_once_and_all_their_partitions(members: Members) -> None:
     members.commit(4)
     members.commit(9, partition=P1)

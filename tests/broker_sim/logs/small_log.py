@@ -48,8 +48,10 @@ def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
     return found
 
 
-def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG) -> None:
+def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG, after_ms: int = 0) -> None:
+    """One compaction, so long after the first moment of virtual time."""
     scheduler = Scheduler()
+    scheduler.run_until(after_ms * 1_000)
     runtime = SimRuntime(scheduler, Random(1))
     run_task(scheduler, runtime, compact(log, settings, runtime))
     runtime.stop()

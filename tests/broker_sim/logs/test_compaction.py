@@ -136,19 +136,40 @@ def test_a_follower_takes_a_compacted_log_with_its_gaps() -> None:
     assert cluster[2].partition.log.end_offset == 5
 
 
-def test_a_tombstone_is_seen_for_its_time_and_then_goes() -> None:
+@pytest.mark.parametrize("codec", Codec)
+def test_a_tombstone_is_seen_for_its_time_from_its_first_compaction_on(codec: Codec) -> None:
     log = a_log(100)
-    append(log, ("a", "1"), at_ms=1_000)
-    append(log, ("a", None), at_ms=1_000)
-    append(log, ("b", "1"), at_ms=1_000)
+    append(log, ("a", "1"), at_ms=1_000, codec=codec)
+    append(log, ("a", None), at_ms=1_000, codec=codec)
+    append(log, ("b", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG)
     assert read_all(log)[0] == (1, "a", None), "the first compaction leaves it"
-    append(log, ("c", "1"), at_ms=1_000)
-    run_compaction(log, NO_LAG._replace(tombstone_ms=1 << 50))
-    assert read_all(log)[0] == (1, "a", None)
-    append(log, ("d", "1"), at_ms=1_000)
-    run_compaction(log, NO_LAG)
+    append(log, ("c", "1"), at_ms=1_000, codec=codec)
+    run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms - 1)
+    assert read_all(log)[0] == (1, "a", None), "however old its record is"
+    (record,) = decode_records(log.read(1, 1 << 20, 2, True))
+    assert record.timestamp_ms == 1_000, "which says its own time still"
+    append(log, ("d", "1"), at_ms=1_000, codec=codec)
+    run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms)
     assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
+
+
+def test_a_batch_says_when_its_tombstones_may_go_as_kafka_writes_it() -> None:
+    log = a_log(100)
+    append(log, ("x", "1"), ("a", None), ("b", "1"), at_ms=1_000)
+    append(log, ("x", "2"), at_ms=1_000)
+    append(log, ("c", "1"), at_ms=1_000)
+    run_compaction(log, NO_LAG)
+    now_ms = SimRuntime(Scheduler(), Random(1)).now().wall_ms
+    first, *others = split_batches(log.read(0, 1 << 20, log.end_offset, True)) or []
+    # DefaultRecordBatch: bit 6 of the attributes, and the horizon in the place of the base timestamp.
+    assert first.attributes == 0x40 and first.base_timestamp == now_ms + NO_LAG.tombstone_ms
+    assert (first.max_timestamp, first.record_count) == (1_000, 2)
+    assert [header.attributes for header in others] == [0] * len(others), "batches without tombstones say nothing"
+    before = log.read(0, 1 << 20, log.end_offset, True)
+    append(log, ("e", "1"), at_ms=1_000)
+    run_compaction(log, NO_LAG, after_ms=500)
+    assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], "once for all"
 
 
 def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:

@@ -7,6 +7,7 @@ import pytest
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from tests.broker_sim.logs.small_log import a_log, append, paused_compaction, read_all
+from tests.broker_sim.replication.replication_cluster import Cluster
 
 KEYS = 100
 RECORDS = 3 * KEYS
@@ -53,3 +54,24 @@ def test_a_truncation_of_nothing_but_what_is_written_to_ends_no_compaction() -> 
         log.truncate_to(RECORDS + 1)
     assert log.first_dirty_offset == RECORDS
     assert len(read_all(log)) == KEYS + 1
+
+
+@pytest.mark.parametrize("to", [5, 0])
+def test_what_is_written_in_the_place_of_compacted_records_is_not_taken_for_compacted_after_a_crash(to: int) -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    for number in range(20):
+        cluster.produce(1, str(number))
+    cluster[1].partition.log.first_dirty_offset = 15
+    cluster[1].manager.logs.checkpoint_starts()
+    # As after an unclean election: LogManager.truncateTo has the cleaner's checkpoint written.
+    if to:
+        cluster[1].partition.log.truncate_to(to)
+    else:
+        cluster[1].partition.log.truncate_fully_and_start_at(to)
+    for number in range(20):
+        cluster.produce(1, str(number))
+    cluster.kill(1)
+    cluster.restart(1)
+    assert cluster[1].partition.log.end_offset == to + 20
+    assert cluster[1].partition.log.first_dirty_offset == to

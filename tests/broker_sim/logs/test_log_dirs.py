@@ -146,6 +146,19 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
     assert partition not in replicas.partitions
 
 
+def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_another_are(cluster: TwoDisks) -> None:
+    (lost, offline), kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)[0]
+    assert cluster.produce(1, lost, acks=-1) == cluster.produce(1, kept, acks=-1) == 0
+    cluster.disks[1][1].is_broken = True
+    replicas = cluster.nodes[1].broker.replicas
+    deleted: Any = replicas.delete_records({lost: 1, kept: 1}, 1_000)
+    cluster.wait(1_100)
+    assert deleted.result()[lost].error == ErrorCode.kafka_storage_error
+    assert deleted.result()[kept] == (0, 1)
+    gone: Any = replicas.delete_records({offline: 0}, 1_000)
+    assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that somebody else leads"
+
+
 def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
     cluster = TwoDisks(offsets_topic_num_partitions="4")
     cluster.start()

@@ -70,7 +70,8 @@ class Metadata:
         return self._cluster.racks.get(broker_id)
 
     def partition(self, topic_partition: TopicPartition) -> Any:
-        return self._cluster.states.get(topic_partition)
+        told = self._cluster.states.get(topic_partition)
+        return None if topic_partition in self._cluster.told_deleted else told
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         return TP.topic if topic_id == TOPIC_ID else None
@@ -211,6 +212,8 @@ class Cluster:
         self.topic_id: UUID | None = TOPIC_ID
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
+        self.told_deleted: set[TopicPartition] = set()
+        """Partitions that UpdateMetadata says are being deleted."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
 
@@ -297,6 +300,7 @@ class Cluster:
     # ---- the controller ------------------------------------------------------------------------------------------
 
     def create(self, replicas: Sequence[int], topic_partition: TopicPartition = TP) -> None:
+        self.told_deleted.discard(topic_partition)
         self.states[topic_partition] = {
             "leader": replicas[0],
             "leader_epoch": 0,
@@ -358,6 +362,12 @@ class Cluster:
         }
         topics = [{"topic_name": topic_partition.topic, "topic_id": topic_id, "partition_states": [row]}]
         return request(ApiKey.LEADER_AND_ISR, version, topic_states=topics, **outer)
+
+    def delete(self, *broker_ids: int) -> list[int]:
+        """Have brokers told that the topic ends, then have them delete it; their errors."""
+        self.told_deleted.add(TP)
+        answers = [self[each].manager.stop_replica(self.stop_replica(-2, True)) for each in broker_ids]
+        return [int(row.error_code) for answer in answers for row in answer.partition_errors]
 
     def stop_replica(self, leader_epoch: int, delete: bool, **outer: Any) -> Any:
         row = {"partition_index": TP.partition, "leader_epoch": leader_epoch, "delete_partition": delete}

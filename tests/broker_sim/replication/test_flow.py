@@ -86,12 +86,12 @@ def test_acks_all_says_not_enough_after_append_where_the_isr_is_too_small_by_the
     cluster.produce(1, "x")
     cluster.kill(2)
     cluster.elect(1, [1])
-    assert cluster[1].partition.acks_all_state(1) == 0
+    assert cluster[1].partition.acks_all_state(1, 0) == 0
     cluster.topic_configs["orders"] = {"min.insync.replicas": "2"}
-    assert cluster[1].partition.acks_all_state(1) == 0, "not taken over yet"
+    assert cluster[1].partition.acks_all_state(1, 0) == 0, "not taken over yet"
     cluster[1].manager.topic_config_changed("orders")
-    assert cluster[1].partition.acks_all_state(1) == ErrorCode.not_enough_replicas_after_append
-    assert cluster[1].partition.acks_all_state(2) is None
+    assert cluster[1].partition.acks_all_state(1, 0) == ErrorCode.not_enough_replicas_after_append
+    assert cluster[1].partition.acks_all_state(2, 0) is None
 
 
 def test_min_isr_is_never_more_than_there_are_replicas() -> None:

@@ -89,6 +89,27 @@ def test_who_lost_the_leadership_meanwhile_appends_nothing(cluster: Cluster) -> 
     assert cluster[1].partition.log.end_offset == 0
 
 
+def test_what_was_appended_in_a_leadership_that_ended_meanwhile_is_not_acknowledged_by_the_next(
+    cluster: Cluster,
+) -> None:
+    cluster.create([1, 2, 3])
+    cluster.create([1], OTHER)
+    cluster.run(10)
+    for other in (2, 3):
+        cluster.cut_link(1, other)
+    both: Any = cluster[1].manager.produce([(TP, batch("lost")), (OTHER, many(10 * MANY))], -1, 30_000)
+    cluster.elect(2, [2])
+    cluster.heal()
+    cluster.produce(2, "instead", acks=1)
+    cluster.settle()
+    cluster.elect(1, [1, 2, 3])
+    cluster.settle()
+    assert cluster[1].values == ["instead"] and not both.done()
+    cluster.until(both.done)
+    assert [row.error for row in both.result()] == [ErrorCode.not_leader_or_follower, 0]
+    assert cluster.violations() == []
+
+
 def test_what_is_refused_in_the_end_says_why(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
     cluster.create([1])

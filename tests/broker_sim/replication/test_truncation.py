@@ -227,6 +227,20 @@ def out_of_step() -> Cluster:
     return cluster
 
 
+def test_a_follower_that_was_told_to_cut_its_log_hears_the_high_watermark_afterwards() -> None:
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    cluster.produce_later(1, batch("a"), acks=1)
+    cluster.until(lambda: cluster[1].partition.log.high_watermark == 1)
+    assert cluster[2].partition.log.high_watermark == 0
+    # Broker 2 leads for a moment in which it writes nothing: the epoch that it began is what it has to cut off.
+    cluster.elect(2, [1, 2])
+    cluster.elect(1, [1, 2])
+    cluster.run(3_000)
+    assert cluster[2].partition.log.epochs.entries == [(0, 0)]
+    assert cluster[2].partition.log.high_watermark == 1
+
+
 def test_without_unclean_election_nothing_is_lost_when_the_old_leader_returns() -> None:
     cluster = out_of_step()
     cluster.elect(-1, [1])
