@@ -238,7 +238,11 @@ def open_snapshot(path: Path, files: Files = HOST) -> IO[bytes]:
     """A snapshot file, decompressed where its name says so (SnapStream).  Raises OSError, SnappyDamaged."""
     raw = files.stream(path, "rb")
     if path.suffix == SNAPPY_SUFFIX:
-        return cast(IO[bytes], SnappyReader(raw))
+        try:
+            return cast(IO[bytes], SnappyReader(raw))
+        except SnappyDamaged:
+            raw.close()
+            raise
     return cast(IO[bytes], _GzipReader(raw)) if path.suffix == GZIP_SUFFIX else raw
 
 

@@ -6,6 +6,7 @@ import pytest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode as KafkaError
 
+from controller.reign import Reign
 from journal.events import ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from tests.controller.controller_world import World, lose_all_but
@@ -191,6 +192,22 @@ def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() ->
     assert world.brief("t") == (2, (2, 4), 3)
     world.run(11_000)
     assert world.brief("t") == (4, (2, 4), 4)
+
+
+def test_the_imbalance_check_comes_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:
+    """KafkaController.scheduleAutoLeaderRebalanceTask: after five seconds, then by the configured interval."""
+    asked_ms: list[int] = []
+    schedule = Reign.schedule_rebalance
+
+    def note(reign: Reign, delay_ms: int) -> None:
+        asked_ms.append(delay_ms)
+        schedule(reign, delay_ms)
+
+    monkeypatch.setattr(Reign, "schedule_rebalance", note)
+    world = World()
+    world.start(1, leader_imbalance_check_interval_seconds=7)
+    world.run(5_000 + 2 * 7_000 + 1_000)
+    assert asked_ms == [5_000, 7_000, 7_000, 7_000]
 
 
 def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:

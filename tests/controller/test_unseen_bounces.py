@@ -10,6 +10,8 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.config import ControllerConfig
 from controller.election import leader_after_bounce
+from controller.partition_store import WrittenState
+from controller.unseen_bounces import _fenced
 from ensemble.client.service import Op
 from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
 from kafka_protocol.topic_ids import topic_id_to_kafka
@@ -253,3 +255,13 @@ def test_whoever_bounced_the_isr_is_never_empty_and_the_leader_within_it() -> No
             assert new.isr == tuple(steady or bounced)
             if leader in new.isr:
                 assert new.leader == leader
+
+
+@pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
+def test_a_state_that_a_later_controller_wrote_is_left_to_it(world: World, written_in: int, fenced: bool) -> None:
+    """Epochs relative to this controller's own: what it wrote itself, it may write again."""
+    create(world, 2, 3)
+    context = world.active().controller.reign.context
+    state = context.leadership[T0]._replace(controller_epoch=context.epoch + written_in)
+    bounced_after = min(context.broker_epoch(broker_id) or 0 for broker_id in (2, 3)) - 1
+    assert bool(_fenced(context, {T0: WrittenState(state, bounced_after)})) == fenced

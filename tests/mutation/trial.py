@@ -27,7 +27,8 @@ CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
 """A case that takes so much longer than without the mutant will never end."""
 WALL_FACTOR = 40
-WALL_SPARE_S = 60
+WALL_SPARE_S = 30
+"""One that waits for what never comes takes no processor's time: a busy machine is allowed to be so much slower."""
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 
@@ -82,7 +83,7 @@ class Trials(Repeatable):
             tell(RUNS_ON_IMPORT)
         tests = [self._items[name] for name in covering if name in self._items]
         for item, following in zip(tests, [*tests[1:], None], strict=True):
-            _limit_cpu(covering[item.nodeid])
+            _limit_time(covering[item.nodeid])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failing:
                 tell(item.nodeid)
@@ -92,15 +93,16 @@ class Trials(Repeatable):
 def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
     for name, seconds in covering.items():
         if name.startswith(SEED):
-            _limit_cpu(seconds)
+            _limit_time(seconds)
             if run_seed_named(name):
                 tell(name)
     tell(SURVIVED)
 
 
-def _limit_cpu(seconds: float) -> None:
-    """Let this process be ended if it takes far longer than that from now on."""
+def _limit_time(seconds: float) -> None:
+    """Let this process be ended if it takes far longer than that from now on, or waits."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
+    signal.setitimer(signal.ITIMER_REAL, WALL_SPARE_S + WALL_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:

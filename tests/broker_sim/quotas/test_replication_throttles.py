@@ -104,6 +104,28 @@ def test_replicas_in_sync_are_never_throttled() -> None:
     assert cluster[1].partition.isr_state.isr == (1, 2)
 
 
+@pytest.mark.parametrize(("listing", "counted"), [("*", True), ("", False)])
+@pytest.mark.parametrize("parked", [False, True], ids=["at once", "after it was parked"])
+def test_what_is_sent_of_throttled_replicas_counts_and_nothing_else(listing: str, counted: bool, parked: bool) -> None:
+    """ReplicaManager.readFromLocalLog and DelayedFetch: also where they are in sync, and however the answer came."""
+    cluster = Cluster(2)
+    cluster.topic_configs["orders"] = {LEADERS: listing}
+    cluster.create([1, 2])
+    cluster[2].runtime.stop()
+    quota = cluster[1].manager.throttles.leader
+    cluster[1].manager.throttles.set_rates({LEADER_RATE: "1"})
+    if parked:
+        cluster.fetch_later(1, 0, replica_id=2, max_wait_ms=400)
+        cluster.run(100)
+    cluster.produce_later(1, batch("x" * 1_000), 1)
+    cluster.run(50)
+    if not parked:
+        assert not quota.is_exceeded
+        cluster.fetch_later(1, 0, replica_id=2, max_wait_ms=0)
+        cluster.run(50)
+    assert quota.is_exceeded == counted
+
+
 def test_a_throttled_replica_does_not_hold_up_others_of_the_same_leader() -> None:
     cluster = Cluster(2)
     other = TopicPartition("free", 0)

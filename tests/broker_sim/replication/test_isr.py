@@ -341,6 +341,30 @@ def test_a_refusal_that_finds_a_follower_changes_nothing(error: ErrorCode) -> No
     assert cluster.proposals == [(1, 2)]
 
 
+def answer_isr(cluster: Cluster, **row: int) -> None:
+    """The controller's next answer to a proposal is that."""
+
+    def answer(message: Any) -> Any:
+        whole = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **row}
+        return respond(message, topics=[{"topic_id": TOPIC_ID, "partitions": [whole]}])
+
+    cluster.script = [answer]
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_isr_of_the_same_or_a_newer_version_is_taken(version: int) -> None:
+    """Partition.handleAlterPartitionUpdate: the same version says that the state was there already."""
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.elect(1, [1])
+    answer_isr(cluster, leader_epoch=1, partition_epoch=version)
+    catch_up(cluster, 2, 0, epoch=1)
+    cluster.run(100)
+    assert cluster[1].partition.isr_state == Committed((1, 2)) and cluster[1].partition.partition_epoch == version
+    counters = cluster[1].manager.counters
+    assert (counters.failed_updates, counters.expands) == (0, 1)
+
+
 @pytest.mark.parametrize(
     "later", [{"leader_epoch": 2, "partition_epoch": 2}, {"leader_epoch": 1, "partition_epoch": 0}]
 )
@@ -350,11 +374,7 @@ def test_an_isr_of_another_leader_epoch_or_an_older_version_is_not_taken(later: 
     cluster.create([1, 2])
     cluster.elect(1, [1])
 
-    def answer(message: Any) -> Any:
-        row = {"partition_index": TP.partition, "error_code": ErrorCode.none, "leader_id": 1, "isr": [1, 2], **later}
-        return respond(message, topics=[{"topic_id": TOPIC_ID, "partitions": [row]}])
-
-    cluster.script = [answer]
+    answer_isr(cluster, **later)
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(100)
     assert isinstance(cluster[1].partition.isr_state, PendingExpand)

@@ -75,6 +75,48 @@ def test_a_follower_outside_the_isr_is_not_caught_up_when_an_epoch_begins() -> N
     assert state.end_offset == -1
 
 
+@pytest.mark.parametrize(
+    ("newly_leader", "in_sync", "caught_up_ms", "fetch_ms", "end", "leader_end"),
+    [
+        (True, True, 60, FollowerState.NEVER, -1, 0),
+        (True, False, FollowerState.NEVER, FollowerState.NEVER, -1, 0),
+        (False, True, 60, 60, 10, 12),
+        (False, False, FollowerState.NEVER, FollowerState.NEVER, 10, 0),
+    ],
+)
+def test_what_a_leader_knows_of_a_follower_when_an_epoch_begins(
+    newly_leader: bool, in_sync: bool, caught_up_ms: int, fetch_ms: int, end: int, leader_end: int
+) -> None:
+    """Replica.resetReplicaState, whose 0 of a clock is our NEVER."""
+    state = follower(10, 11, 50)
+    begin_leader_epoch(state, 60, 12, newly_leader=newly_leader, in_sync=in_sync)
+    assert (state.last_caught_up_ms, state.last_fetch_ms) == (caught_up_ms, fetch_ms)
+    assert (state.end_offset, state.last_fetch_leader_end_offset) == (end, leader_end)
+
+
+@pytest.mark.parametrize(
+    ("asked", "leader_end", "caught_up_ms"),
+    [
+        pytest.param(20, 20, 70, id="level now"),
+        pytest.param(21, 20, 70, id="beyond: the leader's end is older than its question"),
+        pytest.param(15, 20, 50, id="it has what the leader had at its fetch before"),
+        pytest.param(14, 20, FollowerState.NEVER, id="it lacks some of that"),
+    ],
+)
+def test_when_a_fetch_shows_that_a_follower_was_level(asked: int, leader_end: int, caught_up_ms: int) -> None:
+    """Replica.updateFetchStateOrThrow; the fetch before was at 50 ms, when the leader's log ended at 15."""
+    state = follower(3, 15, 50)
+    note_fetch(state, asked, leader_end, 70)
+    assert state.last_caught_up_ms == caught_up_ms
+    assert (state.end_offset, state.last_fetch_ms, state.last_fetch_leader_end_offset) == (asked, 70, leader_end)
+
+
+def test_a_fetch_never_takes_back_what_one_before_showed() -> None:
+    state = follower(15, 15, 50)
+    note_fetch(state, 15, 12, 40)
+    assert (state.last_caught_up_ms, state.last_fetch_leader_end_offset) == (50, 15)
+
+
 def test_a_follower_that_repeats_its_question_stays_caught_up() -> None:
     state = follower(10, 10, 0)
     note_still_level(state, 500)

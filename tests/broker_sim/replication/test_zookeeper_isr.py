@@ -34,14 +34,16 @@ class Leader:
         self.answers: list[IsrAnswer] = []
         self.version = 0
 
-    def change(self) -> None:
+    def proposal(self) -> IsrProposal:
         isr = (1,) if self.version % 2 == 0 else (1, 2)
-        proposal = IsrProposal(
+        return IsrProposal(
             topic_partition=TP, topic_id=None, leader_epoch=0, partition_epoch=self.version, isr=isr,
             member_epochs=(-1,) * len(isr), recovery_state=0, is_shrink=len(isr) == 1, moved=(), controller_epoch=1,
             answered=self.answers.append,
         )  # fmt: skip
-        assert self.writer.submit(proposal)
+
+    def change(self) -> None:
+        assert self.writer.submit(self.proposal())
         self.run(10)
         self.version = self.answers[-1].partition_epoch
 
@@ -63,6 +65,17 @@ def test_a_note_is_left_once_nothing_has_changed_for_five_seconds() -> None:
     assert leader.notes == 1
     leader.run(60_000)
     assert leader.notes == 1
+
+
+def test_a_writer_that_is_closed_writes_nothing_more_and_leaves_no_note() -> None:
+    leader = Leader()
+    leader.change()
+    proposal = leader.proposal()
+    assert leader.writer.submit(proposal) and not leader.writer.submit(proposal), "one at a time"
+    leader.writer.close()
+    assert not leader.writer.submit(proposal)
+    leader.run(60_000)
+    assert len(leader.answers) == 1 and leader.notes == 0
 
 
 def test_while_changes_go_on_a_note_is_left_once_a_minute() -> None:

@@ -8,9 +8,10 @@ import pytest
 
 from ensemble.ids import ConnectionId
 from ensemble.ports import Instant
-from ensemble.records import OpCode
+from ensemble.records import EventType, OpCode
 from ensemble.tree.connections import Connection, Waiting
-from ensemble.tree.counters import Counters
+from ensemble.tree.counters import DIGESTS_EVERY, Counters
+from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, set_data
 
 NOW_MS = 100
 FIELDS = ("packets_sent", "answers", "latency_min_ms", "latency_max_ms", "latency_total_ms")
@@ -58,3 +59,126 @@ def test_the_shortest_latency_stays_the_shortest_also_where_it_is_none_at_all() 
     for latency_ms in (0, 5):
         counters.count_answers(Instant(NOW_MS, NOW_MS), client, writes(client, [latency_ms]), 9)
     assert counters.latency_min_ms == client.latency_min_ms == 0
+
+
+# -- of a whole server ------------------------------------------------------------------------------------------------
+
+COUNTS = (
+    "digest_mismatches", "txns_applied", "stale_requests", "stale_replies", "closed_without_service", "revalidations",
+    "watch_bytes", "packets_received", "packets_sent", "answers", "latency_max_ms", "latency_total_ms",
+)  # fmt: skip
+SUMMARIES = (
+    "read_latency_ms", "update_latency_ms", "propagation_latency_ms", "commit_propagation_latency_ms",
+    "quorum_ack_latency_ms",
+)  # fmt: skip
+
+
+def test_a_server_has_counted_nothing_when_it_begins() -> None:
+    counters = Counters()
+    assert [getattr(counters, name) for name in COUNTS] == [0] * len(COUNTS)
+    assert counters.latency_min_ms == -1, "none is known"
+    assert [getattr(counters, name).count for name in SUMMARIES] == [0] * len(SUMMARIES)
+    assert (list(counters.digests), counters.quota_refusals) == ([], {})
+
+
+def test_srst_starts_packets_and_latencies_over_and_nothing_else() -> None:
+    """ServerStats.reset."""
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=1)
+    ensemble.ask(client, create("/a"))
+    ensemble.ask(client, get("/a", True))
+    ensemble.ask(client, set_data("/a", b"1"))
+    ensemble.ask(client, exists("/a"))
+    counters = ensemble.services[1].counters
+    applied, watch_bytes = counters.txns_applied, counters.watch_bytes
+    counters.quota_refusals["/a"] = 3
+    assert min(counters.packets_received, counters.packets_sent, counters.answers, applied, watch_bytes) > 0
+    counters.reset()
+    assert (counters.packets_received, counters.packets_sent, counters.answers) == (0, 0, 0)
+    assert (counters.latency_min_ms, counters.latency_max_ms, counters.latency_total_ms) == (-1, 0, 0)
+    assert [getattr(counters, name).count for name in SUMMARIES] == [0] * len(SUMMARIES)
+    assert counters.watches_fired[EventType.DATA_CHANGED].count == 0 and counters.quota_refusals == {"/a": 0}
+    assert (counters.txns_applied, counters.watch_bytes) == (applied, watch_bytes)
+
+
+def test_each_packet_is_counted_as_it_comes_and_goes() -> None:
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    counters = ensemble.services[0].counters
+    received, sent, answers = counters.packets_received, counters.packets_sent, counters.answers
+    for request in (create("/a"), get("/a"), children("/"), delete("/nowhere")):
+        ensemble.ask(client, request)
+    assert counters.packets_received - received == counters.packets_sent - sent == counters.answers - answers == 4
+
+
+def test_the_bytes_of_watch_events_are_counted_for_every_connection_that_hears_of_them() -> None:
+    """ServerMetrics WATCH_BYTES: a notification's 16 bytes of header, type, state, and its path with a length."""
+    ensemble = Ensemble()
+    writer, *watchers = (ensemble.connect() for _ in range(4))
+    ensemble.ask(writer, create("/ü"))
+    for watcher in watchers:
+        ensemble.ask(watcher, get("/ü", True))
+    counters = ensemble.services[0].counters
+    ensemble.ask(writer, set_data("/ü", b"1"))
+    assert counters.watch_bytes == 3 * (16 + 4 + 4 + 4 + 3)
+    fired = counters.watches_fired[EventType.DATA_CHANGED]
+    assert (fired.count, fired.total) == (1, 3)
+    assert counters.watches_fired[EventType.DELETED].count == 0
+
+
+def test_each_session_that_is_asked_for_is_counted_by_the_leader() -> None:
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=0)
+    session = ensemble.session(client)
+    for count in (1, 2):
+        ensemble.hang_up(client)
+        client = ensemble.connect(server=1, session=session)
+        assert [service.counters.revalidations for service in ensemble.services] == [count, 0]
+
+
+def test_how_long_a_transaction_took_is_measured_by_the_leader_and_by_learners_each_in_its_own_way() -> None:
+    """ServerMetrics: PROPAGATION_LATENCY everywhere, QUORUM_ACK_LATENCY of a leader, COMMIT_PROPAGATION_LATENCY."""
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect()
+    leader, learner = (service.counters for service in ensemble.services)
+    before = leader.txns_applied
+    leader.reset(), learner.reset()
+    ensemble.auto = False
+    for n in range(3):
+        ensemble.send(client, create(f"/{n}"))
+    ensemble.now_ms += 7
+    ensemble.commit_together()
+    for counters in (leader, learner):
+        assert counters.txns_applied - before == 3
+        assert (counters.propagation_latency_ms.count, counters.propagation_latency_ms.total) == (3, 21)
+    assert (leader.quorum_ack_latency_ms.total, learner.quorum_ack_latency_ms.count) == (21, 0)
+    assert (learner.commit_propagation_latency_ms.total, leader.commit_propagation_latency_ms.count) == (21, 0)
+
+
+def test_a_leaders_clock_that_is_ahead_makes_no_time_negative() -> None:
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect()
+    ensemble.auto = False
+    ensemble.send(client, create("/a"))
+    ensemble.now_ms -= 9
+    counters = ensemble.services[1].counters
+    counters.reset()
+    ensemble.commit()
+    assert (counters.propagation_latency_ms.count, counters.propagation_latency_ms.maximum) == (1, 0)
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_the_trees_digest_is_kept_of_every_128th_transaction(together: bool) -> None:
+    """DataTree.DIGEST_LOG_INTERVAL."""
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    ensemble.ask(client, create("/a"))
+    ensemble.auto = False
+    for _ in range(2 * DIGESTS_EVERY):
+        ensemble.send(client, set_data("/a", b"x"))
+    (ensemble.commit_together if together else ensemble.commit)()
+    service = ensemble.services[0]
+    kept = list(service.counters.digests)
+    assert [zxid % 128 for zxid, _ in kept] == [0, 0] and kept[1][0] - kept[0][0] == 128
+    digests = {txn.zxid: txn.digest for txn in ensemble.history}
+    assert kept == [(zxid, digests[zxid]) for zxid, _ in kept]

@@ -14,7 +14,7 @@ from ensemble.records import ACL, OPEN_ACL, CreateFlag, Frames, OpCode, Request
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.paths import QUOTA
 from ensemble.tree.proposer import Proposer
-from ensemble.tree.sessions import SessionTracker
+from ensemble.tree.sessions import LOCAL, SessionTracker
 from ensemble.tree.znode import digest_seed
 from ensemble.txn import CreateSessionTxn, CreateTxn, SetDataTxn, Txn, decode_plain
 from ensemble.zab.messages import ForwardedRequest
@@ -114,6 +114,53 @@ def test_the_short_way_proposes_and_applies_what_the_general_way_does(steps: lis
     for side in sides:
         side.apply(len(side.pending))
     assert sides[0].state() == sides[1].state()
+
+
+@pytest.mark.parametrize(
+    ("write", "plain"),
+    [
+        (set_data("/a", b"1"), True),
+        (set_data("/a", b"1", 0), True),
+        (set_data("/a", b"1", 1), False),
+        (set_data("/a", None), False),
+        (set_data("/nowhere", b"1"), False),
+        (set_data("/", b"1"), False),
+        (create("/b", b"1", op=OpCode.CREATE), True),
+        (create("/a/b", b"1", op=OpCode.CREATE), True),
+        (create("/a", b"1", op=OpCode.CREATE), False),
+        (create("/b/c", b"1", op=OpCode.CREATE), False),
+        (create("/b", b"1"), False),
+        (create("/b", b"1", CreateFlag.EPHEMERAL, op=OpCode.CREATE), False),
+        (create("/b", b"1", 0, READABLE, OpCode.CREATE), False),
+        (create("/zookeeper/b", b"1", op=OpCode.CREATE), False),
+        (create("/..", b"1", op=OpCode.CREATE), False),
+        (delete("/a"), False),
+    ],
+)
+def test_what_is_plain_goes_the_short_way_and_nothing_else(write: tuple, plain: bool) -> None:
+    """Both ways say the same; the short one is there to be taken."""
+    side = Side(plain=True)
+    side.propose([request(create("/a", b"0", op=OpCode.CREATE), 1, False, 1)])
+    short = side.proposer._plain
+    assert short is not None
+    made = short(5000, request(write, 1, False, 2), Zxid(9), LOCAL)
+    assert (made is not None) == plain
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_a_node_whose_child_is_on_its_way_is_not_empty(plain: bool) -> None:
+    """PrepRequestProcessor counts children that are proposed and not applied."""
+    side = Side(plain=plain)
+    writes = [
+        create("/a", op=OpCode.CREATE),
+        create("/a/b", op=OpCode.CREATE),
+        delete("/a"),
+        delete("/a/b"),
+        delete("/a"),
+    ]
+    side.propose([request(write, 1, False, n) for n, write in enumerate(writes)])
+    errors = [txn.body.err if txn.type == OpCode.ERROR else 0 for txn in side.pending]
+    assert errors == [0, 0, ErrorCode.NOT_EMPTY, 0, 0]
 
 
 def test_a_name_behind_two_slashes_is_no_child_of_the_root() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,7 +21,7 @@ from ensemble.records import (
     SetDataRequest,
 )
 from ensemble.tree.answer_queues import PLAIN_READS_MAX
-from ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX
+from ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX, answer_plain_reads, is_well_formed
 from ensemble.tree.requests import OUTSTANDING_MAX
 from tests.ensemble.tree.tree_driver import (
     Ensemble,
@@ -135,6 +136,54 @@ def test_bytes_are_answered_as_objects_are(
         assert ours.views.statistics() == theirs.views.statistics()
         assert ours.views.connections() == theirs.views.connections()
         assert ours.watches.by_path() == theirs.watches.by_path()
+
+
+# -- a request is well formed -----------------------------------------------------------------------------------------
+
+
+def frame_of(request: tuple[OpCode, object]) -> bytes:
+    op, body = request
+    return Request(5, int(op), body).encode()
+
+
+WHOLE = [
+    set_data("/a", b"data"), set_data("/ü", b"data"), set_data("/a", b""), set_data("/a", None), set_data("", b"1"),
+    create("/a", b"data", op=OpCode.CREATE), create("/a", b"data"), delete("/a"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("request_", WHOLE)
+def test_a_write_is_well_formed_when_it_is_whole_and_at_no_earlier_byte(request_: tuple[OpCode, object]) -> None:
+    op, frame = int(request_[0]), frame_of(request_)
+    assert is_well_formed(op, frame)
+    assert not [size for size in range(9, len(frame)) if is_well_formed(op, frame[:size])]
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [
+        pytest.param(pack_int(-1) + pack_int(0) + pack_int(-1), id="a null path"),
+        pytest.param(pack_int(-2) + pack_int(0) + pack_int(-1), id="a path of length -2"),
+        pytest.param(pack_int(2) + b"/a" + pack_int(-2) + pack_int(-1), id="data of length -2"),
+        pytest.param(pack_int(2) + b"/a" + pack_int(5) + b"1234" + pack_int(-1)[:3], id="data beyond the end"),
+        pytest.param(pack_int(2) + b"/\xff" + pack_int(0) + pack_int(-1), id="a path that is not UTF-8"),
+        pytest.param(pack_int(1 << 30) + b"/a" + pack_int(0) + pack_int(-1), id="a path beyond the end"),
+    ],
+)
+def test_a_set_data_that_a_client_made_up_is_not_forwarded(frame: bytes) -> None:
+    assert not is_well_formed(OpCode.SET_DATA, pack_int(5) + pack_int(OpCode.SET_DATA) + frame)
+
+
+def test_plain_reads_are_answered_in_bytes_at_once_and_up_to_the_first_that_is_not() -> None:
+    ensemble, _ = start()
+    tree = ensemble.services[0].tree
+    frames = [frame_of(request) for request in (get("/a"), exists("/a"), get("/a"), exists("/a", True), get("/a"))]
+    assert answer_plain_reads(tree, frames, 0, bytearray()) == 3
+    assert answer_plain_reads(tree, frames, 4, bytearray()) == 5
+    for odd in (get("/nowhere"), exists("/nowhere"), get("/closed"), get("/a", True), children("/a"), get("")):
+        assert answer_plain_reads(tree, [frames[0], frame_of(odd)], 0, bytearray()) == 1
+    for cut in range(1, len(frames[0])):
+        assert answer_plain_reads(tree, [frames[0][:cut]], 0, bytearray()) == 0
 
 
 # -- each rule by itself ------------------------------------------------------------------------------------------

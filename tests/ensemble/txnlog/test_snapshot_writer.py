@@ -261,6 +261,52 @@ def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> 
     assert len(list_snapshots(owner.directory)) == 1
 
 
+def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The logs before it may be purged then: after a power loss they must not be gone, and the snapshot with them."""
+    done: list[str] = []
+    rename = HOST.rename
+
+    def note_rename(path: Path, to: Path) -> None:
+        done.append(to.name)
+        rename(path, to)
+
+    def note_sync(descriptor: int) -> None:
+        done.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    monkeypatch.setattr(HOST, "rename", note_rename)
+    monkeypatch.setattr(HOST, "fsync", note_sync)
+    path = owner.snapshot()
+    assert done == [".snapshot.tmp", path.name, owner.directory.name]
+
+
+@pytest.mark.parametrize("end", ["written", "failed", "spoiled"])
+def test_whoever_hears_of_a_snapshots_end_may_begin_another(
+    owner: Owner, end: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    owner.fill(1)
+    if end == "spoiled":
+        flip(owner.snapshot(), 100)
+    may_begin: list[bool] = []
+
+    def hear(*said: object) -> None:
+        assert owner.writer._writing is not None
+        may_begin.append(not owner.writer._writing.goes_on)
+
+    owner.writer._done = owner.writer._failed = owner.writer._spoiled = hear
+    if end == "failed":
+        monkeypatch.setattr(HOST, "fsync", full_disk)
+    assert owner.take()
+    owner.writer.publish(owner.writer.taken)
+    while not may_begin:
+        if not owner.posted.empty():
+            owner.run_one()
+    assert may_begin == [True]
+
+
+def full_disk(descriptor: int) -> None:
+    raise OSError(28, "No space left on device")
+
+
 def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Owner) -> None:
     assert owner.writer.take(some_snapshot())
     owner.writer.cancel()
@@ -268,11 +314,8 @@ def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Ow
 
 
 def test_a_full_disk_is_told_by_its_number(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(descriptor: int) -> None:
-        raise OSError(28, "No space left on device")
-
     owner.fill(1)
-    monkeypatch.setattr(HOST, "fsync", full)
+    monkeypatch.setattr(HOST, "fsync", full_disk)
     assert owner.take()
     assert owner.outcome() == 28
     assert list(owner.directory.iterdir()) == []

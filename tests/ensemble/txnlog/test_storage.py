@@ -151,6 +151,27 @@ def test_effects_are_carried_out_in_order(owner: Owner, tmp_path: Path) -> None:
     assert counters(owner.directories) == [1, 2, 3]
 
 
+def test_the_history_of_an_epoch_is_durable_before_the_epoch_is(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a power loss leaves a peer that votes with an epoch whose transactions it lost."""
+    done: list[str] = []
+    fdatasync, rename = os.fdatasync, os.rename
+    monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: (done.append("log"), fdatasync(descriptor))[1])
+    monkeypatch.setattr(HOST, "rename", lambda path, to: (done.append(to.name), rename(path, to))[1])
+    owner.storage.submit([*appends(3), SaveCurrentEpoch(Epoch(2)), Barrier(1)])
+    owner.run_one()
+    assert done[-3:-1] == ["log", "currentEpoch"]
+
+
+def test_a_storage_that_is_closed_gives_up_its_snapshot(owner: Owner, tmp_path: Path) -> None:
+    """Nobody runs its steps any more: its thread would wait for good."""
+    owner.storage.take_snapshot(DataTree().to_snapshot())
+    owner.storage.close()
+    writing = owner.storage._snapshots._writing
+    assert writing is not None and writing.work is not None and not writing.work.is_under_way()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".snapshot")]
+    assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [0]
+
+
 def test_an_ordinary_snapshot_rolls_the_log(owner: Owner, tmp_path: Path) -> None:
     owner.storage.submit([*appends(3), Barrier(1)])
     owner.storage.take_snapshot(some_snapshot(EPOCH_1 + 3))
@@ -417,8 +438,10 @@ def test_a_newest_log_that_was_cut_away_or_replaced_is_not_missed(tmp_path: Path
     assert recovered.complete and recovered.txns == []
 
 
-def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path) -> None:
+@pytest.mark.parametrize("covered", [3, 4])
+def test_a_newest_log_that_a_snapshot_covers_for_is_not_missed(tmp_path: Path, covered: int) -> None:
+    """As far as the note says it: the transaction with which the file began."""
     directories = directories_of_a_storage(tmp_path)
-    write_snapshot(directories.data, some_snapshot(EPOCH_1 + 4))
+    write_snapshot(directories.data, some_snapshot(EPOCH_1 + covered))
     (directories.log / "log.100000003").unlink()
     assert recover(directories, ONE_OF_THREE).recovered.complete

@@ -13,35 +13,17 @@ from pathlib import Path
 import pytest
 from kazoo.security import make_acl
 
-from ensemble.ids import Epoch, Zxid, make_zxid
+from ensemble.ids import Epoch, make_zxid
 from ensemble.server.config.config_values import ConfigError
 from ensemble.server.config.zoo_cfg import parse
 from ensemble.server.operator.http_body import Body
 from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.server.operator.on_demand_snapshots import Refusal
 from ensemble.server.operator.restores import Restores
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.recovery import recover
-from ensemble.txnlog.restoring import RECEIVED_NAME, read_received, take_received
-from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
+from ensemble.txnlog.restoring import RECEIVED_NAME, read_received
 from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
-
-ZXID = make_zxid(Epoch(5), 7)
-
-
-def snapshot(zxid: Zxid = ZXID) -> TreeSnapshot:
-    empty = DataTree().to_snapshot()
-    return TreeSnapshot(zxid, {}, empty.nodes, empty.digest)
-
-
-def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
-    stage_snapshot(directory / "made", snapshot(zxid), suffix)
-    return (directory / "made").read_bytes()
+from tests.ensemble.txnlog.test_restoring import ZXID, file_of
 
 
 def sent(data: bytes, length: int | None = None) -> Body:
@@ -78,11 +60,6 @@ def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnD
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
 
 
-def test_a_snapshot_that_zookeeper_wrote_says_its_zxid_itself() -> None:
-    written = Path(__file__).parents[2] / "txnlog" / "written_by_zookeeper_3_9_5" / "snapshot.10000001f"
-    assert read_received(written).zxid == 0x10000001F
-
-
 def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
     restores, data = Restores(tmp_path, lambda: None, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
@@ -107,42 +84,6 @@ def test_a_snapshot_that_the_leader_would_overwrite_is_refused(tmp_path: Path, c
     assert status(received(Restores(tmp_path, lambda: Epoch(5), 0, counts), data)) == 409
     assert not (tmp_path / RECEIVED_NAME).exists()
     assert received(Restores(tmp_path, lambda: Epoch(4), 0, counts), data) == ZXID
-
-
-# -- taking over -----------------------------------------------------------------------------------------------------
-
-
-def test_a_restored_snapshot_is_all_there_is_at_the_next_start_and_epochs_never_go_back(tmp_path: Path) -> None:
-    directories = Directories(tmp_path, tmp_path)
-    for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
-        write_snapshot(tmp_path, snapshot(zxid))
-    for epoch, expected in ((2, 5), (9, 9)):
-        for name in (ACCEPTED, CURRENT):
-            write_epoch(tmp_path, name, epoch)
-        (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
-        assert take_received(directories) == ZXID
-        assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [ZXID]
-        assert (read_epoch(tmp_path, ACCEPTED), read_epoch(tmp_path, CURRENT)) == (expected, expected)
-        assert recover(directories).recovered.snapshot is not None
-    assert take_received(directories) is None
-
-
-def test_a_restore_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
-    directories = Directories(tmp_path, tmp_path)
-    write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
-    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
-    assert take_received(directories) == ZXID
-    # As if the last step had not been done, and the epochs not either.
-    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
-    write_epoch(tmp_path, CURRENT, 1)
-    assert take_received(directories) == ZXID
-    assert read_epoch(tmp_path, CURRENT) == 5
-
-
-def test_a_restored_snapshot_that_rotted_on_the_disk_is_refused_in_one_line(tmp_path: Path) -> None:
-    (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
-    with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
-        take_received(Directories(tmp_path, tmp_path))
 
 
 # -- a running server ------------------------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""The two epoch files, beside each other and beside the log: every way in which they may stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, load_epochs, read_epoch, write_epoch
+from ensemble.txnlog.errors import DataDirectoryError
+
+LAST = (3 << 32) + 7
+"""The last logged transaction is of epoch 3."""
+
+
+@pytest.mark.parametrize(
+    ("accepted", "current", "pending", "loaded"),
+    [
+        pytest.param("3", "3", None, (3, 3), id="as ever"),
+        pytest.param("5", "4", None, (5, 4), id="epochs in which nothing was logged"),
+        pytest.param("4", "3", None, (4, 3), id="a new epoch was accepted"),
+        pytest.param("3", "2", None, (3, 2), id="a synchronisation's transactions without its epoch"),
+        pytest.param("4", "2", None, (4, 2), id="the same, and a newer epoch was accepted"),
+        pytest.param("3", "2", "3", (3, 3), id="written and not renamed"),
+        pytest.param("4", "2", "4", (4, 4), id="written and not renamed, of a newer one"),
+        pytest.param("3", "2", "2", (3, 2), id="what was not renamed is older than the history"),
+        pytest.param("3", "2", "", (3, 2), id="what was not renamed is not whole"),
+        pytest.param("4", "3", "4", (4, 3), id="what was not renamed is not needed"),
+        pytest.param(None, None, None, (3, 3), id="neither file"),
+        pytest.param(None, "3", None, (3, 3), id="no acceptedEpoch"),
+        pytest.param(None, "4", None, (4, 4), id="no acceptedEpoch, and the other is newer than the log"),
+        pytest.param("3", None, None, (3, 3), id="no currentEpoch"),
+        pytest.param("4", None, None, (4, 3), id="no currentEpoch, and the other is newer than the log"),
+        pytest.param("2", "2", None, None, id="both are older than the log"),
+        pytest.param(None, "2", None, None, id="currentEpoch is older than the log, and nothing was accepted"),
+        pytest.param("3", "4", None, None, id="what was not accepted is current"),
+        pytest.param("2", None, None, None, id="less was accepted than the log holds"),
+    ],
+)
+def test_epochs_of_a_start(
+    tmp_path: Path, accepted: str | None, current: str | None, pending: str | None, loaded: tuple[int, int] | None
+) -> None:
+    """QuorumPeer.loadDataBase; and what it says is what the files hold then."""
+    for name, text in ((ACCEPTED, accepted), (CURRENT, current), (CURRENT + TEMPORARY_SUFFIX, pending)):
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    if loaded is None:
+        with pytest.raises(DataDirectoryError):
+            load_epochs(tmp_path, LAST)
+        return
+    assert load_epochs(tmp_path, LAST) == loaded
+    assert (read_epoch(tmp_path, ACCEPTED), read_epoch(tmp_path, CURRENT)) == loaded
+
+
+@pytest.mark.parametrize(
+    ("text", "epoch"),
+    [
+        ("0", 0),
+        ("7\n", 7),
+        (" 12 ", 12),
+        ("9" * 18, 10**18 - 1),
+        ("1" + "0" * 18, None),
+        ("", None),
+        ("-1", None),
+        ("1.0", None),
+        ("0x10", None),
+        ("\0\0", None),
+    ],
+)
+def test_an_epoch_is_a_decimal_number_of_a_reasonable_length(tmp_path: Path, text: str, epoch: int | None) -> None:
+    (tmp_path / CURRENT).write_bytes(text.encode())
+    if epoch is None:
+        with pytest.raises(DataDirectoryError, match="instead of an epoch"):
+            read_epoch(tmp_path, CURRENT)
+    else:
+        assert read_epoch(tmp_path, CURRENT) == epoch
+
+
+def test_an_epoch_comes_back_and_leaves_no_other_file(tmp_path: Path) -> None:
+    assert read_epoch(tmp_path, ACCEPTED) is None
+    write_epoch(tmp_path, ACCEPTED, 11)
+    assert read_epoch(tmp_path, ACCEPTED) == 11
+    assert [path.name for path in tmp_path.iterdir()] == [ACCEPTED]

@@ -1,0 +1,184 @@
+"""Small file operations: what counts as whose file, what is read of a sparse one, and in which pieces is written."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ensemble.runtime.files import HOST
+from ensemble.txnlog import files
+from ensemble.txnlog.files import (
+    LOG_PREFIX,
+    SNAPSHOT_PREFIX,
+    by_zxid,
+    exists,
+    forget_pages,
+    is_directory,
+    make_directories,
+    read_text,
+    read_used,
+    remove_all,
+    remove_tree,
+    unlink,
+    write_again,
+    write_bytes,
+    zxid_of,
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "prefix", "zxid"),
+    [
+        ("log.1a", LOG_PREFIX, 0x1A),
+        ("log.0", LOG_PREFIX, 0),
+        ("snapshot.10000000f", SNAPSHOT_PREFIX, 0x10000000F),
+        ("snapshot.1a.gz", SNAPSHOT_PREFIX, 0x1A),
+        ("snapshot.1a.snappy", SNAPSHOT_PREFIX, 0x1A),
+        ("snapshot.1a", LOG_PREFIX, None),
+        ("log", LOG_PREFIX, None),
+        ("log.", LOG_PREFIX, None),
+        ("log.old", LOG_PREFIX, None),
+        ("logs.1a", LOG_PREFIX, None),
+        ("snapshot.1a.bz2", SNAPSHOT_PREFIX, None),
+    ],
+)
+def test_a_files_name_says_its_zxid_in_hexadecimal_digits(name: str, prefix: str, zxid: int | None) -> None:
+    """FileTxnLog's and SnapStream's names (Util.getZxidFromName)."""
+    assert zxid_of(Path("/data") / name, prefix) == zxid
+
+
+def test_files_are_in_the_order_of_their_zxids_and_foreign_ones_are_passed_over(tmp_path: Path) -> None:
+    for name in ("log.f", "log.10", "log.2", "logs", "log.", "snapshot.1", "damaged-log.1"):
+        (tmp_path / name).write_bytes(b"")
+    assert [(zxid, path.name) for zxid, path in by_zxid(tmp_path, LOG_PREFIX)] == [
+        (0x2, "log.2"),
+        (0xF, "log.f"),
+        (0x10, "log.10"),
+    ]
+
+
+def test_what_is_there_and_what_is_a_directory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    assert exists(tmp_path / "file") and exists(tmp_path)
+    assert not exists(tmp_path / "missing") and not exists(tmp_path / "file" / "below")
+    assert is_directory(tmp_path) and not is_directory(tmp_path / "file") and not is_directory(tmp_path / "missing")
+
+
+def test_names_of_new_directories_survive_a_power_loss(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A directory's name is in the one above it, which has to be synced: all new ones', and no other's."""
+    synced: list[Path] = []
+    monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    make_directories(tmp_path / "a" / "b" / "c")
+    assert synced == [tmp_path, tmp_path / "a", tmp_path / "a" / "b"] and is_directory(tmp_path / "a" / "b" / "c")
+    make_directories(tmp_path / "a" / "b" / "c")
+    assert len(synced) == 3
+
+
+def test_a_text_has_its_line_ends_as_python_has_them(tmp_path: Path) -> None:
+    (tmp_path / "text").write_bytes("ä\r\nb\rc\n".encode())
+    assert read_text(tmp_path / "text") == "ä\nb\nc\n"
+
+
+@pytest.mark.parametrize("written", [b"x", b"x" * 5000])
+def test_of_a_file_with_a_hole_at_its_end_its_data_is_read(tmp_path: Path, written: bytes) -> None:
+    path = tmp_path / "log.1"
+    with path.open("wb") as file:
+        file.write(written)
+        file.truncate(1 << 24)
+    got = read_used(path)
+    assert got[: len(written)] == written
+    # A file system has data in blocks: behind what was written some zeros may count, and no megabytes.
+    assert not got[len(written) :].strip(b"\0") and len(got) < len(written) + (1 << 17)
+
+
+def test_of_a_file_with_holes_in_its_midst_everything_up_to_its_last_data_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "log.1"
+    with path.open("wb") as file:
+        for at in (0, 1 << 20, 5 << 20):
+            file.seek(at)
+            file.write(b"here")
+        file.truncate(1 << 24)
+    got = read_used(path)
+    assert got[5 << 20 :].rstrip(b"\0") == b"here" and got[: 1 << 20].rstrip(b"\0") == b"here"
+    assert got[1 << 20 : (1 << 20) + 4] == b"here" and len(got) < 6 << 20
+
+
+@pytest.mark.parametrize(
+    ("answers", "read"),
+    [
+        pytest.param([], b"abc\0\0", id="it keeps no map: EINVAL"),
+        pytest.param([0, 3], b"abc", id="behind the data is a hole: ENXIO"),
+        pytest.param([0, 8], b"abc\0\0", id="it has grown meanwhile"),
+    ],
+)
+def test_how_much_is_read_is_what_the_file_system_says_of_holes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answers: list[int], read: bytes
+) -> None:
+    (tmp_path / "log.1").write_bytes(b"abc\0\0")
+    left = iter(answers)
+
+    def lseek(descriptor: int, position: int, whence: int) -> int:
+        if (answer := next(left, None)) is None:
+            raise OSError(22, "Invalid argument")
+        return answer
+
+    monkeypatch.setattr(HOST, "lseek", lseek)
+    assert read_used(tmp_path / "log.1") == read
+
+
+def test_a_file_is_written_again_in_pieces_that_are_in_their_places(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    content = bytes(range(1, 251))
+    (tmp_path / "log.1").write_bytes(content)
+    monkeypatch.setattr(files, "WRITE_BYTES_MAX", 100)
+    written: list[tuple[int, bytes]] = []
+    synced: list[int] = []
+
+    def pwrite(descriptor: int, data: bytes, at: int) -> int:
+        # The kernel may take less than it is given.
+        written.append((at, bytes(data[:70])))
+        return os.pwrite(descriptor, data[:70], at)
+
+    monkeypatch.setattr(HOST, "pwrite", pwrite)
+    monkeypatch.setattr(HOST, "fsync", synced.append)
+    write_again(tmp_path / "log.1")
+    assert [at for at, _ in written] == [0, 70, 140, 210] and len(synced) == 1
+    assert b"".join(part for _, part in written) == content == (tmp_path / "log.1").read_bytes()
+
+
+def test_the_kernel_is_asked_to_drop_just_that_part_and_need_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+
+    def refuse(*arguments: int) -> None:
+        asked.append(arguments)
+        raise OSError(22, "Invalid argument")
+
+    monkeypatch.setattr(HOST, "posix_fadvise", refuse)
+    forget_pages(7, 100, 350)
+    assert asked == [(7, 100, 250, os.POSIX_FADV_DONTNEED)]
+
+
+def test_files_are_removed_durably_and_those_that_are_gone_are_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a").mkdir()
+    paths = [tmp_path / "one", tmp_path / "a" / "two", tmp_path / "gone"]
+    for path in paths[:2]:
+        write_bytes(path, b"x")
+    synced: list[Path] = []
+    monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(Path(f"/proc/self/fd/{descriptor}").readlink()))
+    remove_all(paths)
+    assert not any(map(exists, paths)) and synced == [tmp_path, tmp_path / "a"]
+    unlink(paths[0])
+
+
+def test_a_tree_of_directories_is_removed_with_all_in_it(tmp_path: Path) -> None:
+    (tmp_path / "a" / "b" / "c").mkdir(parents=True)
+    for name in ("a/one", "a/b/two", "a/b/c/three"):
+        write_bytes(tmp_path / name, b"x")
+    remove_tree(tmp_path / "a")
+    assert list(tmp_path.iterdir()) == []
+    remove_tree(tmp_path / "a")

@@ -1,0 +1,398 @@
+"""Log files as they are written, cut and read by their bytes: sizes, places, and what is dropped from memory when."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from zlib import adler32
+
+import pytest
+
+from ensemble.ids import LinkId, Zxid
+from ensemble.runtime.files import HOST
+from ensemble.txnlog import log_reading
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.log import (
+    FORGET_BYTES,
+    ZEROS_AHEAD_BYTES,
+    ZEROS_AT_ONCE_BYTES,
+    LogWriter,
+    close_record,
+    cut_file,
+    list_logs,
+    read_log,
+    truncate_logs,
+)
+from ensemble.txnlog.log_reading import LogReader
+from ensemble.txnlog.records import (
+    HEADER,
+    LOG_HEADER,
+    LOG_MAGIC,
+    RECORD_HEAD,
+    TXN_BYTES_MAX,
+    Damage,
+    frame_record,
+    is_torn_tail,
+    scan,
+    whole_record_after,
+)
+from ensemble.txnlog.recovery import follows
+from ensemble.zab.effects import ReadLog
+from tests.ensemble.txnlog.test_formats import a_txn
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
+
+RECORD = frame_record(a_txn(EPOCH_1 + 1))
+
+
+def numbers(path: Path) -> list[int]:
+    return [txn.zxid - EPOCH_1 for txn in read_log(path)[1].txns]
+
+
+# -- writing ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("preallocate", [0, 1000, 100_000])
+def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: Path, preallocate: int) -> None:
+    """FilePadding: as much as that behind the end of what needs it."""
+    writer = LogWriter(tmp_path, preallocate)
+    path, used, size = tmp_path / "log.100000001", HEADER.size, HEADER.size + preallocate
+    for number in range(1, 40):
+        writer.append([a_txn(EPOCH_1 + number)])
+        used += len(RECORD)
+        size = used + preallocate if used > size else size
+        assert path.stat().st_size == max(size, used)
+    writer.roll()
+    assert numbers(path) == list(range(1, 40))
+    assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
+
+
+def test_zeros_are_written_ahead_in_pieces_that_end_at_their_own_borders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[tuple[int, bytes]] = []
+    pwrite = os.pwrite
+
+    def note(descriptor: int, data: bytes, at: int) -> int:
+        written.append((at, bytes(data)))
+        return pwrite(descriptor, data, at)
+
+    monkeypatch.setattr(HOST, "pwrite", note)
+    writer = LogWriter(tmp_path)
+    writer.append([a_txn(EPOCH_1 + 1)])
+    zeros = [(at, at + len(data)) for at, data in written if not data.strip(b"\0")]
+    behind = HEADER.size + len(RECORD)
+    borders = [behind, *range(ZEROS_AT_ONCE_BYTES, behind + ZEROS_AHEAD_BYTES, ZEROS_AT_ONCE_BYTES)]
+    assert zeros == list(zip(borders, [*borders[1:], behind + ZEROS_AHEAD_BYTES], strict=True))
+    assert written[-1] == (HEADER.size, RECORD), "the record comes last: its room is there"
+    written.clear()
+    writer.append([a_txn(EPOCH_1 + 2)])
+    assert written == [(behind, frame_record(a_txn(EPOCH_1 + 2)))]
+    writer.roll()
+
+
+def test_a_disk_that_takes_less_at_once_gets_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pwrite = os.pwrite
+    monkeypatch.setattr(HOST, "pwrite", lambda descriptor, data, at: pwrite(descriptor, data[:50], at))
+    writer = LogWriter(tmp_path, 1000)
+    writer.append([a_txn(EPOCH_1 + number) for number in range(1, 9)])
+    writer.roll()
+    monkeypatch.undo()
+    assert numbers(tmp_path / "log.100000001") == list(range(1, 9))
+
+
+def test_the_log_is_dropped_from_memory_a_megabyte_at_a_time_and_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    dropped: list[tuple[int, int]] = []
+    monkeypatch.setattr(HOST, "posix_fadvise", lambda descriptor, start, size, advice: dropped.append((start, size)))
+    writer = LogWriter(tmp_path)
+    data = bytes(FORGET_BYTES // 4)
+    record = len(frame_record(a_txn(EPOCH_1 + 1, data)))
+    for number in range(1, 10):
+        writer.append([a_txn(EPOCH_1 + number, data)])
+        writer.sync()
+    first = HEADER.size + 4 * record
+    assert dropped == [(0, first), (first, 4 * record)]
+    writer.roll()
+    dropped.clear()
+    # Another file begins at its own begin.
+    for number in range(10, 14):
+        writer.append([a_txn(EPOCH_1 + number, data)])
+        writer.sync()
+    assert [start for start, _ in dropped] == [0]
+    writer.roll()
+
+
+def test_a_log_file_that_holds_transactions_is_never_begun_anew(tmp_path: Path) -> None:
+    directories_with(tmp_path, range(5, 7))
+    with pytest.raises(DataDirectoryError, match="transaction 0x100000005 comes again"):
+        LogWriter(tmp_path).append([a_txn(EPOCH_1 + 5)])
+    assert numbers(tmp_path / "log.100000005") == [5, 6]
+    # One that a crash left without any is taken for nothing.
+    (tmp_path / "log.100000007").write_bytes(LOG_HEADER + bytes(100))
+    writer = LogWriter(tmp_path)
+    writer.append([a_txn(EPOCH_1 + 7)])
+    writer.roll()
+    assert numbers(tmp_path / "log.100000007") == [7]
+
+
+def test_whoever_wants_to_know_hears_of_each_file_once(tmp_path: Path) -> None:
+    begun: list[int] = []
+    writer = LogWriter(tmp_path, 1000, begun.append)
+    writer.roll()
+    writer.sync()
+    for number in (1, 2):
+        writer.append([a_txn(EPOCH_1 + number)])
+    writer.roll()
+    writer.append([a_txn(EPOCH_1 + 3)])
+    writer.roll()
+    assert begun == [EPOCH_1 + 1, EPOCH_1 + 3]
+
+
+# -- cutting ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("to", range(9))
+def test_cutting_leaves_what_is_up_to_there(tmp_path: Path, to: int) -> None:
+    directories_with(tmp_path, range(1, 4), range(4, 6), range(6, 8))
+    truncate_logs(tmp_path, EPOCH_1 + to)
+    left = [numbers(path) for _, path in list_logs(tmp_path)]
+    wanted = [[n for n in file if n <= to] for file in ([1, 2, 3], [4, 5], [6, 7])]
+    assert left == [file for file in wanted if file]
+    for _, path in list_logs(tmp_path)[-1:]:
+        assert path.stat().st_size == read_log(path)[1].end or to >= 7
+
+
+@pytest.mark.parametrize(("to", "left"), [(2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 3]), (6, [1, 2, 3])])
+def test_a_file_with_damage_is_cut_only_before_the_damage(tmp_path: Path, to: int, left: list[int]) -> None:
+    """To cut at the damage would pass for the truncation where it lies before the place."""
+    directories_with(tmp_path, range(1, 7))
+    path = tmp_path / "log.100000001"
+    raw = bytearray(path.read_bytes())
+    ends = read_log(path)[1].ends
+    raw[ends[2] + 30] ^= 1
+    path.write_bytes(raw)
+    truncate_logs(tmp_path, EPOCH_1 + to)
+    assert numbers(path) == left
+    assert (read_log(path)[1].damage is Damage.NONE) == (to <= 3)
+    assert (path.stat().st_size == ends[to - 1]) == (to <= 3)
+
+
+def test_a_file_is_cut_and_a_record_closed_durably(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "log.1"
+    path.write_bytes(b"abcdef")
+    synced: list[bytes] = []
+    monkeypatch.setattr(HOST, "fsync", lambda descriptor: synced.append(path.read_bytes()))
+    cut_file(path, 4)
+    close_record(path, 2)
+    assert synced == [b"abcd", b"abBd"]
+
+
+# -- records ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("data", "damage", "end"),
+    [
+        pytest.param(b"", Damage.NONE, 0, id="empty"),
+        pytest.param(bytes(100), Damage.NONE, 0, id="nothing but zeros"),
+        pytest.param(LOG_HEADER[:7], Damage.NONE, 0, id="a header that is cut short"),
+        pytest.param(LOG_HEADER[:3] + bytes(50), Damage.NONE, 0, id="a magic number that is torn"),
+        pytest.param(LOG_HEADER[:7] + bytes(50), Damage.NONE, 16, id="a header that is torn"),
+        pytest.param(LOG_HEADER, Damage.NONE, 16, id="a header alone"),
+        pytest.param(b"ZKLX" + bytes(12), Damage.HEADER, 0, id="another magic number"),
+        pytest.param(b"ZK", Damage.NONE, 0, id="two bytes of a header"),
+        pytest.param(b"AB", Damage.HEADER, 0, id="two bytes of something else"),
+        pytest.param(b"#!/bin/sh\necho hello to you", Damage.HEADER, 0, id="a script"),
+        pytest.param(b"#!/bin/sh\n", Damage.HEADER, 0, id="a short script"),
+        pytest.param(LOG_HEADER + RECORD, Damage.NONE, 16 + len(RECORD), id="whole"),
+        pytest.param(LOG_HEADER + RECORD + bytes(5), Damage.NONE, 16 + len(RECORD), id="a few zeros behind"),
+        pytest.param(LOG_HEADER + RECORD + bytes(12), Damage.NONE, 16 + len(RECORD), id="a head of zeros behind"),
+        pytest.param(LOG_HEADER + RECORD + b"\0\0\0\0\1", Damage.TORN, 16 + len(RECORD), id="less than a head"),
+        pytest.param(LOG_HEADER + RECORD[:12], Damage.TORN, 16, id="a head alone"),
+        pytest.param(LOG_HEADER + RECORD[:-2], Damage.TORN, 16, id="the last byte is not there"),
+        pytest.param(LOG_HEADER + RECORD[:-2] + bytes(50), Damage.TORN, 16, id="the last byte is zero"),
+        pytest.param(LOG_HEADER + bytes(12) + RECORD, Damage.LOST, 16, id="zeros before a record"),
+        pytest.param(LOG_HEADER + RECORD[:8] + b"\xff" * 4 + RECORD[12:], Damage.LENGTH, 16, id="a length below 0"),
+        pytest.param(
+            LOG_HEADER + RECORD[:8] + (TXN_BYTES_MAX + 1).to_bytes(4, "big"), Damage.LENGTH, 16, id="too long"
+        ),
+        pytest.param(
+            LOG_HEADER + RECORD[:8] + TXN_BYTES_MAX.to_bytes(4, "big"), Damage.TORN, 16, id="as long as can be"
+        ),
+        pytest.param(LOG_HEADER + b"\0" * 7 + b"\1" + RECORD[8:], Damage.CHECKSUM, 16, id="another checksum"),
+        pytest.param(
+            LOG_HEADER + RECORD_HEAD.pack(adler32(b"abc"), 3) + b"abcB", Damage.CONTENT, 16, id="no transaction"
+        ),
+    ],
+)
+def test_what_a_log_files_bytes_are_taken_for(tmp_path: Path, data: bytes, damage: Damage, end: int) -> None:
+    (tmp_path / "log.1").write_bytes(data)
+    scanned = read_log(tmp_path / "log.1")[1]
+    assert (scanned.damage, scanned.end) == (damage, end)
+    assert len(scanned.txns) == len(scanned.ends) == (1 if end > 16 else 0)
+    assert scanned.ends == ([end] if end > 16 else []) and scanned.unclosed == []
+
+
+@pytest.mark.parametrize("behind", [b"", b"\0", bytes(20)])
+def test_a_record_without_its_closing_byte_is_whole_wherever_the_file_ends(behind: bytes) -> None:
+    """Its checksum says so; ZooKeeper writes that byte with the record, and a power loss may take it alone."""
+    scanned = scan(LOG_HEADER + RECORD + RECORD[:-1] + behind)
+    assert len(scanned.txns) == 2 and scanned.damage is Damage.NONE
+    assert scanned.unclosed == [16 + 2 * len(RECORD) - 1] and scanned.ends[-1] == 16 + 2 * len(RECORD)
+
+
+LONG = frame_record(a_txn(EPOCH_1 + 2, bytes(range(1, 200))))
+
+
+@pytest.mark.parametrize(
+    ("tail", "torn"),
+    [
+        pytest.param(b"", True, id="nothing"),
+        pytest.param(LONG[:6], True, id="part of the checksum"),
+        pytest.param(LONG[:8], True, id="the checksum"),
+        pytest.param(LONG[:12], True, id="the head"),
+        pytest.param(LONG[:8] + b"\xff", False, id="the begin of a length below 0"),
+        pytest.param(LONG[:8] + b"\xff\xff\xff\xff", False, id="a length below 0"),
+        pytest.param(LONG[:8] + b"\xff\xff\xff\xff" + LONG[12:80], False, id="a length below 0, and more"),
+        pytest.param(LONG[:80], True, id="part of the transaction"),
+        pytest.param(LONG[:-2], True, id="all but two bytes"),
+        pytest.param(LONG[:-5] + b"?" + LONG[-4:], False, id="all of it, and a byte is another"),
+        pytest.param(LONG[:60] + RECORD, False, id="a whole record behind it"),
+        pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:], False, id="all of it with a length that reaches too far"),
+        pytest.param(LONG[:8] + b"\0\0\2\0" + LONG[12:-1] + b"?", True, id="a length that reaches far, torn"),
+    ],
+)
+def test_a_torn_tail_is_the_begin_of_a_record_and_nothing_that_may_have_been_synced(tail: bytes, torn: bool) -> None:
+    data = LOG_HEADER + RECORD + tail + bytes(700)
+    assert is_torn_tail(data, 16 + len(RECORD)) is torn
+
+
+def test_a_record_behind_damage_is_found_wherever_the_file_ends() -> None:
+    for behind in range(4):
+        assert whole_record_after(b"xx" + RECORD + bytes(behind), 0) == 2
+        assert whole_record_after(b"xx" + RECORD[:-1] + bytes(behind), 0) is None
+    assert whole_record_after(RECORD + bytes(20), 0) is None, "beyond the offset, not at it"
+    assert whole_record_after(b"x" + RECORD[:-1] + b"?" + RECORD + bytes(20), 0) == 1 + len(RECORD)
+
+
+@pytest.mark.parametrize(
+    ("last", "zxid", "right"),
+    [
+        ((1, 5), (1, 6), True),
+        ((1, 5), (1, 5), False),
+        ((1, 5), (1, 7), False),
+        ((1, 5), (1, 4), False),
+        ((1, 5), (2, 1), True),
+        ((1, 5), (4, 1), True),
+        ((1, 5), (2, 2), False),
+        ((1, 5), (2, 0), False),
+        ((2, 5), (1, 1), False),
+        ((1, 0xFFFFFFFF), (2, 0), True),
+        ((0, 0), (0, 1), True),
+    ],
+)
+def test_which_transaction_may_come_right_after_which(
+    last: tuple[int, int], zxid: tuple[int, int], right: bool
+) -> None:
+    """An epoch's first transaction has the counter 1 (Leader.propose); within an epoch each is the next."""
+    assert follows(last[0] << 32 | last[1], zxid[0] << 32 | zxid[1]) is right
+
+
+# -- reading for a learner -------------------------------------------------------------------------------------------
+
+
+def wanted(after: int, base: int = 0, factor: float = 0.0) -> ReadLog:
+    return ReadLog(LinkId(1), Zxid(EPOCH_1 + after), Zxid(EPOCH_1 + base), factor)
+
+
+def read(reader: LogReader, after: int, base: int = 0, factor: float = 0.0) -> list[int] | None:
+    txns = reader.read(wanted(after, base, factor))
+    return None if txns is None else [txn.zxid - EPOCH_1 for txn in txns]
+
+
+def test_a_piece_for_a_learner_ends_with_so_many_transactions_or_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = LogReader(directories_with(tmp_path, range(1, 11)))
+    monkeypatch.setattr(log_reading, "PIECE_TXNS", 3)
+    assert read(reader, 0) == [1, 2, 3] and read(reader, 3) == [4, 5, 6]
+    monkeypatch.setattr(log_reading, "PIECE_TXNS", 500)
+    body = len(RECORD) - 13
+    for pieces_bytes, count in ((body, 1), (body + 1, 2), (4 * body, 4), (4 * body + 1, 5)):
+        monkeypatch.setattr(log_reading, "PIECE_BYTES", pieces_bytes)
+        assert read(reader, 0) == list(range(1, count + 1))
+
+
+@pytest.mark.parametrize("read_bytes", [1, 13, 50, 1000])
+def test_records_are_read_whole_in_whatever_pieces_the_file_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read_bytes: int
+) -> None:
+    monkeypatch.setattr(log_reading, "_READ_BYTES", read_bytes)
+    assert read(LogReader(directories_with(tmp_path, range(1, 5), range(5, 9))), 0) == list(range(1, 9))
+
+
+def test_where_pieces_ended_is_remembered_for_so_many_learners(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whose place is forgotten is looked for from the file's begin: that is slower, and the answer is the same."""
+    monkeypatch.setattr(log_reading, "_POSITIONS_MAX", 2)
+    monkeypatch.setattr(log_reading, "PIECE_TXNS", 1)
+    reader = LogReader(directories_with(tmp_path, range(1, 9)))
+    looked_for: list[int] = []
+    find = reader._find
+    reader._find = lambda after, base: (looked_for.append(after - EPOCH_1), find(after, base))[1]  # type: ignore[method-assign]
+    for after in (1, 3, 5):
+        assert read(reader, after) == [after + 1]
+    assert looked_for == [1, 3, 5] and len(reader._positions) == 2
+    for after in (6, 4, 2):
+        assert read(reader, after) == [after + 1]
+    assert looked_for == [1, 3, 5, 2], "the oldest was forgotten"
+
+
+@pytest.mark.parametrize("learner", range(9))
+def test_a_file_that_is_purged_meanwhile_ends_what_a_learner_gets(tmp_path: Path, learner: int) -> None:
+    directories = directories_with(tmp_path, range(1, 4), range(4, 9))
+    reader = LogReader(directories)
+    (tmp_path / "log.100000001").unlink()
+    assert read(reader, learner, base=0) == (list(range(learner + 1, 9)) if 4 <= learner < 8 else None)
+
+
+def test_without_any_log_file_nothing_is_read(tmp_path: Path) -> None:
+    assert read(LogReader(Directories(tmp_path, tmp_path)), 0) is None
+
+
+def test_a_learner_gets_no_log_that_is_larger_than_a_part_of_a_snapshot(tmp_path: Path) -> None:
+    """zookeeper.snapshotSizeFactor (ZKDatabase.calculateTxnLogSizeLimit): the newest snapshot's size times that."""
+    directories = directories_with(tmp_path, range(1, 5), range(5, 9))
+    reader = LogReader(directories)
+    snapshot = directories.snapshots()[-1][1].stat().st_size
+    blocks = [path.stat().st_blocks * 512 for _, path in directories.logs()]
+    whole = sum(blocks) - HEADER.size
+    assert read(reader, 0, factor=(whole + 1) / snapshot) == list(range(1, 9))
+    assert read(LogReader(directories), 0, factor=(whole - 1) / snapshot) is None
+    ends = read_log(directories.logs()[1][1])[1].ends
+    behind_6 = blocks[1] - ends[1]
+    assert read(LogReader(directories), 6, factor=(behind_6 + 1) / snapshot) == [7, 8]
+    assert read(LogReader(directories), 6, factor=(behind_6 - 1) / snapshot) is None
+
+
+def test_without_a_snapshot_no_log_is_small_enough(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 5), snapshots=())
+    assert read(LogReader(directories), 0, factor=1e9) is None
+    assert read(LogReader(directories), 0) == [1, 2, 3, 4], "without a factor the size does not matter"
+
+
+def test_a_record_that_is_being_written_ends_what_a_learner_gets(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 5))
+    path = directories.logs()[0][1]
+    raw = path.read_bytes()
+    begin, end = read_log(path)[1].ends[2:4]
+    for cut in range(begin, end):
+        path.write_bytes(raw[:cut] + bytes(20))
+        assert read(LogReader(directories), 0) == [1, 2, 3]
+        path.write_bytes(raw[:cut])
+        assert read(LogReader(directories), 0) == [1, 2, 3]
+
+
+def test_the_magic_number_is_zookeepers() -> None:
+    assert LOG_MAGIC.to_bytes(4, "big") == b"ZKLG"

@@ -1,0 +1,111 @@
+"""A snapshot that was received in place of all there is: read by what it says itself, and taken over at a start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.ids import Epoch, Zxid, make_zxid
+from ensemble.runtime.files import HOST
+from ensemble.tree.datatree import DataTree
+from ensemble.tree_snapshot import TreeSnapshot
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.losses import MARKER_NAME
+from ensemble.txnlog.recovery import RecoveryPolicy, recover
+from ensemble.txnlog.restoring import ARRIVING_NAME, RECEIVED_NAME, keep_received, read_received, take_received
+from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
+from tests.ensemble.txnlog.test_formats import REAL
+
+ZXID = make_zxid(Epoch(5), 7)
+
+
+def snapshot(zxid: Zxid = ZXID) -> TreeSnapshot:
+    empty = DataTree().to_snapshot()
+    return TreeSnapshot(zxid, {}, empty.nodes, empty.digest)
+
+
+def file_of(directory: Path, zxid: Zxid = ZXID, suffix: str = "") -> bytes:
+    stage_snapshot(directory / "made", snapshot(zxid), suffix)
+    return (directory / "made").read_bytes()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz", ".snappy"])
+def test_how_it_is_compressed_is_seen_by_its_first_bytes(tmp_path: Path, suffix: str) -> None:
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path, suffix=suffix))
+    read = read_received(tmp_path / RECEIVED_NAME)
+    assert (read.zxid, read.digest) == (ZXID, snapshot().digest)
+
+
+def test_a_snapshot_that_zookeeper_wrote_says_its_zxid_itself() -> None:
+    assert read_received(REAL / "snapshot.10000001f").zxid == 0x10000001F
+
+
+def test_what_arrived_is_durable_before_it_has_its_name_and_the_name_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ARRIVING_NAME).write_bytes(b"x")
+    done: list[tuple[str, str]] = []
+    rename = HOST.rename
+
+    def note_rename(path: Path, to: Path) -> None:
+        done.append(("named", to.name))
+        rename(path, to)
+
+    def note_sync(descriptor: int) -> None:
+        done.append(("synced", Path(f"/proc/self/fd/{descriptor}").readlink().name))
+
+    monkeypatch.setattr(HOST, "rename", note_rename)
+    monkeypatch.setattr(HOST, "fsync", note_sync)
+    keep_received(tmp_path)
+    assert done == [("synced", ARRIVING_NAME), ("named", RECEIVED_NAME), ("synced", tmp_path.name)]
+
+
+def test_what_only_half_arrived_is_gone_at_the_next_start(tmp_path: Path) -> None:
+    (tmp_path / ARRIVING_NAME).write_bytes(b"x")
+    assert take_received(Directories(tmp_path, tmp_path)) is None
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_restored_history_is_complete_whatever_was_missing_from_the_one_before(tmp_path: Path) -> None:
+    write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
+    (tmp_path / MARKER_NAME).write_text("why")
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+    assert take_received(Directories(tmp_path, tmp_path)) == ZXID
+    assert recover(Directories(tmp_path, tmp_path), RecoveryPolicy(other_voters=2)).recovered.complete
+    assert not (tmp_path / RECEIVED_NAME).exists()
+
+
+def test_a_restored_snapshot_is_all_there_is_at_the_next_start_and_epochs_never_go_back(tmp_path: Path) -> None:
+    directories = Directories(tmp_path, tmp_path)
+    for zxid in (make_zxid(Epoch(1), 3), make_zxid(Epoch(9), 1)):
+        write_snapshot(tmp_path, snapshot(zxid))
+    for epoch, expected in ((2, 5), (9, 9)):
+        for name in (ACCEPTED, CURRENT):
+            write_epoch(tmp_path, name, epoch)
+        (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+        assert take_received(directories) == ZXID
+        assert [zxid for zxid, _ in list_snapshots(tmp_path)] == [ZXID]
+        assert (read_epoch(tmp_path, ACCEPTED), read_epoch(tmp_path, CURRENT)) == (expected, expected)
+        assert recover(directories).recovered.snapshot is not None
+    assert take_received(directories) is None
+
+
+def test_a_restore_that_a_crash_interrupted_is_finished_at_the_next_start(tmp_path: Path) -> None:
+    directories = Directories(tmp_path, tmp_path)
+    write_snapshot(tmp_path, snapshot(make_zxid(Epoch(1), 3)))
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+    assert take_received(directories) == ZXID
+    # As if the last step had not been done, and the epochs not either.
+    (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+    write_epoch(tmp_path, CURRENT, 1)
+    assert take_received(directories) == ZXID
+    assert read_epoch(tmp_path, CURRENT) == 5
+
+
+def test_a_restored_snapshot_that_rotted_on_the_disk_is_refused_in_one_line(tmp_path: Path) -> None:
+    (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
+    with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
+        take_received(Directories(tmp_path, tmp_path))

@@ -1,0 +1,324 @@
+"""A snapshot's bytes: what a decoder refuses of them, what it has counted, and what each part of a file says."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO
+from zlib import adler32
+
+import pytest
+
+from ensemble.ids import SessionId, Zxid
+from ensemble.jute import MalformedRecord
+from ensemble.records import ACL, OPEN_ACL
+from ensemble.runtime.files import HOST
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from ensemble.txnlog import snapshot_format, snapshots
+from ensemble.txnlog.snapshot_format import TreeDecoder, encode_digest, encode_tree, in_chunks, seal, signed
+from ensemble.txnlog.snapshots import (
+    SNAPSHOT_HEADER,
+    SYNC_BYTES,
+    SnapshotDamaged,
+    read_snapshot,
+    read_stream,
+    stage_snapshot,
+    write_snapshot,
+)
+from tests.ensemble.txnlog.test_formats import REAL, node, some_snapshot
+
+INT, LONG = struct.Struct(">i"), struct.Struct(">q")
+NO_SESSIONS_NO_LISTS = bytes(8)
+STAT = bytes(60)
+ROOT_NODE = INT.pack(0) + INT.pack(-1) + LONG.pack(-1) + STAT
+END = INT.pack(1) + b"/"
+
+
+def a_node(path: bytes, data: bytes = b"", acl: int = -1, data_size: int | None = None) -> bytes:
+    size = len(data) if data_size is None else data_size
+    return INT.pack(len(path)) + path + INT.pack(size) + data + LONG.pack(acl) + STAT
+
+
+def decoded(data: bytes) -> TreeDecoder:
+    decoder = TreeDecoder()
+    decoder.feed(data)
+    return decoder
+
+
+# -- the tree --------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [1, 7, 64, 1000, 1 << 20])
+def test_the_data_of_a_tree_is_counted_once_however_it_arrives(step: int) -> None:
+    nodes = [node(""), node("/none", None), node("/empty", b""), node("/a", b"x" * 100), node("/a/b", b"y" * 31)]
+    raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, nodes, 0)))
+    decoder = TreeDecoder()
+    for at in range(0, len(raw), step):
+        decoder.feed(raw[at : at + step])
+    assert decoder.done and decoder.nodes.data_bytes == 131
+    assert list(decoder.nodes) == nodes
+
+
+def test_zookeepers_files_make_the_layout_of_these_tests() -> None:
+    """The pieces above, put together, are a tree as the decoder of ZooKeeper's own files reads it."""
+    decoder = decoded(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", b"hello") + END + b"behind")
+    assert decoder.done and decoder.rest == b"behind"
+    assert [(image.path, image.data) for image in decoder.nodes] == [("", None), ("/a", b"hello")]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(INT.pack(-2), id="fewer than no sessions"),
+        pytest.param(INT.pack(50_000_001), id="more sessions than can be"),
+        pytest.param(INT.pack(0) + INT.pack(-2), id="fewer than no ACL lists"),
+        pytest.param(INT.pack(0) + INT.pack(50_000_001), id="more ACL lists than can be"),
+        pytest.param(NO_SESSIONS_NO_LISTS + a_node(b"/a"), id="it does not begin with its root"),
+        pytest.param(NO_SESSIONS_NO_LISTS + END, id="it has no root"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + ROOT_NODE, id="two roots"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"a"), id="a path of one letter"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"ab"), id="a path without its slash"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack(-1) + a_node(b"/a"), id="a path of length -1"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/\xff"), id="a path that is not UTF-8"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", acl=7), id="an unknown ACL list"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", data_size=-2), id="data of length -2"),
+        pytest.param(
+            NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", data_size=(256 << 20) + 1), id="data that is too large"
+        ),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack((256 << 20) + 1), id="a path that is too large"),
+    ],
+)
+def test_bytes_that_are_no_tree_are_refused_at_once(data: bytes) -> None:
+    with pytest.raises(MalformedRecord):
+        decoded(data)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        pytest.param(b"", id="nothing yet"),
+        pytest.param(INT.pack(50_000_000), id="as many sessions as can be"),
+        pytest.param(INT.pack(0) + INT.pack(50_000_000), id="as many ACL lists as can be"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + INT.pack(256 << 20), id="a path as large as can be"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + a_node(b"/a", data_size=256 << 20), id="data as large"),
+        pytest.param(NO_SESSIONS_NO_LISTS + ROOT_NODE + END[:-1], id="all but the last byte"),
+    ],
+)
+def test_what_may_still_become_a_tree_is_waited_for(data: bytes) -> None:
+    assert not decoded(data).done
+
+
+def test_counts_of_minus_one_are_none() -> None:
+    """A null vector; SerializeUtils counts down to zero."""
+    assert decoded(INT.pack(-1) + INT.pack(-1) + ROOT_NODE + END).done
+
+
+def test_a_list_of_acls_is_waited_for_only_so_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(snapshot_format, "ACL_ROW_BYTES_MAX", 100)
+    row = INT.pack(0) + INT.pack(1) + LONG.pack(0) + INT.pack(1 << 20)
+    decoder = decoded(row + bytes(100 - 12))
+    assert not decoder.done
+    with pytest.raises(MalformedRecord):
+        decoder.feed(b"\0")
+
+
+def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
+    lists = [(ACL(31, "digest", f"u{n}:x"),) for n in range(3)]
+    nodes = [node(""), *(node(f"/{n}", b"", acl) for n, acl in enumerate([*lists, OPEN_ACL, lists[0]]))]
+    sessions = {SessionId(-(1 << 63)): 0, SessionId((1 << 63) - 1): (1 << 31) - 1}
+    read = decoded(b"".join(encode_tree(TreeSnapshot(Zxid(1), sessions, nodes, 0))))
+    assert read.sessions == sessions
+    assert [image.acl for image in read.nodes] == [OPEN_ACL, *lists, OPEN_ACL, lists[0]]
+
+
+def test_the_lists_of_a_tree_are_numbered_from_one_and_the_open_one_is_not_among_them() -> None:
+    """ReferenceCountedACLCache: the open list is -1."""
+    secret = (ACL(31, "digest", "u:x"),)
+    raw = b"".join(encode_tree(TreeSnapshot(Zxid(1), {}, [node("", acl=secret), node("/a")], 0)))
+    count, index = struct.unpack_from(">iq", raw, 4)
+    assert (count, index) == (1, 1)
+    assert raw.count(LONG.pack(-1)) == 1, "of /a alone"
+
+
+@pytest.mark.parametrize(
+    ("sizes", "chunks"),
+    [
+        ([], []),
+        ([4], [4]),
+        ([5, 5, 5, 5, 3], [10, 10, 3]),
+        ([10], [10]),
+        ([9, 9], [18]),
+        ([3, 10], [13]),
+        ([12, 3], [12, 3]),
+    ],
+)
+def test_records_are_put_together_until_they_have_the_size(sizes: list[int], chunks: list[int]) -> None:
+    assert [len(chunk) for chunk in in_chunks((b"x" * size for size in sizes), 10)] == chunks
+
+
+@pytest.mark.parametrize(
+    ("digest", "as_signed"),
+    [(0, 0), (1, 1), ((1 << 63) - 1, (1 << 63) - 1), (1 << 63, -(1 << 63)), ((1 << 64) - 1, -1), (1 << 64, 0)],
+)
+def test_a_digest_is_a_signed_long_of_the_wire(digest: int, as_signed: int) -> None:
+    assert signed(digest) == as_signed
+
+
+# -- the file --------------------------------------------------------------------------------------------------------
+
+
+def parts_of(zxid: int, digest_zxid: int | None, last: int | None, digest: int = 7) -> bytes:
+    """A file of an empty tree with or without its later parts, and with their seals right."""
+    snapshot = TreeSnapshot(Zxid(zxid), {}, [node("")], digest)
+    out = SNAPSHOT_HEADER + b"".join(encode_tree(snapshot))
+    out += seal(adler32(out))
+    if digest_zxid is not None:
+        out += encode_digest(TreeSnapshot(Zxid(digest_zxid), {}, [], digest))
+        out += seal(adler32(out))
+    if last is not None:
+        out += LONG.pack(last)
+        out += seal(adler32(out))
+    return out
+
+
+@pytest.mark.parametrize(
+    ("digest_zxid", "last", "digest"),
+    [(5, 5, 7), (5, None, 7), (None, None, 0), (4, 5, 0), (6, 5, 0)],
+)
+def test_a_digest_counts_where_it_is_of_the_files_zxid(
+    tmp_path: Path, digest_zxid: int | None, last: int | None, digest: int
+) -> None:
+    """A fuzzy snapshot's digest is of a later zxid, and says nothing of the tree at this one."""
+    (tmp_path / "snapshot.5").write_bytes(parts_of(5, digest_zxid, last))
+    read = read_snapshot(tmp_path / "snapshot.5")
+    assert (read.zxid, read.digest) == (5, digest)
+
+
+def test_a_file_with_another_name_says_its_zxid_at_its_end_and_an_old_one_does_not() -> None:
+    assert read_stream(io.BytesIO(parts_of(5, 5, 5))).zxid == 5
+    with pytest.raises(SnapshotDamaged, match="does not say its zxid"):
+        read_stream(io.BytesIO(parts_of(5, 5, None)))
+
+
+def test_our_file_is_those_parts_in_that_order(tmp_path: Path) -> None:
+    write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
+    assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)
+    assert b"ZKSN" + INT.pack(2) + LONG.pack(-1) == SNAPSHOT_HEADER
+
+
+def damage(raw: bytes, at: int) -> bytes:
+    return raw[:at] + bytes([raw[at] ^ 1]) + raw[at + 1 :]
+
+
+@pytest.mark.parametrize(
+    ("change", "offset"),
+    [
+        pytest.param(lambda raw: b"", 0, id="empty"),
+        pytest.param(lambda raw: raw[:15], 0, id="cut in its header"),
+        pytest.param(lambda raw: damage(raw, 0), 0, id="another magic number"),
+        pytest.param(lambda raw: raw[:16], 16, id="cut behind its header"),
+        pytest.param(lambda raw: raw[:-63], len(parts_of(5, 5, 5)) - 67, id="cut in its first seal"),
+        pytest.param(lambda raw: damage(raw, len(raw) - 60), len(parts_of(5, 5, 5)) - 67, id="the first seal"),
+        pytest.param(lambda raw: raw[:-50], len(parts_of(5, 5, 5)) - 54, id="cut in its digest"),
+        pytest.param(lambda raw: damage(raw, len(raw) - 50), len(parts_of(5, 5, 5)) - 34, id="the digest"),
+        pytest.param(lambda raw: raw[:-20], len(parts_of(5, 5, 5)) - 21, id="cut in its zxid"),
+        pytest.param(lambda raw: damage(raw, len(raw) - 1), len(parts_of(5, 5, 5)) - 13, id="the last byte"),
+    ],
+)
+def test_damage_is_said_with_its_place(tmp_path: Path, change: Callable[[bytes], bytes], offset: int) -> None:
+    (tmp_path / "snapshot.5").write_bytes(change(parts_of(5, 5, 5)))
+    with pytest.raises(SnapshotDamaged) as said:
+        read_snapshot(tmp_path / "snapshot.5")
+    assert said.value.offset == offset and f"at offset {offset}" in str(said.value)
+
+
+def files_opened(monkeypatch: pytest.MonkeyPatch) -> list[IO[bytes]]:
+    """Every file that is opened from now on."""
+    opened: list[IO[bytes]] = []
+    stream = HOST.stream
+
+    def note(path: Path, mode: str) -> IO[bytes]:
+        opened.append(stream(path, mode))
+        return opened[-1]
+
+    monkeypatch.setattr(HOST, "stream", note)
+    return opened
+
+
+@pytest.mark.parametrize("suffix", [".gz", ".snappy"])
+def test_damaged_compression_is_said_to_be_at_the_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suffix: str
+) -> None:
+    opened = files_opened(monkeypatch)
+    path = tmp_path / f"snapshot.5{suffix}"
+    stage_snapshot(path, TreeSnapshot(Zxid(5), {}, [node("")], 7), suffix)
+    whole = path.read_bytes()
+    assert read_snapshot(path).digest == 7
+    for raw in (whole[:5], whole[: len(whole) // 2], b"", damage(whole, 0)):
+        path.write_bytes(raw)
+        with pytest.raises(SnapshotDamaged) as said:
+            read_snapshot(path)
+        assert said.value.offset == 0
+    assert all(file.closed for file in opened)
+
+
+def test_a_tree_is_read_in_whatever_pieces_the_file_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = read_snapshot(REAL / "snapshot.10000001f")
+    for piece in (1, 10, 333):
+        monkeypatch.setattr(snapshots, "PIECE_BYTES", piece)
+        assert read_snapshot(REAL / "snapshot.10000001f") == expected
+
+
+def test_what_is_compressed_is_closed_with_the_file_that_it_lies_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = files_opened(monkeypatch)
+    for suffix in ("", ".gz", ".snappy"):
+        path = tmp_path / f"snapshot.5{suffix}"
+        stage_snapshot(path, TreeSnapshot(Zxid(5), {}, [node("")], 7), suffix)
+        read_snapshot(path)
+    assert len(opened) == 6 and all(file.closed for file in opened)
+    assert gzip.decompress((tmp_path / "snapshot.5.gz").read_bytes()) == (tmp_path / "snapshot.5").read_bytes()
+
+
+def test_a_large_snapshot_is_synced_every_few_megabytes_and_dropped_from_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[tuple[str, int]] = []
+    path = tmp_path / "staged"
+
+    def size() -> int:
+        return path.stat().st_size
+
+    monkeypatch.setattr(HOST, "fdatasync", lambda descriptor: done.append(("part", size())))
+    monkeypatch.setattr(HOST, "fsync", lambda descriptor: done.append(("whole", size())))
+    monkeypatch.setattr(
+        HOST, "posix_fadvise", lambda descriptor, start, length, advice: done.append((f"dropped from {start}", length))
+    )
+    data = b"x" * (SYNC_BYTES // 2 - 200)
+    images: list[NodeImage] = [node(""), *(node(f"/{n}", data) for n in range(6))]
+    stage_snapshot(path, TreeSnapshot(Zxid(5), {}, images, 7))
+    synced = [at for what, at in done if what == "part"]
+    assert len(synced) in (2, 3) and done[-2:] == [("whole", size()), ("dropped from 0", size())]
+    assert all(
+        SYNC_BYTES <= later - before < 2 * SYNC_BYTES for before, later in zip([0, *synced], synced, strict=False)
+    )
+    assert done == [each for at in synced for each in (("part", at), ("dropped from 0", at))] + done[-2:]
+
+
+def test_a_snapshot_has_its_name_when_it_is_durable_and_the_name_is_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    rename = HOST.rename
+    monkeypatch.setattr(
+        HOST, "fsync", lambda descriptor: done.append(Path(f"/proc/self/fd/{descriptor}").readlink().name)
+    )
+    monkeypatch.setattr(HOST, "rename", lambda path, to: (done.append("rename"), rename(path, to)))
+    written = write_snapshot(tmp_path, some_snapshot())
+    assert done == [".snapshot.tmp", "rename", tmp_path.name]
+    assert written.size_bytes == (tmp_path / "snapshot.100000005").stat().st_size
+    assert 0 <= written.duration_ms < 60_000

@@ -1,0 +1,173 @@
+"""What a storage measures of its writes: each stage's time, by arithmetic, and what the storage tells of itself."""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ensemble.runtime.files import HOST
+from ensemble.txnlog.stage_times import StageTimes
+from ensemble.txnlog.storage import Storage, complaint, is_full
+from ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
+from tests.ensemble.txnlog.test_formats import some_snapshot
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
+from tests.ensemble.txnlog.test_storage import Owner, Zxid, appends
+
+MS = 1_000_000
+A_TXNS_TIME_MS = 3
+"""When the transactions of these tests were made."""
+
+
+def noted(*, learning: bool) -> StageTimes:
+    """Two submissions of five transactions, which waited 30 and 20 ms; writing took 4 and the sync 6 ms."""
+    stages = StageTimes()
+    stages.learning = learning
+    stages.note(
+        5, [30 * MS, 20 * MS], process_ns=4 * MS, sync_ns=6 * MS, behind=2, made_ms=1000, wall_ms=1100
+    )  # fmt: skip
+    return stages
+
+
+def test_each_stage_is_measured_from_its_own_begin() -> None:
+    stages = noted(learning=False)
+    assert (stages.queue_ms.count, stages.queue_ms.minimum, stages.queue_ms.maximum) == (2, 20, 30)
+    assert (stages.whole_ms.count, stages.whole_ms.minimum, stages.whole_ms.maximum) == (2, 30, 40)
+    assert (stages.process_ms.count, stages.process_ms.total) == (5, 5 * 4)
+    assert (stages.queue_sizes.count, stages.queue_sizes.total) == (1, 2)
+    assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (5, 5 * 100)
+    assert stages.proposed_ms.count == 0, "its own transactions come from nowhere else"
+
+
+def test_a_learner_measures_how_long_the_way_from_the_leader_took() -> None:
+    """100 ms old when it is durable, and here since the last submission: 20 ms in the queue, 10 on the disk."""
+    stages = noted(learning=True)
+    assert (stages.proposed_ms.count, stages.proposed_ms.total) == (5, 5 * 70)
+
+
+def test_clocks_that_differ_make_no_time_negative() -> None:
+    stages = StageTimes()
+    stages.learning = True
+    stages.note(1, [0], process_ns=0, sync_ns=0, behind=0, made_ms=2000, wall_ms=1000)
+    stages.note(1, [50 * MS], process_ns=0, sync_ns=0, behind=0, made_ms=1000, wall_ms=1010)
+    assert (stages.acknowledged_ms.minimum, stages.acknowledged_ms.maximum) == (0, 10)
+    assert (stages.proposed_ms.count, stages.proposed_ms.total) == (2, 0)
+
+
+class Clocks:
+    """Time passes in writes and in syncs alone: 2 ms for each of the ones, 7 for each of the others."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now_ns = 0
+        pwrite, fdatasync = os.pwrite, os.fdatasync
+
+        def slow_write(descriptor: int, data: bytes, at: int) -> int:
+            self.now_ns += 2 * MS
+            return pwrite(descriptor, data, at)
+
+        def slow_sync(descriptor: int) -> None:
+            self.now_ns += self.sync_ms * MS
+            fdatasync(descriptor)
+
+        self.sync_ms = 7
+        monkeypatch.setattr(HOST, "pwrite", slow_write)
+        monkeypatch.setattr(HOST, "fdatasync", slow_sync)
+
+    def ns(self) -> int:
+        return self.now_ns
+
+
+@pytest.fixture
+def clocks(monkeypatch: pytest.MonkeyPatch) -> Clocks:
+    return Clocks(monkeypatch)
+
+
+@pytest.fixture
+def owner(tmp_path: Path, clocks: Clocks) -> Iterator[Owner]:
+    owner = Owner(directories_with(tmp_path, range(1, 3)), fsync_warning_ms=20, clock_ns=clocks.ns)
+    owner.storage._wall_ms = lambda: A_TXNS_TIME_MS + 50
+    yield owner
+    owner.storage.close()
+
+
+def done(storage: Storage) -> None:
+    """Wait until the thread has noted what it did last."""
+    while storage._submitted != storage._finished:
+        os.sched_yield()
+
+
+def test_a_storage_measures_each_group(owner: Owner) -> None:
+    storage = owner.storage
+    storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    done(storage)
+    before = storage.stages.process_ms.total
+    storage.submit([*appends(4, 5), Barrier(2), Barrier(3)])
+    owner.run_one()
+    done(storage)
+    assert (storage.txns_logged, storage.batch_sizes.count, storage.batch_sizes.maximum) == (3, 2, 2)
+    assert (storage.fsync_time_ms.count, storage.fsync_time_ms.minimum, storage.fsync_time_ms.maximum) == (2, 7, 7)
+    stages = storage.stages
+    assert (stages.process_ms.total - before, stages.process_ms.count) == (2 * 2, 3), "one write of 2 ms for two"
+    assert (stages.queue_sizes.count, stages.queue_sizes.maximum) == (2, 0)
+    assert (stages.queue_ms.count, stages.queue_ms.maximum) == (2, 0)
+    assert stages.whole_ms.minimum == 2 + 7
+    assert (stages.acknowledged_ms.count, stages.acknowledged_ms.total) == (3, 3 * 50)
+
+
+def test_a_barrier_without_transactions_is_a_sync_and_no_group_of_them(owner: Owner) -> None:
+    owner.storage.submit([Barrier(1)])
+    owner.run_one()
+    done(owner.storage)
+    assert owner.storage.batch_sizes.count == owner.storage.stages.queue_ms.count == owner.storage.txns_logged == 0
+    assert owner.storage.fsync_time_ms.count == 1
+
+
+@pytest.mark.parametrize(("sync_ms", "warnings"), [(20, 0), (21, 1)])
+def test_a_sync_that_takes_longer_than_the_threshold_is_worth_a_warning(
+    owner: Owner, clocks: Clocks, sync_ms: int, warnings: int
+) -> None:
+    """fsync.warningthresholdms: FileTxnLog warns of what takes longer, not of what takes just that."""
+    clocks.sync_ms = sync_ms
+    owner.storage.submit([*appends(3), Barrier(1)])
+    owner.run_one()
+    done(owner.storage)
+    while not owner.posted.empty():
+        owner.run_one()
+    assert len(owner.warnings) == warnings
+
+
+def test_what_stands_before_another_effect_is_synced_before_it(owner: Owner) -> None:
+    """A transaction and its barrier, then a cut: the barrier is answered for what stood before it."""
+    owner.storage.submit([*appends(3), Barrier(1), TruncateLog(Zxid(EPOCH_1 + 2)), Barrier(2)])
+    for _ in range(3):
+        owner.run_one()
+    assert owner.tokens == [[1], [2]] and len(owner.truncated) == 1
+    done(owner.storage)
+    assert (owner.storage.txns_logged, owner.storage.batch_sizes.count) == (1, 1)
+
+
+def test_a_history_that_was_replaced_tells_its_size(owner: Owner) -> None:
+    owner.storage.submit([SaveSnapshot(some_snapshot(EPOCH_1 + 9), True)])
+    owner.run_one()
+    (written,) = owner.snapshots
+    path = owner.directories.data / f"snapshot.{EPOCH_1 + 9:x}"
+    assert (written.zxid, written.size_bytes) == (EPOCH_1 + 9, path.stat().st_size)
+    assert 0 <= written.duration_ms < 60_000
+
+
+@pytest.mark.parametrize(
+    ("failed", "full"),
+    [
+        (OSError(errno.ENOSPC, "No space left on device"), True),
+        (OSError(errno.EDQUOT, "Disk quota exceeded"), True),
+        (OSError(errno.EIO, "Input/output error"), False),
+        (ValueError("28"), False),
+    ],
+)
+def test_a_full_disk_is_told_from_a_broken_one(failed: Exception, full: bool) -> None:
+    assert is_full(failed) is full
+    assert complaint(failed).startswith("the disk is full" if full else "the disk failed")

@@ -1,0 +1,375 @@
+"""What a peer says to a connection or a packet in each of its states, and how often it speaks by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from ensemble.ids import EPOCH_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.zab.effects import CloseLink, Effect, Emit, OpenLink, SaveAcceptedEpoch, SetTimer
+from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, UNKNOWN_LINKS_MAX
+from ensemble.zab.learner import CONNECT_BUDGET_MS, CONNECT_TIMER, EPOCH_LEAP_MAX, LIVENESS_TIMER, RETRY_MAX_MS
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    FollowerInfo,
+    Inform,
+    LeaderInfo,
+    NewLeader,
+    Packet,
+    PeerState,
+    Ping,
+    Proposal,
+    Revalidate,
+    Snap,
+    SyncRequest,
+    Trunc,
+    UpToDate,
+)
+from ensemble.zab.peer import PARKED_LINKS_MAX
+from ensemble.zab.role import Phase
+from journal.events import PeerProtocolBroken
+from tests.ensemble.zab.zab_solo import E1, LINK, Solo, established_leader, request, synced_follower, tree, txn
+
+TICK_MS = 100
+"""A `Solo`'s; initLimit and syncLimit are those of its EnsembleConfig."""
+OTHER = LinkId(8)
+
+
+def accepted(solo: Solo, link: LinkId) -> list[Effect]:
+    return solo.do(solo.peer.on_link_accepted(solo.now, link))
+
+
+def closed(solo: Solo, effects: list[Effect]) -> list[LinkId]:
+    return [effect.link for effect in solo.of(CloseLink, effects)]
+
+
+def timers(solo: Solo, name: str, effects: list[Effect] | None = None) -> list[int]:
+    return [effect.delay_ms for effect in solo.of(SetTimer, effects) if effect.name == name]
+
+
+def broken(solo: Solo, effects: list[Effect]) -> bool:
+    return any(isinstance(effect.event, PeerProtocolBroken) for effect in solo.of(Emit, effects))
+
+
+# -- connections -----------------------------------------------------------------------------------------------------
+
+
+def test_so_many_learners_wait_for_an_election_and_no_more() -> None:
+    solo = Solo(id=3)
+    solo.start()
+    links = [LinkId(100 + n) for n in range(PARKED_LINKS_MAX + 1)]
+    assert [closed(solo, accepted(solo, link)) for link in links] == [[]] * PARKED_LINKS_MAX + [[links[-1]]]
+    solo.elect(3)
+    assert solo.peer.state is PeerState.LEADING
+    # Those that waited are learners of the new leader: it hears them.
+    solo.packet(FollowerInfo(Epoch(4), PeerId(1)), links[0])
+    solo.flush()
+    assert solo.packets(link=links[0]) == [LeaderInfo(Epoch(5))]
+
+
+def test_so_many_connections_that_say_nothing_are_a_leaders_and_no_more() -> None:
+    solo = Solo(id=3)
+    solo.lead()
+    links = [LinkId(100 + n) for n in range(UNKNOWN_LINKS_MAX + 1)]
+    said = [closed(solo, accepted(solo, link)) for link in links]
+    assert said == [[]] * UNKNOWN_LINKS_MAX + [[links[-1]]], "who has introduced itself does not count"
+
+
+def test_a_connection_that_nobody_wants_any_more_is_closed() -> None:
+    looking = Solo()
+    looking.start()
+    assert closed(looking, looking.do(looking.peer.on_link_up(looking.now, OTHER, PeerId(3)))) == [OTHER]
+    following = Solo()
+    following.follow()
+    for to in (3, 2):
+        assert closed(following, following.do(following.peer.on_link_up(following.now, OTHER, PeerId(to)))) == [OTHER]
+    leading = established_leader()
+    assert closed(leading, leading.do(leading.peer.on_link_up(leading.now, OTHER, PeerId(1)))) == [OTHER]
+    assert following.peer.state is PeerState.FOLLOWING and leading.peer.state is PeerState.LEADING
+
+
+def test_a_connection_to_another_server_than_the_leader_is_not_the_leaders() -> None:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    effects = solo.do(solo.peer.on_link_up(solo.now, OTHER, PeerId(2)))
+    assert closed(solo, effects) == [OTHER] and not solo.packets(effects, OTHER)
+    assert solo.packets(solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3))))
+
+
+def test_who_connects_to_a_follower_is_sent_away() -> None:
+    solo = synced_follower()
+    assert closed(solo, accepted(solo, OTHER)) == [OTHER]
+
+
+def test_a_leader_that_cannot_be_reached_is_tried_more_and_more_rarely_and_not_for_ever() -> None:
+    """Learner.connectToLeader: it gives up after initLimit."""
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    waits: list[int] = []
+    while solo.peer.state is PeerState.FOLLOWING:
+        effects = solo.do(solo.peer.on_link_failed(solo.now, PeerId(3)))
+        if not (wait := timers(solo, CONNECT_TIMER, effects)):
+            break
+        waits += wait
+        assert solo.of(OpenLink, solo.timer(CONNECT_TIMER, wait[0])) == [OpenLink(PeerId(3))]
+    assert solo.peer.state is PeerState.LOOKING
+    doubled = [min(waits[0] * 2**n, RETRY_MAX_MS) for n in range(len(waits))]
+    budget_ms = min(CONNECT_BUDGET_MS, solo.peer._core.config.init_limit * TICK_MS)
+    assert waits == doubled and sum(waits[:-1]) < budget_ms <= sum(waits)
+
+
+def test_a_failed_connection_to_somebody_else_says_nothing_of_the_leader() -> None:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    assert not timers(solo, CONNECT_TIMER, solo.do(solo.peer.on_link_failed(solo.now, PeerId(2))))
+
+
+# -- packets that do not fit -----------------------------------------------------------------------------------------
+
+Z11 = make_zxid(1, 1)
+FROM_LEADERS: dict[str, Packet] = {
+    "LEADERINFO": LeaderInfo(Epoch(1)),
+    "DIFF": Diff(Zxid(0)),
+    "TRUNC": Trunc(Zxid(0)),
+    "SNAP": Snap(Z11, tree(txn(1, 1))),
+    "PROPOSAL": Proposal([txn(1, 1)]),
+    "COMMIT": Commit(Z11),
+    "INFORM": Inform(txn(1, 1)),
+    "NEWLEADER": NewLeader(E1),
+    "UPTODATE": UpToDate(),
+    "PING": Ping(Zxid(0)),
+}
+
+
+def connected() -> Solo:
+    solo = Solo()
+    solo.start()
+    solo.elect(3)
+    solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+    return solo
+
+
+def promising() -> Solo:
+    solo = connected()
+    solo.packet(LeaderInfo(Epoch(1)))
+    return solo
+
+
+def promised() -> Solo:
+    solo = promising()
+    solo.flush()
+    return solo
+
+
+def receiving() -> Solo:
+    solo = promised()
+    solo.packet(Diff(Zxid(0)))
+    return solo
+
+
+def adopting() -> Solo:
+    solo = receiving()
+    solo.packet(NewLeader(E1))
+    return solo
+
+
+def adopted() -> Solo:
+    solo = adopting()
+    solo.flush()
+    return solo
+
+
+@pytest.mark.parametrize(
+    ("state", "fitting"),
+    [
+        pytest.param(connected, {"LEADERINFO", "PING"}, id="introduced"),
+        pytest.param(promising, {"PING"}, id="its promise is not durable"),
+        pytest.param(promised, {"DIFF", "TRUNC", "SNAP", "PING"}, id="promised"),
+        pytest.param(receiving, {"PROPOSAL", "INFORM", "NEWLEADER", "PING"}, id="receiving the history"),
+        pytest.param(adopting, {"PROPOSAL", "INFORM", "PING"}, id="taking the history over"),
+        pytest.param(adopted, {"PROPOSAL", "INFORM", "UPTODATE", "PING"}, id="the history is taken over"),
+    ],
+)
+def test_a_learner_takes_what_its_step_of_the_protocol_allows_and_leaves_whoever_sends_anything_else(
+    state: Callable[[], Solo], fitting: set[str]
+) -> None:
+    """Learner.registerWithLeader and syncWithLeader: which packets are read where."""
+    for name, packet in FROM_LEADERS.items():
+        solo = state()
+        effects = solo.packet(packet)
+        taken = solo.peer.state is PeerState.FOLLOWING
+        assert taken == (name in fitting), name
+        assert broken(solo, effects) == (not taken), name
+
+
+def waiting() -> Solo:
+    solo = Solo(id=3)
+    solo.start()
+    solo.elect(3)
+    accepted(solo, LINK)
+    return solo
+
+
+def introduced() -> Solo:
+    solo = waiting()
+    solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
+    return solo
+
+
+def offered() -> Solo:
+    solo = introduced()
+    solo.flush()
+    return solo
+
+
+def syncing() -> Solo:
+    solo = offered()
+    solo.packet(AckEpoch(Zxid(0), 0))
+    solo.flush()
+    return solo
+
+
+FROM_LEARNERS: dict[str, Packet] = {
+    "FOLLOWERINFO": FollowerInfo(Epoch(0), PeerId(1)),
+    "ACKEPOCH": AckEpoch(Zxid(0), 0),
+    "ACK": Ack(E1),
+    "REQUEST": request(),
+    "REVALIDATE": Revalidate(SessionId(5), 4000),
+    "SYNC": SyncRequest(SessionId(5), 1, "/"),
+    "UPTODATE": UpToDate(),
+}
+
+
+@pytest.mark.parametrize(
+    ("state", "fitting"),
+    [
+        pytest.param(waiting, {"FOLLOWERINFO"}, id="connected"),
+        pytest.param(introduced, set(), id="introduced"),
+        pytest.param(offered, {"ACKEPOCH"}, id="it was offered an epoch"),
+        pytest.param(syncing, {"ACK"}, id="it was sent the history"),
+        pytest.param(established_leader, {"ACK", "REQUEST", "REVALIDATE", "SYNC"}, id="it serves"),
+    ],
+)
+def test_a_leader_takes_what_the_learners_step_allows_and_drops_whoever_sends_anything_else(
+    state: Callable[[], Solo], fitting: set[str]
+) -> None:
+    """LearnerHandler.run: which packets are read where."""
+    for name, packet in FROM_LEARNERS.items():
+        solo = state()
+        effects = solo.packet(packet)
+        taken = LINK not in closed(solo, effects)
+        assert taken == (name in fitting), name
+        assert broken(solo, effects) == (not taken), name
+
+
+def test_a_leader_with_an_epoch_far_beyond_the_accepted_one_is_left() -> None:
+    for leap, followed in ((EPOCH_LEAP_MAX, True), (EPOCH_LEAP_MAX + 1, False)):
+        solo = Solo(epochs=(5, 4))
+        solo.start()
+        solo.elect(3)
+        solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+        effects = solo.packet(LeaderInfo(Epoch(5 + leap)))
+        assert (solo.peer.state is PeerState.FOLLOWING) == followed == bool(solo.of(SaveAcceptedEpoch, effects))
+
+
+@pytest.mark.parametrize(("accepted_epoch", "opened"), [(EPOCH_MAX - 1, True), (EPOCH_MAX, False)])
+def test_behind_the_last_epoch_there_is_none(accepted_epoch: int, opened: bool) -> None:
+    """An epoch is 31 bits of a zxid, which is signed on the wire."""
+    solo = Solo(id=3, epochs=(accepted_epoch, 0))
+    solo.start()
+    solo.elect(3)
+    accepted(solo, LINK)
+    effects = solo.packet(FollowerInfo(Epoch(0), PeerId(1)))
+    assert solo.of(SaveAcceptedEpoch, effects) == ([SaveAcceptedEpoch(Epoch(EPOCH_MAX))] if opened else [])
+    assert (solo.peer.state is PeerState.LEADING) == opened
+
+
+# -- what is counted -------------------------------------------------------------------------------------------------
+
+
+def test_a_peer_has_counted_nothing_when_it_begins() -> None:
+    solo = Solo()
+    solo.start()
+    peer = solo.peer
+    assert (peer.syncs_sent, peer.rare_syncs, peer.quits_over_voters) == ((0, 0), (0, 0), 0)
+    assert peer.proposal_sizes() == (-1, -1, -1)
+
+
+def test_each_synchronisation_is_counted_by_its_kind() -> None:
+    solo = syncing()
+    assert (solo.peer.syncs_sent, solo.peer.rare_syncs) == ((0, 1), (0, 0))
+    accepted(solo, OTHER)
+    solo.packet(FollowerInfo(Epoch(0), PeerId(2), cumulative=True, wants_snapshot=True), OTHER)
+    solo.packet(AckEpoch(Zxid(0), 0), OTHER)
+    assert solo.peer.syncs_sent == (1, 1)
+
+
+def test_a_leader_knows_the_sizes_of_the_transactions_of_its_reign() -> None:
+    """Leader's proposal stats: the last, the largest and the smallest, in bytes."""
+    before = [txn(1, 1)]
+    solo = Solo(id=3, log=before, epochs=(1, 1))
+    solo.lead(follower=1, epoch=1)
+    solo.packet(AckEpoch(before[0].zxid, 1))
+    solo.flush()
+    solo.packet(Ack(make_zxid(2, 0)))
+    assert solo.peer.phase is Phase.BROADCAST and solo.peer.proposal_sizes() == (-1, -1, -1)
+    for cxid in (1, 2):
+        solo.packet(request(cxid))
+    solo.flush()
+    solo.packet(Ack(make_zxid(2, 1)))
+    solo.packet(Ack(make_zxid(2, 2)))
+    sizes = [len(each.encoded()) for packet in solo.packets() if isinstance(packet, Proposal) for each in packet.txns]
+    assert len(sizes) == 2 and solo.peer.proposal_sizes() == (sizes[-1], max(sizes), min(sizes))
+
+
+# -- what is said without being asked --------------------------------------------------------------------------------
+
+
+def pings(solo: Solo, effects: list[Effect], link: LinkId = LINK) -> list[Packet]:
+    return [packet for packet in solo.packets(effects, link) if isinstance(packet, Ping)]
+
+
+def test_a_leader_looks_after_its_learners_every_half_tick() -> None:
+    """Leader.lead: it sleeps for half a tick, and pings each time."""
+    solo = waiting()
+    assert timers(solo, HALF_TICK_TIMER) == [TICK_MS // 2]
+    assert timers(solo, INIT_TIMER) == [solo.peer._core.config.init_limit * TICK_MS]
+    assert timers(solo, HALF_TICK_TIMER, solo.timer(HALF_TICK_TIMER, TICK_MS // 2)) == [TICK_MS // 2]
+
+
+@pytest.mark.parametrize(
+    ("state", "pinged"),
+    [(waiting, 0), (introduced, 0), (offered, 0), (syncing, 1), (established_leader, 1)],
+    ids=["connected", "introduced", "offered", "it was sent the history", "it serves"],
+)
+def test_who_was_sent_the_history_is_pinged(state: Callable[[], Solo], pinged: int) -> None:
+    """LearnerHandler.ping: not before its sending thread has begun, which is when its history is queued."""
+    solo = state()
+    assert len(pings(solo, solo.timer(HALF_TICK_TIMER, TICK_MS // 2))) == pinged
+
+
+def test_a_learner_answers_pings_when_it_serves_and_with_what_it_heard_from() -> None:
+    solo = adopted()
+    assert not solo.packets(solo.packet(Ping(Zxid(0))))
+    solo.packet(UpToDate())
+    assert [type(packet) for packet in solo.packets(solo.packet(Ping(Zxid(0))))] == [Ping]
+
+
+def test_a_learner_waits_for_its_leader_as_long_as_the_limits_say() -> None:
+    """initLimit until NEWLEADER, syncLimit from then on; from when it was last heard."""
+    for state, limit in ((promised, "init_limit"), (adopted, "sync_limit")):
+        solo = state()
+        limit_ms = getattr(solo.peer._core.config, limit) * TICK_MS
+        solo.now_ms += 30
+        solo.packet(Ping(Zxid(0)))
+        effects = solo.timer(LIVENESS_TIMER, limit_ms - 1)
+        assert timers(solo, LIVENESS_TIMER, effects) == [1] and solo.peer.state is PeerState.FOLLOWING
+        solo.timer(LIVENESS_TIMER, 1)
+        assert solo.peer.state is PeerState.LOOKING
