@@ -11,7 +11,10 @@ memory that it has unless told otherwise, 1 GB.
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +28,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from pipeline import jobs
-from pipeline.campaign.play import Run, decoded, play
+from pipeline.campaign.play import Run, decoded
 from pipeline.campaign.spark_players import spark_players
 from pipeline.gold import TABLES, TYPES
 from pipeline.session import open_session
@@ -106,23 +109,29 @@ def _by_duckdb(_: SparkSession, directory: Path, types: str) -> None:
     rows.filter(f"type IN ({', '.join(map(repr, types.split(',')))})").fetchall()
 
 
-def _campaign(runs: int, seconds: float) -> None:
-    """Spark's share of a campaign: CPU seconds of all of it, beside those that its runs used themselves."""
-    played: list[float] = []
+def _campaign(runs: int, cores: int, seconds: float) -> None:
+    """A campaign on Spark, and the same seeds by `zabka simulate`, which measures nothing of them.
+
+    Spark's CPU seconds are of all processes, and `simulate`'s of the runs alone.
+    """
+    own: list[float] = []
     settings = ("drawn.topics=false", f"harm.ms={int(seconds * 1000)}")
     some = [Run(0, seed, "chaos", settings) for seed in range(1, runs + 1)]
-    with tempfile.TemporaryDirectory(prefix="zabka-bench-") as made, spark_players("local[2]", Path(made)) as players:
+    with (
+        tempfile.TemporaryDirectory(prefix="zabka-bench-") as made,
+        spark_players(f"local[{cores}]", Path(made)) as players,
+    ):
         # The first ones start Python's workers.
-        players(some[:4], lambda row: None)
-        before = cpu_s()
-        begin = time.perf_counter()
-        players(some, lambda row: played.append(decoded(row).cpu_s))
+        players(some[: 2 * cores], lambda row: None)
+        before, begin = cpu_s(), time.perf_counter()
+        players(some, lambda row: own.append(decoded(row).cpu_s))
         spent, took = cpu_s() - before, time.perf_counter() - begin
-    print(f"{runs} runs on two cores: {took:.1f} s, {spent:.1f} CPU-s, of which the runs {sum(played):.1f} CPU-s")
-    before, begin = cpu_s(), time.perf_counter()
-    for run in some:
-        play(run)
-    print(f"the same runs in this process: {time.perf_counter() - begin:.1f} s, {cpu_s() - before:.1f} CPU-s")
+    print(f"{runs} runs, {cores} at a time: {took:.1f} s, {spent:.1f} CPU-s, of which the runs {sum(own):.1f} CPU-s")
+    asked = [sys.executable, "-m", "tools.cli", "simulate", "--json", "--seeds", f"1-{runs}", "--jobs", str(cores)]
+    asked += [word for setting in settings for word in ("--set", setting)]
+    told = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    print(f"the same by `zabka simulate`: {told['wall_s']:.1f} s, of which the runs {told['cpu_s']:.1f} CPU-s")
+    print(f"Spark adds {took / told['wall_s'] - 1:.1%} of time, {spent / sum(own) - 1:.1%} of CPU seconds", flush=True)
 
 
 READERS: dict[str, Callable[[SparkSession, Path, str], None]] = {
@@ -139,10 +148,11 @@ def main(
     readers: Annotated[bool, typer.Option(help="Compare the ways to read, too")] = True,
     rounds: Annotated[int, typer.Option(help="The first one warms Java up")] = 2,
     campaign: Annotated[int, typer.Option(help="In place of all that: a campaign of so many runs")] = 0,
+    cores: Annotated[int, typer.Option(help="So many tasks of a campaign at a time")] = 2,
 ) -> None:
     """Measure."""
     if campaign:
-        _campaign(campaign, seconds=20)
+        _campaign(campaign, cores, seconds=20)
         return
     with tempfile.TemporaryDirectory(prefix="zabka-bench-") as made:
         directory, out = Path(made) / "journals", Path(made) / "out"

@@ -81,7 +81,8 @@ def a_session(
     master: str, app_name: str, directory: Path, needs: str, settings: Mapping[str, str]
 ) -> Iterator[SparkSession]:
     """A session for tasks that need what that program loads, and which are tried again.  Raises NoSpark."""
-    spark = _session(tried_again(master), app_name, directory, needs, {"spark.ui.enabled": "false", **settings})
+    given = {"spark.ui.enabled": "false", **settings}
+    spark = _session(tried_again(master), app_name, directory, needs, given, _SMALL_PLANS)
     try:
         yield spark
     finally:

@@ -107,13 +107,3 @@ def run_campaign(
         if campaign.limits.minutes and time.monotonic() - begin > 60 * campaign.limits.minutes:
             return Ended(now, look, len(looks), f"the limit of {campaign.limits.minutes:g} minutes was reached")
     raise AssertionError("there is always a last look")
-
-
-def play_here(runs: Sequence[Run], keep: Keep) -> None:
-    """Play them in this process, one after the other."""
-    import msgspec
-
-    from pipeline.campaign.play import row
-
-    for run in runs:
-        keep(row(msgspec.json.encode(run)))

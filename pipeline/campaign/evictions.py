@@ -7,6 +7,9 @@ from journal.events import Entry
 from pipeline.campaign.lives import Lives
 from pipeline.campaign.partition_times import Window
 
+TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.IsrChanged])
+"""The types of events that count here."""
+
 
 class Evictions:
     """Counts evictions within the window; false ones are of processes that existed, paused ones among them: they would
@@ -26,6 +29,8 @@ class Evictions:
     def see(self, entry: Entry) -> None:
         """Take the next entry, after `Lives`."""
         event = entry.event
+        if type(event) not in TAKES:
+            return
         counts = self._window.begin_us <= entry.mono_us < self._window.end_us
         if isinstance(event, e.BrokerRegistered):
             self._brokers[event.session_id] = event.broker_id

@@ -10,6 +10,13 @@ from pipeline.campaign.partition_times import PartitionClock
 
 CONTROLLER, PARTITION = "controller", "partition"
 ELECTED, RETURNED = "elected", "returned"
+TAKES = frozenset(
+    [
+        e.BrokerRegistered, e.EphemeralCreated, e.SessionClosed, e.ControllerElected, e.ControllerReady,
+        e.LeaderElected, e.LeadershipTaken,
+    ]
+)  # fmt: skip
+"""The types of events that count here."""
 
 
 class Failover(msgspec.Struct):
@@ -69,6 +76,8 @@ class Failovers:
     def see(self, entry: Entry) -> None:
         """Take the next entry, after the partitions' clock."""
         event = entry.event
+        if type(event) not in TAKES:
+            return
         if isinstance(event, e.BrokerRegistered):
             self._sessions[event.session_id] = event.broker_id
         elif isinstance(event, e.EphemeralCreated) and event.path.startswith("/brokers/ids/"):

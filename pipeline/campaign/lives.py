@@ -7,6 +7,8 @@ from journal.events import Entry
 
 ENDS = ("crash", "power_loss", "kill", "exited")
 PAUSES = ("pause", "stopped")
+TAKES = frozenset([e.NodeStarted, e.FaultInjected, e.ProcessChanged, e.NodeStopped])
+"""The types of events that count here, beside any line of a paused node."""
 
 
 class Lives:
@@ -27,9 +29,16 @@ class Lives:
         """Has it a process, paused or not?"""
         return node not in self._down
 
+    def stands_still(self, node: str) -> bool:
+        """Is its process paused?"""
+        return node in self._paused
+
     def see(self, entry: Entry) -> tuple[str, str] | None:
         """Take the next entry: the node that stopped working with it, and why; or None."""
         event, node = entry.event, entry.node
+        if type(event) not in TAKES:
+            self._paused.pop(node, None)
+            return None
         if isinstance(event, e.NodeStarted):
             self._down.pop(node, None)
         self._paused.pop(node, None)

@@ -14,11 +14,19 @@ import msgspec
 from journal.events import Entry
 from journal.judges.kafka_analysis import KafkaHistory
 from pipeline.campaign.clients import ClientView, client_views, stale_reads
+from pipeline.campaign.evictions import TAKES as OF_EVICTIONS
 from pipeline.campaign.evictions import Evictions
+from pipeline.campaign.failovers import TAKES as OF_FAILOVERS
 from pipeline.campaign.failovers import Failover, Failovers
+from pipeline.campaign.lives import TAKES as OF_LIVES
 from pipeline.campaign.lives import Lives
+from pipeline.campaign.partition_times import TAKES as OF_PARTITION_TIMES
 from pipeline.campaign.partition_times import PartitionClock, PartitionTimes, Window
+from pipeline.campaign.record_losses import TAKES as OF_RECORD_LOSSES
 from pipeline.campaign.record_losses import RecordLosses
+
+_TAKEN = OF_LIVES | OF_PARTITION_TIMES | OF_FAILOVERS | OF_RECORD_LOSSES | OF_EVICTIONS
+"""Nine entries of ten are of other types, and of interest to none of them."""
 
 
 class Asked(msgspec.Struct, frozen=True):
@@ -54,8 +62,10 @@ def measure(entries: Iterable[Entry], asked: Asked, clients: KafkaHistory | None
     last_us = 0
     for entry in entries:
         last_us = max(last_us, entry.mono_us)
+        stood_still = lives.stands_still(entry.node)
+        if type(entry.event) not in _TAKEN and not stood_still:
+            continue
         clock.before(entry)
-        stood_still = lives.exists(entry.node) and not lives.works(entry.node)
         stopped = lives.see(entry)
         if stopped is not None:
             failovers.lost(*stopped, entry.mono_us)

@@ -6,7 +6,12 @@ import msgspec
 
 from journal import events as e
 from journal.events import Entry
+from pipeline.campaign.lives import TAKES as LIVES
 from pipeline.campaign.lives import Lives
+
+TAKES = LIVES | {e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged}
+"""The types of events that may end a span."""
+_MIN_ISR = "min.insync.replicas"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -66,14 +71,15 @@ class PartitionClock:
 
     def before(self, entry: Entry) -> None:
         """Close the spans that may end with this entry; call it before anything else takes the entry in."""
-        goes_on = self._lives.exists(entry.node) and not self._lives.works(entry.node)
-        if goes_on or isinstance(entry.event, _CHANGES):
+        if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
             for state in self._states.values():
                 self._pass(state, entry.mono_us)
 
     def see(self, entry: Entry) -> None:
         """Take the next entry."""
         event = entry.event
+        if type(event) not in TAKES:
+            return
         if isinstance(event, e.TopicDeleted):
             self._of_topics.pop(event.topic, None)
             for name in [name for name in self._states if name.rpartition("-")[0] == event.topic]:
@@ -125,17 +131,3 @@ class PartitionClock:
         for state in self._states.values():
             self._pass(state, end_us)
         return [*self._gone, *(state.times for state in self._states.values())]
-
-
-_MIN_ISR = "min.insync.replicas"
-_CHANGES = (
-    e.LeaderElected,
-    e.IsrChanged,
-    e.AssignmentChanged,
-    e.TopicDeleted,
-    e.ConfigChanged,
-    e.NodeStarted,
-    e.NodeStopped,
-    e.FaultInjected,
-    e.ProcessChanged,
-)

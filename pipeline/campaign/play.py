@@ -11,7 +11,7 @@ from journal.events import Entry
 from pipeline.campaign.figures import figures
 from pipeline.campaign.measures import Asked, Measures, measure
 from pipeline.campaign.partition_times import Window
-from simulation.kernel.garbage import collect_after, collect_seldom
+from simulation.kernel.garbage import collect_seldom, keep_what_is_loaded
 from simulation.run import SCENARIOS
 from simulation.seeds.seed_run import SeedRun
 from simulation.settings import WorldSettings, world_settings
@@ -85,10 +85,12 @@ def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]
 
 
 def row(encoded: bytes) -> bytes:
-    """Play an encoded `Run`; the encoded `Played`.  What a Spark task does with each of its elements."""
-    run = msgspec.json.decode(encoded, type=Run)
-    line = msgspec.json.encode(play(run))
-    collect_after(run.seed)
+    """Play an encoded `Run`; the encoded `Played`.  What a Spark task does with its element.
+
+    What is left of the world goes when the task ends: Spark's workers collect after each.
+    """
+    line = msgspec.json.encode(play(msgspec.json.decode(encoded, type=Run)))
+    keep_what_is_loaded()
     return line
 
 

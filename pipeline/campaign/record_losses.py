@@ -7,6 +7,14 @@ from typing import NamedTuple
 from journal import events as e
 from journal.events import Entry
 
+TAKES = frozenset(
+    [
+        e.RecordsAppended, e.RecordsReplicated, e.LogTruncated, e.ReplicaLoaded, e.LeadershipTaken,
+        e.RecordsAcknowledged, e.TopicDeleted,
+    ]
+)  # fmt: skip
+"""The types of events that count here."""
+
 
 class _Batch(NamedTuple):
     first: int
@@ -29,6 +37,8 @@ class RecordLosses:
     def see(self, entry: Entry) -> None:
         """Take the next entry."""
         event = entry.event
+        if type(event) not in TAKES:
+            return
         if isinstance(event, e.RecordsAppended | e.RecordsReplicated):
             log = self._log(event.topic, event.partition, event.broker_id)
             self._cut(log, event.first_offset)
