@@ -212,6 +212,7 @@ def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> Non
     assert not any(PLATTERS in problem for problem in serve_seed(1).problems())
 
 
+@pytest.mark.long
 def test_a_finding_of_whole_processes_is_made_short_until_no_fault_is_left_but_that_which_shows_it() -> None:
     wanted = Wanted(WHOLE)
     with acknowledged_before_the_sync():
