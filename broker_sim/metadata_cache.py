@@ -110,55 +110,61 @@ class MetadataCache:
         """Take over an UpdateMetadata request (version 5 or later); the partitions that it says are deleted.
 
         What is older than what is known of the same topic is left out: a request that was given up and sent again may
-        arrive after all that came behind it, which Kafka's brokers would believe.
+        arrive after all that came behind it, which Kafka's brokers would believe.  Of a request that shows itself to be
+        such a one, the brokers are not believed either.
         """
-        self.controller_id = int(request.controller_id) if request.controller_id >= 0 else -1
-        self._brokers = {int(broker.id_): _live_broker(broker) for broker in request.live_brokers}
+        states = list(_partition_states(request))
+        if not any(self._is_late(*each) for each in states):
+            self.controller_id = int(request.controller_id) if request.controller_id >= 0 else -1
+            self._brokers = {int(broker.id_): _live_broker(broker) for broker in request.live_brokers}
         deleted = []
-        for topic, topic_id, state in _partition_states(request):
-            is_deleted = state.leader == LEADER_DURING_DELETE
-            if self._is_of_ended_topic(topic, topic_id, is_deleted):
+        for topic, topic_id, state in states:
+            if self._is_late(topic, topic_id, state):
                 continue
-            known = self._topics.setdefault(topic, {})
-            if is_deleted:
-                known.pop(state.partition, None)
+            if state.leader == LEADER_DURING_DELETE:
                 deleted.append(TopicPartition(topic, state.partition))
-                if not known:
-                    self._end(topic)
-            elif not self._is_late(topic, topic_id, state):
-                if topic_id is not None and self._topic_ids.get(topic) != topic_id:
-                    if topic in self._topic_ids:
-                        # Made anew: it may have fewer partitions than it had.
-                        self._end(topic)
-                        known = self._topics.setdefault(topic, {})
-                    self._topic_ids[topic] = topic_id
-                    self._names[topic_id] = topic
-                known[state.partition] = state
+                self._remove(topic, topic_id, state.partition)
+            else:
+                self._set(topic, topic_id, state)
         self.changed()
         return deleted
 
-    def _end(self, topic: str) -> None:
-        del self._topics[topic]
-        topic_id = self._topic_ids.pop(topic, None)
+    def _set(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> None:
+        known_id = self._topic_ids.get(topic)
+        if topic_id is not None and known_id != topic_id:
+            if known_id is not None:
+                # Made anew: it may have fewer partitions than it had.
+                self._end(topic, known_id)
+            self._topic_ids[topic] = topic_id
+            self._names[topic_id] = topic
+        self._topics.setdefault(topic, {})[state.partition] = state
+
+    def _remove(self, topic: str, topic_id: KafkaUuid | None, partition: int) -> None:
+        known = self._topics.get(topic, {})
+        known.pop(partition, None)
+        if not known:
+            self._end(topic, self._topic_ids.get(topic, topic_id))
+
+    def _end(self, topic: str, topic_id: KafkaUuid | None) -> None:
+        self._topics.pop(topic, None)
+        self._topic_ids.pop(topic, None)
         if topic_id is not None:
-            del self._names[topic_id]
+            self._names.pop(topic_id, None)
             self._ended[topic_id] = None
             if len(self._ended) > ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
 
-    def _is_of_ended_topic(self, topic: str, topic_id: KafkaUuid | None, is_deleted: bool) -> bool:
-        """Does it speak of a topic that is no more, as which another one may have been made since?"""
+    def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
+        """Is it older than what is known, or of a topic that is no more, as which another one may have been made?"""
         if topic_id is None:
             return False
-        if is_deleted:
-            present_id = self._topic_ids.get(topic)
-            return present_id is not None and bool(present_id != topic_id)
-        return topic_id in self._ended
-
-    def _is_late(self, topic: str, topic_id: KafkaUuid | None, state: PartitionMetadata) -> bool:
+        known_id = self._topic_ids.get(topic)
+        if state.leader == LEADER_DURING_DELETE:
+            return known_id is not None and bool(known_id != topic_id)
+        if known_id != topic_id:
+            return topic_id in self._ended
         known = self._topics[topic].get(state.partition)
-        is_same_topic = topic_id is not None and self._topic_ids.get(topic) == topic_id
-        return is_same_topic and known is not None and state.partition_epoch < known.partition_epoch
+        return known is not None and state.partition_epoch < known.partition_epoch
 
     def changed(self) -> None:
         """Count a new generation and wake whoever waits."""

@@ -116,7 +116,7 @@ class GroupCoordinator:
     def partitions_deleted(self, partitions: Sequence[TopicPartition]) -> None:
         """Topics were deleted: what was committed for them is forgotten."""
         if partitions:
-            self.store.clean_up(self.store.groups.values(), lambda group: group.offsets.remove(partitions))
+            self.store.forget(partitions)
 
     def _refusal(self, group_id: str | None, may_be_empty: bool = False) -> ErrorCode:
         """Why nothing can be said of that group here."""

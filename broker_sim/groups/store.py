@@ -100,6 +100,8 @@ class GroupStore:
         self._unloaded = unloaded
         self._owned: dict[int, None] = {}
         self._loading: dict[int, Task | None] = {}
+        self._deleted_meanwhile: dict[int, dict[TopicPartition, None]] = {}
+        """By what is being read: partitions whose topics were deleted since that was begun."""
 
     # ---- whose group is it -------------------------------------------------------------------------------------
 
@@ -143,6 +145,7 @@ class GroupStore:
                 not_led.append(number)
             elif number not in self._owned and number not in self._loading:
                 self._loading[number] = None
+                self._deleted_meanwhile[number] = {}
                 self._loading[number] = self._runtime.spawn(self._load(number), f"load {partition.topic_partition}")
         self._give_up(not_led)
 
@@ -168,6 +171,10 @@ class GroupStore:
                 self._loaded(group)
             if not taken % SLICE_GROUPS:
                 await self._runtime.sleep(0)
+        deleted = self._deleted_meanwhile.pop(number, {})
+        if deleted:
+            read_here = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
+            self.clean_up(read_here, lambda group: group.offsets.remove(deleted))
         self._owned[number] = None
         del self._loading[number]
 
@@ -176,6 +183,7 @@ class GroupStore:
         gone: dict[int, None] = {}
         for number in numbers:
             task = self._loading.pop(number, None)
+            self._deleted_meanwhile.pop(number, None)
             if task is not None:
                 # Some of its groups may be here already.
                 task.cancel()
@@ -251,6 +259,13 @@ class GroupStore:
         return {topic_partition: error if topic_partition in fitting else too_large for topic_partition in offsets}
 
     # ---- cleaning up -------------------------------------------------------------------------------------------
+
+    def forget(self, partitions: Iterable[TopicPartition]) -> None:
+        """Topics were deleted: what was committed for these is removed, also where it is still to be read."""
+        gone = dict.fromkeys(partitions)
+        for deleted in self._deleted_meanwhile.values():
+            deleted.update(gone)
+        self.clean_up(self.groups.values(), lambda group: group.offsets.remove(gone))
 
     def expire(self) -> int:
         """Remove offsets past their retention and groups that have none left; how many offsets went."""

@@ -33,6 +33,8 @@ _SLICE_BATCHES = 1_000
 _BATCH_COST = 4
 """To read a batch, and to write what is left of it, takes as long as so many of its records."""
 
+_LAST_MS = 2**63 - 1
+"""The latest time that a batch can name: delete.retention.ms may be as long as that."""
 
 IsGone = Callable[[Segment], bool]
 
@@ -159,7 +161,7 @@ class _Pass(NamedTuple):
 
     def horizon_for(self, header: BatchHeader) -> int | None:
         """From when on the tombstones may go that are found in that batch for the first time."""
-        return self.wall_ms + self.tombstone_ms if header.last_offset < self.end else None
+        return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
 
 
 def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[None, None, int]:

@@ -186,7 +186,6 @@ class LogManager:
         if left_behind is None:
             epoch_left = checkpoints.broker_epoch_alive(directory.read_text("", checkpoints.ALIVE), directory.boot_id)
         self._epochs_left.append(epoch_left)
-        stopped_cleanly = left_behind is not None
         directory.remove("", checkpoints.CLEAN_SHUTDOWN)
         marks = log_dir.read_checkpoint(checkpoints.REPLICATION_OFFSETS)
         starts = log_dir.read_checkpoint(checkpoints.LOG_START_OFFSETS)
@@ -199,7 +198,7 @@ class LogManager:
             topic_partition = future or partition_of(name)
             if topic_partition is None:
                 continue
-            log = self._open(log_dir, topic_partition, stopped_cleanly, name)
+            log = self._open(log_dir, topic_partition, left_behind is not None, name)
             log.advance_start(min(starts.get(topic_partition, 0), log.end_offset))
             log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
             mark = marks.get(topic_partition, 0)
@@ -220,6 +219,7 @@ class LogManager:
             )
             if mark > log.end_offset:
                 self._journal_loss(topic_partition, log.end_offset, mark)
+        self._checkpoint_starts(log_dir)  # What is written where a log has lost its end is not compacted.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
         """The log ends below what was committed when the mark was written: a power loss, or damage, took the rest."""

@@ -22,7 +22,9 @@ def cache() -> MetadataCache:
     return MetadataCache(SimRuntime(Scheduler(), Random(1)))
 
 
-def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST, partitions: int = 1) -> KafkaMessage:
+def told(
+    leader: int, partition_epoch: int, topic_id: UUID = FIRST, partitions: int = 1, live: tuple[int, ...] = ()
+) -> KafkaMessage:
     row = {
         "controller_epoch": 1,
         "leader": leader,
@@ -41,7 +43,10 @@ def told(leader: int, partition_epoch: int, topic_id: UUID = FIRST, partitions: 
         controller_epoch=1,
         broker_epoch=1,
         topic_states=topics,
-        live_brokers=[],
+        live_brokers=[
+            {"id_": broker, "endpoints": [{"port": 9092, "host": "h", "listener": "L", "security_protocol": 0}]}
+            for broker in live
+        ],
     )
 
 
@@ -55,6 +60,15 @@ def test_a_request_that_arrives_behind_its_successors_changes_nothing(cache: Met
     cache.apply(told(2, 8))
     cache.apply(told(1, 7))
     assert leader(cache) == 2
+
+
+def test_who_lives_is_not_taken_from_a_request_that_names_an_older_state(cache: MetadataCache) -> None:
+    cache.apply(told(1, 7, live=(1, 2, 3)))
+    cache.apply(told(1, 8, live=(1, 2)))
+    cache.apply(told(1, 7, live=(1, 2, 3)))
+    assert [broker.broker_id for broker in cache.brokers()] == [1, 2]
+    cache.apply(told(1, 8, live=(1, 2, 4)))
+    assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "what is as it was is told again, too"
 
 
 def test_a_topic_made_again_under_the_same_name_begins_anew(cache: MetadataCache) -> None:
@@ -94,6 +108,9 @@ def test_a_topic_that_was_deleted_is_not_brought_back_by_what_comes_late(cache: 
     cache.apply(told(-2, 0))
     cache.apply(told(2, 8))
     assert leader(cache) is None
+    cache.apply(told(-2, 0, SECOND))
+    cache.apply(told(2, 8, SECOND))
+    assert leader(cache) is None, "nor one of which it hears by its deletion first"
 
 
 def test_a_topic_made_anew_has_none_of_the_former_ones_partitions(cache: MetadataCache) -> None:

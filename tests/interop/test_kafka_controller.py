@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 from journal.events import TopicPartition
+from kafka_protocol.record_batch import DELETE_HORIZON, BatchHeader, split_batches
 from kafka_protocol.zk import znodes
-from tests.interop.mixed_cluster import KAFKA, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until
+from tests.interop.mixed_cluster import KAFKA, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until, write
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 
@@ -144,3 +145,35 @@ def test_a_partition_has_the_same_history_under_kafkas_controller_and_ours(
             assert cluster.controller == controller
             histories[controller] = history.steps
     assert histories[OURS] == histories[KAFKA]
+
+
+def test_at_the_word_of_kafkas_controller_a_topic_is_deleted_and_made_again(tmp_path: Path) -> None:
+    # Brokers of ours obey only after they were told by UpdateMetadata that the topic ends.
+    with commanded_by(tmp_path, KAFKA) as cluster:
+        cluster.create("t", (A, B), (B, A))
+        cluster.zk.create(znodes.delete_topic_path("t"))
+        until(lambda: not cluster.zk.exists(znodes.topic_path("t")), "t is still there")
+        left = [log for broker in (A, B) for log in (cluster.nodes[broker].home / "logs").glob("t-*")]
+        assert left == []
+        cluster.create("t", (A, B))
+        with cluster.producer() as producer:
+            write(producer, "t", ["a"])
+
+
+def test_kafka_replicates_tombstones_that_ours_have_given_their_time(tmp_path: Path) -> None:
+    with commanded_by(tmp_path, KAFKA) as cluster:
+        cluster.create("t", (A,), cleanup_policy="compact", segment_bytes="150", min_cleanable_dirty_ratio="0.01")
+        with cluster.producer() as producer:
+            for key, value in ((b"a", b"1"), (b"a", None), (b"b", b"1"), (b"b", b"2"), (b"c", b"1"), (b"d", b"1")):
+                producer.send("t", key=key, value=value).get(20)
+        logs = cluster.nodes[A].home / "logs" / "t-0"
+
+        def horizons() -> list[BatchHeader]:
+            headers = [h for log in sorted(logs.glob("*.log")) for h in split_batches(log.read_bytes()) or ()]
+            return [header for header in headers if header.attributes & DELETE_HORIZON]
+
+        until(horizons, "nothing is compacted")
+        move = znodes.encode_reassignments({TopicPartition("t", 0): (A, KAFKA)})
+        cluster.zk.create(znodes.REASSIGN_PARTITIONS, move)
+        # Kafka's follower checks every batch that it takes over.
+        cluster.until_in_sync("t", (A, KAFKA))

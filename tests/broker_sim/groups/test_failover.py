@@ -122,6 +122,21 @@ def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: 
     assert members.state() == "Empty"
 
 
+def test_offsets_of_a_topic_that_is_deleted_while_they_are_read_are_forgotten(members: Members) -> None:
+    members.commit(8)
+    members.commit(9, partition=TopicPartition("orders", 1))
+    coordinator = members.coordinator
+    groups, number = coordinator.broker.groups, java_hash(members.group_id) % OFFSETS_PARTITIONS
+    groups.store._give_up([number])
+    groups.roles_changed()
+    groups.partitions_deleted([P0])
+    members.cluster.wait(1_000)
+    assert members.committed().committed_offset == -1
+    assert members.committed(TopicPartition("orders", 1)).committed_offset == 9
+    fail_over(members)
+    assert members.committed().committed_offset == -1, "nor does the next coordinator read them"
+
+
 def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Members) -> None:
     cluster = members.cluster
     members.commit(8)

@@ -172,6 +172,19 @@ def test_a_batch_says_when_its_tombstones_may_go_as_kafka_writes_it() -> None:
     assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], "once for all"
 
 
+@pytest.mark.parametrize("at_ms", [-1, 1_000, 2**62])
+def test_tombstones_may_stay_for_as_long_as_there_is_time(at_ms: int) -> None:
+    log = a_log(100)
+    append(log, ("a", None), at_ms=at_ms)
+    append(log, ("b", "1"))
+    append(log, ("c", "1"))
+    run_compaction(log, NO_LAG._replace(tombstone_ms=2**63 - 1))
+    (header, *_) = split_batches(log.read(0, 1 << 20, log.end_offset, True)) or []
+    assert header.base_timestamp == 2**63 - 1
+    (record,) = decode_records(log.read(0, 1 << 20, 1, True))
+    assert (record.key, record.value, record.timestamp_ms) == (b"a", None, at_ms)
+
+
 def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
     log = a_log(100)
     for value in "1234":

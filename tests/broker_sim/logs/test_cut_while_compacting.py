@@ -75,3 +75,22 @@ def test_what_is_written_in_the_place_of_compacted_records_is_not_taken_for_comp
     cluster.restart(1)
     assert cluster[1].partition.log.end_offset == to + 20
     assert cluster[1].partition.log.first_dirty_offset == to
+
+
+def test_what_is_written_in_the_place_of_compacted_records_that_a_power_loss_took_is_not_taken_for_compacted() -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    for number in range(20):
+        cluster.produce(1, str(number))
+        if number == 4:
+            cluster[1].partition.log.flush()
+    cluster[1].partition.log.first_dirty_offset = 15
+    cluster[1].manager.logs.checkpoint_starts()
+    cluster.kill(1, power=True)
+    cluster.restart(1)
+    assert cluster[1].partition.log.end_offset == 5
+    for number in range(20):
+        cluster.produce(1, str(number))
+    cluster.kill(1)
+    cluster.restart(1)
+    assert cluster[1].partition.log.first_dirty_offset == 5
