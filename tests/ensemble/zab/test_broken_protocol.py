@@ -21,6 +21,7 @@ from ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
+    CommitAndActivate,
     Diff,
     FollowerInfo,
     ForwardedRequest,
@@ -155,6 +156,16 @@ def test_where_only_a_snapshot_can_help_an_empty_leader_means_that_nothing_count
 def test_a_membership_that_nobody_could_live_with_is_refused(change: Txn) -> None:
     with pytest.raises(BadMembership):
         membership_in(change)
+
+
+def test_a_reconfiguration_that_was_committed_meanwhile_is_the_one_of_that_zxid() -> None:
+    """COMMITANDACTIVATE during a synchronisation: what is proposed behind it is not committed, and no membership."""
+    members = b"server.1=h1:1:2;3\nserver.2=h2:1:2;3\nserver.3=h3:1:2;3\nversion=100000001"
+    change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, SetDataTxn("/zookeeper/config", members, -1))
+    solo = promised()
+    solo.together([Diff(Z12), Proposal([change, txn(1, 2)]), CommitAndActivate(Z11, PeerId(3)), NewLeader(E1)])
+    solo.flush()
+    assert solo.peer.state is PeerState.FOLLOWING and solo.app.last_applied == Z11
 
 
 # -- a peer's own ----------------------------------------------------------------------------------------------------
