@@ -24,11 +24,6 @@ class Committed:
         """Everybody who may count as in sync."""
         return self.isr
 
-    @property
-    def in_flight(self) -> bool:
-        """Is a change on its way to the controller?"""
-        return False
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingExpand:
@@ -52,11 +47,6 @@ class PendingExpand:
         """The ISR that was proposed."""
         return self.maximal_isr
 
-    @property
-    def in_flight(self) -> bool:
-        """A change is on its way to the controller."""
-        return True
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PendingShrink:
@@ -79,11 +69,6 @@ class PendingShrink:
     def proposed(self) -> tuple[int, ...]:
         """The ISR that was proposed."""
         return tuple(broker for broker in self.last_committed.isr if broker not in self.leaving)
-
-    @property
-    def in_flight(self) -> bool:
-        """A change is on its way to the controller."""
-        return True
 
 
 Pending = PendingExpand | PendingShrink

@@ -67,10 +67,15 @@ class FakeEnsemble:
         self.nodes: dict[str, Znode] = {"/": Znode(b"", 0, 0)}
         self.sessions: dict[int, FakeSession] = {}
         self.next_session = 0x1000
+        self.unreadable: dict[str, ErrorCode] = {}
+        """What reading the data of a znode is answered with, where it is not with that."""
+        self.unwritable: dict[str, ErrorCode] = {}
 
     # -- operations
 
     def apply(self, op: Op, session: int, fired: list[tuple[str, EventType]]) -> OpResult:
+        if op.path in self.unwritable and not isinstance(op, Check):
+            return OpResult(self.unwritable[op.path])
         if isinstance(op, Check):
             node = self.nodes.get(op.path)
             if node is None:
@@ -350,6 +355,8 @@ class FakeSession:
     def get(self, path: str, watcher: Watcher | None = None) -> Awaitable[tuple[bytes, Stat]]:
         def run() -> tuple[bytes, Stat]:
             node = self.ensemble.nodes.get(path)
+            if path in self.ensemble.unreadable:
+                raise error_for(self.ensemble.unreadable[path], path)
             if node is None:
                 raise NoNode(path)
             self._watch("data", path, watcher)

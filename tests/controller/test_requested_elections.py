@@ -7,7 +7,7 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartit
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.reign import Reign
-from journal.events import ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
+from journal.events import AdminRequested, ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from tests.controller.controller_world import World, lose_all_but
 
@@ -192,6 +192,22 @@ def test_the_imbalance_check_waits_for_a_partition_that_is_being_reassigned() ->
     assert world.brief("t") == (2, (2, 4), 3)
     world.run(11_000)
     assert world.brief("t") == (4, (2, 4), 4)
+
+
+def test_an_administrators_request_is_journaled_by_the_controller_and_by_nobody_else() -> None:
+    """Or each broker that is asked in vain would be told of as if it had done something."""
+    world = World()
+    for broker_id in (1, 2):
+        world.start(broker_id)
+    world.settle()
+    active = world.active()
+    request = ElectLeadersRequest(election_type=0, topic_partitions=None)
+    (other,) = (node for node in world.nodes.values() if node is not active)
+    world.call(other.controller.elect_leaders(request, "adminclient-1"))
+    assert not world.events(AdminRequested)
+    world.call(active.controller.elect_leaders(request, "adminclient-1"))
+    asked = [(event.request, event.client) for event in world.events(AdminRequested)]
+    assert asked == [("ElectLeaders", "adminclient-1")]
 
 
 def test_the_imbalance_check_comes_soon_and_then_at_its_interval(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -56,10 +56,17 @@ class Cases:
 
     def using(self, mutant: Mutant) -> dict[str, float]:
         """The quickest tests that execute anything of the module, together as long as is allowed to a change of what
-        runs on import: a number, or a table."""
+        runs on import: a number, or a table.  Of one that has nothing but those they are its room's."""
         names = [name for name in self._covering.get((mutant.path, 0), []) if not name.startswith(SEED)]
+        names = names or self._of_room(str(Path(mutant.path).parent))
         totals = accumulate(self.seconds[name] for name in names)
         return {name: self.seconds[name] for name, total in zip(names, totals, strict=True) if total < USING_S_MAX}
+
+    def _of_room(self, folder: str) -> list[str]:
+        found = [name for name in self.seconds if any(str(Path(path).parent) == folder for path in self.lines[name])]
+        return sorted(
+            (name for name in found if not name.startswith(SEED)), key=lambda name: (self.seconds[name], name)
+        )
 
     def runs_on_import(self, mutant: Mutant) -> bool:
         """Does that line run while modules are imported or tests collected?"""

@@ -30,6 +30,12 @@ from tests.mutation.patching import RunningFunctions
         ("a += b", ["a -= b", "pass"]),
         ("raise E(f'{a + 1}')", ["pass"]),
         ("assert a is not None", []),
+        ("raise AssertionError(f(1))", []),
+        ("a = zip(b, c, strict=True)", []),
+        ("a = f(b, strict=True)", ["a = f(b, strict=False)"]),
+        ("a = b * 1000", ["a = b // 1000", "a = b * 2000"]),
+        ("return", []),
+        ("for a in b: return", ["for a in b: pass"]),
     ],
 )
 def test_what_is_changed(text: str, changed: list[str]) -> None:

@@ -130,10 +130,12 @@ def test_a_client_of_another_ensemble_is_turned_away_without_an_answer_so_that_i
     ensemble = Ensemble(auth=AuthPolicy(schemes=RARE, ensemble_names=frozenset({"alpha", "beta"})))
     one, lost = ensemble.connect(identities=HERE), ensemble.connect(identities=HERE)
     for name in (b"alpha", b"", None):
-        assert auth(ensemble, one, "ensemble", name).err == 0
+        assert auth(ensemble, one, "ensemble", name) == Reply(-4, 0, 0)
     assert ensemble.ask(one, create("/a", acl=(ACL(31, "auth", ""),))).err == ErrorCode.INVALID_ACL
     assert ensemble.ask(one, create("/a", acl=(ACL(31, "ensemble", "alpha"),))).err == ErrorCode.INVALID_ACL
     assert turned_away(ensemble, lost, "ensemble", b"gamma")
+    counts = ensemble.services[0].ensemble_auth
+    assert (counts.ensemble_auth_success, counts.ensemble_auth_skip, counts.ensemble_auth_fail) == (1, 2, 1)
 
 
 def test_an_ensemble_without_a_name_takes_everybody_and_without_the_scheme_nobody() -> None:

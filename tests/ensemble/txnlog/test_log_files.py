@@ -67,6 +67,14 @@ def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: P
     assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
 
 
+def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> None:
+    """zookeeper.preAllocSize is 65536 KB where nobody says otherwise."""
+    writer = LogWriter(tmp_path)
+    writer.append([a_txn(EPOCH_1 + 1)])
+    assert (tmp_path / "log.100000001").stat().st_size == HEADER.size + 65536 * 1024
+    writer.roll()
+
+
 def test_zeros_are_written_ahead_in_pieces_that_end_at_their_own_borders(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -217,6 +217,12 @@ def test_truncation_leaves_exactly_the_history_up_to_its_zxid(tmp_path: Path) ->
         assert recover(directories).recovered.txns[-1] == a_txn(EPOCH_1 + to + 1, b"another")
 
 
+def test_truncation_goes_back_to_the_oldest_snapshot_and_no_further(tmp_path: Path) -> None:
+    directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
+    recovered = truncate(directories, EPOCH_1 + 5).recovered
+    assert recovered.snapshot is not None and recovered.snapshot.zxid == EPOCH_1 + 5 and recovered.txns == []
+
+
 def test_truncation_without_an_old_enough_snapshot_is_refused_and_changes_nothing(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 9), snapshots=(EPOCH_1 + 5,))
     with pytest.raises(DataDirectoryError, match=f"at or before {zxid_text(EPOCH_1 + 3)}"):

@@ -132,6 +132,7 @@ def test_sessions_and_lists_come_back(tmp_path: Path) -> None:
     read = decoded(b"".join(encode_tree(TreeSnapshot(Zxid(1), sessions, nodes, 0))))
     assert read.sessions == sessions
     assert [image.acl for image in read.nodes] == [OPEN_ACL, *lists, OPEN_ACL, lists[0]]
+    assert list(read.nodes) == nodes, "with a list of their own, and empty data, too"
 
 
 def test_the_lists_of_a_tree_are_numbered_from_one_and_the_open_one_is_not_among_them() -> None:

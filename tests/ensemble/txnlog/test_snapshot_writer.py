@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from ensemble.records import OPEN_ACL, OpCode
 from ensemble.runtime.files import HOST
+from ensemble.runtime.workers import THREADS
 from ensemble.tree.blocks import BLOCK_ZNODES
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.nodes import Nodes
@@ -259,6 +260,24 @@ def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> 
     owner.writer.publish(1)
     assert isinstance(owner.outcome(), WrittenSnapshot)
     assert len(list_snapshots(owner.directory)) == 1
+
+
+def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: Owner) -> None:
+    class Slow:
+        """A second and a half passes between two looks at the clock."""
+
+        start, call, breathe = THREADS.start, THREADS.call, THREADS.breathe
+        at_s = 10.0
+
+        def now_s(self) -> float:
+            self.at_s += 1.5
+            return self.at_s
+
+    owner.writer._workers = Slow()
+    assert owner.writer.take(some_snapshot())
+    owner.writer.publish(1)
+    written = owner.outcome()
+    assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
 
 
 def test_a_snapshot_is_told_when_its_name_is_durable(owner: Owner, monkeypatch: pytest.MonkeyPatch) -> None:

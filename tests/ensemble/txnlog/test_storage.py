@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,6 +49,7 @@ class Owner:
         directories: Directories,
         fsync_warning_ms: int = 60_000,
         clock_ns: Callable[[], int] = time.monotonic_ns,
+        **options: Any,
     ) -> None:
         self.directories = directories
         self.tokens: list[list[int]] = []
@@ -65,6 +67,7 @@ class Owner:
             preallocate_bytes=8192,
             fsync_warning_ms=fsync_warning_ms,
             clock_ns=clock_ns,
+            **options,
         )
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:

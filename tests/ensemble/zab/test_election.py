@@ -149,6 +149,31 @@ def test_a_quorum_of_followers_needs_the_leaders_own_word() -> None:
     assert (solo.peer.leader_id, solo.peer.round) == (5, 6)
 
 
+def test_of_the_same_round_those_back_a_leader_that_vote_for_it_and_no_others() -> None:
+    """FastLeaderElection's case of a server that leads or follows already: the votes of this round count as well."""
+    solo = Solo(voters=(1, 2, 3, 4, 5))
+    solo.start()
+    for src in (2, 4):
+        solo.hear(src, L, (4, 0, 0))
+    solo.hear(5, LEAD, (5, 0, 0))
+    assert solo.peer.state is L, "4's voters do not follow 5, which may lead nobody"
+    for src in (2, 4):
+        solo.hear(src, L, (5, 0, 0))
+    solo.timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+    assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
+
+
+def test_a_leader_of_this_round_is_joined_with_those_who_still_look_and_vote_for_it() -> None:
+    solo = Solo(voters=(1, 2, 3, 4, 5))
+    solo.start()
+    solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(4)))
+    for src in (2, 3):
+        solo.hear(src, L, (5, 0, 0))
+    assert solo.peer.state is L, "5 itself may still say better"
+    solo.hear(5, LEAD, (5, 0, 0))
+    assert (solo.peer.state, solo.peer.leader_id) == (F, 5)
+
+
 def test_rejoining_compares_leader_and_epoch_alone() -> None:
     solo = Solo()
     solo.start()

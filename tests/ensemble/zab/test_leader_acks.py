@@ -247,7 +247,9 @@ def test_a_follower_that_may_have_committed_more_than_its_leader_is_not_cut_back
     solo.together(requests(1))
     solo.flush()
     solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.peer.rare_syncs == (0, 0)
     assert not join(solo, 1, AGAIN, last_zxid=FIRST)
+    assert solo.peer.rare_syncs == (0, 1)
     effects = solo.packet(SAID, OTHER)
     assert solo.packets(effects, AGAIN) == [Diff(FIRST), NewLeader(E1)]
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
 from ensemble.ids import EPOCH_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from ensemble.ports import Instant
+from ensemble.records import OpCode
+from ensemble.txn import SetDataTxn, Txn
 from ensemble.zab.effects import CloseLink, Effect, Emit, OpenLink, SaveAcceptedEpoch, SetTimer
 from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, UNKNOWN_LINKS_MAX
 from ensemble.zab.learner import CONNECT_BUDGET_MS, CONNECT_TIMER, EPOCH_LEAP_MAX, LIVENESS_TIMER, RETRY_MAX_MS
@@ -17,6 +20,7 @@ from ensemble.zab.messages import (
     Diff,
     FollowerInfo,
     Inform,
+    InformAndActivate,
     LeaderInfo,
     NewLeader,
     Packet,
@@ -31,7 +35,8 @@ from ensemble.zab.messages import (
 )
 from ensemble.zab.peer import PARKED_LINKS_MAX
 from ensemble.zab.role import Phase
-from journal.events import PeerProtocolBroken
+from journal.events import PeerProtocolBroken, TxnLogged
+from tests.ensemble.zab.list_application import ListApplication
 from tests.ensemble.zab.zab_solo import E1, LINK, Solo, established_leader, request, synced_follower, tree, txn
 
 TICK_MS = 100
@@ -133,7 +138,7 @@ def test_a_failed_connection_to_somebody_else_says_nothing_of_the_leader() -> No
 
 # -- packets that do not fit -----------------------------------------------------------------------------------------
 
-Z11 = make_zxid(1, 1)
+Z11, Z12 = make_zxid(1, 1), make_zxid(1, 2)
 FROM_LEADERS: dict[str, Packet] = {
     "LEADERINFO": LeaderInfo(Epoch(1)),
     "DIFF": Diff(Zxid(0)),
@@ -291,6 +296,31 @@ def test_behind_the_last_epoch_there_is_none(accepted_epoch: int, opened: bool) 
     assert (solo.peer.state is PeerState.LEADING) == opened
 
 
+# -- what the journal says --------------------------------------------------------------------------------------------
+
+
+class Telling(ListApplication):
+    """The journal hears of each transaction that is applied."""
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        return [*super().apply(now, txns), *(Emit(TxnLogged(each.zxid)) for each in txns)]
+
+
+def told(solo: Solo, effects: list[Effect]) -> list[int]:
+    return [effect.event.zxid for effect in solo.of(Emit, effects) if isinstance(effect.event, TxnLogged)]
+
+
+def test_the_journal_hears_of_what_may_not_be_committed_when_it_is() -> None:
+    """The initial history counts with UPTODATE: before it another leader may still cut it away."""
+    solo = Solo(app=Telling())
+    solo.follow()
+    effects = solo.together([Diff(Z12), Proposal([txn(1, 1), txn(1, 2)]), Commit(Z11), Commit(Z12), NewLeader(E1)])
+    effects += solo.flush()
+    assert solo.app.last_applied == Z12 and told(solo, effects) == []
+    assert told(solo, solo.packet(UpToDate())) == [Z11, Z12]
+    assert told(solo, solo.packet(Proposal([txn(1, 3)])) + solo.packet(Commit(make_zxid(1, 3)))) == [make_zxid(1, 3)]
+
+
 # -- what is counted -------------------------------------------------------------------------------------------------
 
 
@@ -327,6 +357,17 @@ def test_a_leader_knows_the_sizes_of_the_transactions_of_its_reign() -> None:
     solo.packet(Ack(make_zxid(2, 2)))
     sizes = [len(each.encoded()) for packet in solo.packets() if isinstance(packet, Proposal) for each in packet.txns]
     assert len(sizes) == 2 and solo.peer.proposal_sizes() == (sizes[-1], max(sizes), min(sizes))
+
+
+def test_an_observers_first_reconfiguration_is_committed_and_nothing_behind_it() -> None:
+    """INFORMANDACTIVATE is one transaction, which is committed as it comes."""
+    solo = Solo(id=4, observers=(4,))
+    solo.follow()
+    members = SetDataTxn("/zookeeper/config", b"server.1=h1:2888:3888:participant;2181\nversion=100000001", -1)
+    change = Txn(SessionId(1), 1, Z11, 0, OpCode.RECONFIG, members)
+    solo.together([Diff(Zxid(0)), InformAndActivate(change, PeerId(3)), Proposal([txn(1, 2)]), NewLeader(E1)])
+    solo.flush()
+    assert solo.app.last_applied == Z11
 
 
 # -- what is said without being asked --------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from random import Random
 import pytest
 
 from ensemble.ids import Epoch, LinkId, PeerId, SessionId, make_zxid
-from ensemble.zab.effects import CloseLink, SendPackets
+from ensemble.zab.effects import CloseLink, SendPackets, SetTimer
 from ensemble.zab.learner import Learner
 from ensemble.zab.messages import AckEpoch, FollowerInfo, Inform, Packet, PeerState, Proposal
+from ensemble.zab.observer_master import MASTER_TIMER
 from ensemble.zab.peer import LearnerStatus
 from tests.ensemble.zab.test_faults import heal_and_converge, inject, mend
 from tests.ensemble.zab.zab_driver import World
@@ -50,6 +51,18 @@ def test_an_observer_learns_from_a_follower_and_the_leader_does_not_hear_of_it()
     assert OBSERVER not in learners(made, leader.id)
     assert learners(made, source(made)) == [OBSERVER]
     assert made.nodes[OBSERVER].peer.state is PeerState.OBSERVING
+
+
+def test_a_follower_looks_after_its_observers_every_half_tick() -> None:
+    """ObserverMaster's pinger: every tickTime / 2."""
+    made = World(1, 3, 1, loss=0.0, **MASTERS)
+    made.record = True
+    made.start()
+    made.run_until(made.settled)
+    made.run(1_000)
+    timers = [effect for _, _, effect in made.sent if isinstance(effect, SetTimer)]
+    delays_ms = [timer.delay_ms for timer in timers if timer.name == MASTER_TIMER]
+    assert len(delays_ms) > 10 and set(delays_ms) == {100}
 
 
 def test_a_write_reaches_an_observer_of_a_follower_when_it_is_committed_and_not_before() -> None:

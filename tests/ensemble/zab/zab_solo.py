@@ -75,6 +75,7 @@ class Solo:
         full_journal: bool = False,
         in_doubt: bool = False,
         incomplete: bool = False,
+        serves_observers: bool = False,
         app: ListApplication | None = None,
     ) -> None:
         self.app = app or ListApplication()
@@ -84,7 +85,13 @@ class Solo:
         self.disk.log, self.disk.synced = list(log), len(log)
         self.disk.snapshots = [snapshot] if snapshot else []
         config = EnsembleConfig(
-            id, tuple(voters), tuple(observers), tick_time_ms=100, snap_count=snap_count, full_journal=full_journal
+            id,
+            tuple(voters),
+            tuple(observers),
+            tick_time_ms=100,
+            snap_count=snap_count,
+            full_journal=full_journal,
+            serves_observers=serves_observers,
         )
         self.peer = Peer(config, self.app, self.recovered(), Random(1), cumulative=cumulative)
         self.now_ms = 0

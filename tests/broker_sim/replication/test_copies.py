@@ -1,0 +1,76 @@
+"""A copy beside the replica that it is made of: where it is cut, and when it begins anew (KIP-113)."""
+
+from __future__ import annotations
+
+import pytest
+
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.replication.log_dir_moves import _append, _make_agree
+from journal.events import TopicPartition
+from kafka_protocol.record_batch import Record, build_batch, split_batches
+
+TP = TopicPartition("orders", 0)
+
+
+def log_of(*epochs: int, start: int = 0) -> PartitionLog:
+    """A log with one record for each, of that leader epoch."""
+    log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    if start:
+        log.truncate_fully_and_start_at(start)
+    for epoch in epochs:
+        if epoch > log.epochs.latest:
+            log.epochs.assign(epoch, log.end_offset)
+        data = build_batch([Record(b"k", b"v")])
+        log.append_as_leader(data, split_batches(data), epoch)
+    return log
+
+
+@pytest.mark.parametrize(
+    ("current", "copied", "end", "cut"),
+    [
+        pytest.param((0, 0, 1), (0, 0, 1), 3, False, id="level"),
+        pytest.param((0, 0, 1), (0, 0), 2, False, id="behind"),
+        pytest.param((0, 0, 1), (), 0, False, id="empty"),
+        pytest.param((0, 0, 1), (0, 0, 0), 2, True, id="the replica was cut and filled in a later epoch"),
+        pytest.param((0, 0), (0, 0, 0), 2, True, id="the replica was cut"),
+        pytest.param((0, 2, 2), (0, 1, 1), 1, True, id="an epoch that the replica does not have"),
+        pytest.param((0, 0, 0, 2), (0, 1, 1), 1, True, id="the same, and the replica has more of the one before"),
+        pytest.param((), (3,), 0, True, id="the replica is empty"),
+        pytest.param((0, 0), (3,), 0, True, id="an epoch later than all of the replica's"),
+    ],
+)
+def test_a_copy_is_cut_to_where_the_replica_agrees_with_it(
+    current: tuple[int, ...], copied: tuple[int, ...], end: int, cut: bool
+) -> None:
+    """As a follower is cut by its leader's epochs (KIP-279)."""
+    replica, copy = log_of(*current), log_of(*copied)
+    assert _make_agree(replica, copy) == cut
+    assert copy.end_offset == end and copy.start_offset <= end
+    assert _make_agree(replica, copy) is False, "once is enough"
+
+
+@pytest.mark.parametrize(("records", "start", "end"), [(4, 5, 5), (5, 0, 5), (6, 0, 5)])
+def test_where_the_replica_begins_behind_the_copy_the_copy_begins_anew(records: int, start: int, end: int) -> None:
+    """Records before 5 were deleted; up to there the copy may have what was there."""
+    replica, copy = log_of(2, 2, start=5), log_of(*[0] * records)
+    assert _make_agree(replica, copy) == (records != 5)
+    assert (copy.start_offset, copy.end_offset) == (start, end)
+
+
+def test_what_is_read_is_appended_where_it_goes_on() -> None:
+    current, copy = log_of(0, 0, 1), log_of(0)
+    assert _append(current, copy, current.read(1, 1 << 20, 3, True))
+    assert copy.end_offset == 3 and copy.epochs.latest == 1
+    assert not _append(current, copy, b"")
+
+
+def test_a_copy_that_ends_within_a_batch_begins_anew() -> None:
+    """A batch of two whose first is there already: what the replica stores is one batch."""
+    current = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    data = build_batch([Record(b"k", b"v"), Record(b"k", b"w")])
+    current.append_as_leader(data, split_batches(data), 0)
+    copy = log_of(0)
+    assert _append(current, copy, current.read(0, 1 << 20, 2, True))
+    assert (copy.start_offset, copy.end_offset) == (0, 0)
+    assert _append(current, copy, current.read(0, 1 << 20, 2, True)) and copy.end_offset == 2

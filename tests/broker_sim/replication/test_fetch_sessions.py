@@ -1,0 +1,158 @@
+"""Sessions of fetches by themselves: which epoch continues one, what it tells, and how it ends (KIP-227)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.ports import FetchedPartition
+from broker_sim.replication.fetch_session import FetchContext, FetchKey, FetchRefused, FetchSessions, Rows
+from journal.events import TopicPartition
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from tests.broker_sim.replication.test_requests import create, session_request
+
+EPOCH_MAX = 2**31 - 1
+
+
+def key(number: int) -> FetchKey:
+    return ("t", number)
+
+
+def rows(*numbers: int, mark: int = 0, start: int = 0, records: bytes = b"", error: int = 0) -> Rows:
+    return {key(n): FetchedPartition(TP, error, mark, start, records) for n in numbers}
+
+
+def of_two() -> tuple[FetchSessions, int]:
+    """A session that asks for the partitions 1 and 2, and what was told of them was 0 and 0."""
+    sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
+    return sessions, create(sessions, 0, 1, 2)
+
+
+def opened(sessions: FetchSessions, session_id: int, epoch: int, *numbers: int, now_ms: int = 1) -> FetchContext:
+    context = sessions.open(session_request(session_id, epoch, *numbers), now_ms)
+    assert isinstance(context, FetchContext)
+    return context
+
+
+def refused(sessions: FetchSessions, session_id: int, epoch: int) -> ErrorCode | None:
+    context = sessions.open(session_request(session_id, epoch), 1)
+    return context.error if isinstance(context, FetchRefused) else None
+
+
+def test_each_fetch_of_a_session_has_the_next_epoch() -> None:
+    sessions, session_id = of_two()
+    for epoch in (1, 2, 3):
+        assert refused(sessions, session_id, epoch + 1) is ErrorCode.invalid_fetch_session_epoch
+        assert list(opened(sessions, session_id, epoch).partitions) == [key(1), key(2)]
+    assert refused(sessions, session_id, 3) is ErrorCode.invalid_fetch_session_epoch
+    assert refused(sessions, session_id + 1, 1) is ErrorCode.fetch_session_id_not_found
+
+
+def test_behind_the_largest_epoch_comes_one() -> None:
+    """FetchMetadata.nextEpoch: 0 would begin a new session."""
+    sessions, session_id = of_two()
+    sessions._sessions[session_id].epoch = EPOCH_MAX
+    opened(sessions, session_id, EPOCH_MAX)
+    opened(sessions, session_id, 1)
+
+
+def test_a_session_by_names_is_not_continued_by_ids() -> None:
+    sessions, session_id = of_two()
+    by_ids = session_request(session_id, 1)._replace(uses_topic_ids=True)
+    context = sessions.open(by_ids, 1)
+    assert isinstance(context, FetchRefused) and context.error is ErrorCode.fetch_session_topic_id_error
+
+
+@pytest.mark.parametrize(("epoch", "begins"), [(0, True), (-1, False)])
+def test_a_full_fetch_ends_the_session_that_it_names_and_may_begin_another(epoch: int, begins: bool) -> None:
+    sessions, session_id = of_two()
+    context = opened(sessions, session_id, epoch, 1)
+    assert len(sessions) == 0
+    error, new_id, told = context.finish(rows(1))
+    assert (error, new_id != 0, told) == (ErrorCode.none, begins, rows(1))
+    assert len(sessions) == begins and new_id != session_id
+
+
+def test_a_session_that_asks_for_nothing_any_more_is_over() -> None:
+    sessions, session_id = of_two()
+    forgetting = session_request(session_id, 1)._replace(forgotten=(key(1), key(2)))
+    context = sessions.open(forgetting, 1)
+    assert isinstance(context, FetchContext) and context.partitions == {} and len(sessions) == 0
+    assert context.finish({}) == (ErrorCode.none, 0, {})
+
+
+def test_what_is_asked_for_is_added_and_what_is_forgotten_goes() -> None:
+    sessions, session_id = of_two()
+    changing = session_request(session_id, 1, 3)._replace(forgotten=(key(1),))
+    context = sessions.open(changing, 1)
+    assert isinstance(context, FetchContext) and list(context.partitions) == [key(2), key(3)]
+
+
+def test_a_fetch_that_came_twice_is_answered_once() -> None:
+    sessions, session_id = of_two()
+    first = opened(sessions, session_id, 1)
+    assert first.without_rows() == (ErrorCode.none, session_id)
+    opened(sessions, session_id, 2)
+    assert first.without_rows() == (ErrorCode.invalid_fetch_session_epoch, session_id)
+    assert first.finish(rows(1, 2, records=b"x")) == (ErrorCode.invalid_fetch_session_epoch, session_id, {})
+    assert opened(FetchSessions(Random(1), 1, 1), 0, 0, 1).without_rows() == (ErrorCode.none, 0)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        pytest.param(rows(2, mark=1), id="another high watermark"),
+        pytest.param(rows(2, start=1), id="another start"),
+        pytest.param(rows(2, records=b"x"), id="records"),
+        pytest.param(rows(2, error=int(ErrorCode.not_leader_or_follower)), id="an error"),
+    ],
+)
+def test_only_what_has_changed_is_told(changed: Rows) -> None:
+    sessions, session_id = of_two()
+    assert opened(sessions, session_id, 1).finish(rows(1, 2)) == (ErrorCode.none, session_id, {})
+    assert opened(sessions, session_id, 2).finish({**rows(1), **changed}) == (ErrorCode.none, session_id, changed)
+
+
+def test_who_had_records_is_asked_last_the_next_time() -> None:
+    """FetchSession's partitions are a ring: one with much to tell must not keep the others from their turn."""
+    sessions, session_id = of_two()
+    opened(sessions, session_id, 1).finish({**rows(1, records=b"x"), **rows(2)})
+    assert list(opened(sessions, session_id, 2).partitions) == [key(2), key(1)]
+
+
+def test_without_any_place_no_session_begins() -> None:
+    sessions = FetchSessions(Random(1), slots=0, eviction_ms=100)
+    assert create(sessions, 0, 1) == 0 and len(sessions) == 0
+
+
+@pytest.mark.parametrize(("later_ms", "begins"), [(100, False), (101, True)])
+def test_a_session_that_was_not_used_for_longer_than_the_limit_makes_room(later_ms: int, begins: bool) -> None:
+    sessions = FetchSessions(Random(1), slots=1, eviction_ms=100)
+    first = create(sessions, 0, 1, 2)
+    assert (create(sessions, later_ms, 1) > 0) == begins
+    assert (refused(sessions, first, 1) is None) != begins
+
+
+# -- ListOffsets 0 ---------------------------------------------------------------------------------------------------
+
+
+def test_the_oldest_clients_get_offsets_up_to_the_high_watermark_and_followers_all() -> None:
+    """Partition.legacyFetchOffsetsForTimestamp."""
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    cluster.produce(1, "a")
+    cluster.settle()
+    cluster.cut_link(1, 2)
+    cluster.produce_later(1, batch("b"), acks=1)
+    cluster.run(50)
+    manager = cluster[1].manager
+    assert (cluster[1].partition.log.end_offset, cluster[1].partition.log.high_watermark) == (2, 1)
+    assert manager.offsets_before(TP, -1, 5, from_consumer=False, leader_only=True) == (0, [2, 0])
+    assert manager.offsets_before(TP, -1, 5, from_consumer=True, leader_only=True) == (0, [1, 0])
+    assert manager.offsets_before(TP, -2, 5, from_consumer=True, leader_only=True) == (0, [0])
+    error, offsets = manager.offsets_before(TopicPartition("no", 0), -1, 5, from_consumer=True, leader_only=True)
+    assert error and offsets == []
+    error, _ = cluster[2].manager.offsets_before(TP, -1, 5, from_consumer=True, leader_only=True)
+    assert error == ErrorCode.not_leader_or_follower
