@@ -36,6 +36,8 @@ _NO_EXCHANGE = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.shuffle.partitions": str(SHARES),
+    # On a cluster plans are adapted while they run, and such a one does not say how its rows lie.
+    "spark.sql.adaptive.enabled": "false",
 }
 
 

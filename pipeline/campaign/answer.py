@@ -90,7 +90,11 @@ def _open(found: Results) -> str:
         return ""
     keys = " / ".join(found.points[0])
     of = f" ({keys})" if len(found.points[0]) > 1 else ""
-    return f"; no difference seen between {short(found.points[0])} and {' or '.join(rest)}{of}"
+    return f"; {_listed(rest)} could not be told from {short(found.points[0])}{of} by these seeds"
+
+
+def _listed(words: list[str]) -> str:
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 def _cost(found: Results) -> str:

@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
+DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
+"""A mark's radius, and about what a letter of the page's 12 px takes."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
 """Classes of the page's style sheet, one a series."""
 
@@ -78,7 +80,7 @@ def chart(title: str, x: Axis, y: Axis, series: Sequence[Series], *, lines: bool
     for number, one in enumerate(series):
         kind = SERIES[number % len(SERIES)]
         # Intervals of several series at one place stand side by side.
-        aside = (number - (len(series) - 1) / 2) * 7
+        aside = (number - (len(series) - 1) / 2) * 12
         places = [(x.place(m.x, LEFT, right) + aside, m) for m in one.marks]
         if lines and len(places) > 1:
             path = " ".join(f"{at:.1f},{y.place(m.y, bottom, TOP):.1f}" for at, m in places)
@@ -118,7 +120,7 @@ def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
     return (
         f'<g class="{kind}"><title>{escape(said)}</title>'
         f'<line class="whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'
-        f'<circle cx="{at:.1f}" cy="{middle:.1f}" r="4.5"/></g>'
+        f'<circle cx="{at:.1f}" cy="{middle:.1f}" r="{DOT}"/></g>'
     )
 
 
@@ -126,20 +128,52 @@ def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Se
     """One mark a setting, with its intervals in both directions and its name beside it."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
-    for mark, (low, high) in zip(marks, x_intervals, strict=True):
-        at, middle = x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)
+    dots = [(x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)) for mark in marks]
+    for mark, (low, high), (at, middle) in zip(marks, x_intervals, dots, strict=True):
         ends = x.place(low, LEFT, right), x.place(high, LEFT, right)
         parts.append(
             f'<line class="whisker s1" x1="{ends[0]:.1f}" x2="{ends[1]:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
         )
         parts.append(_mark(at, mark, y, bottom, "s1"))
-        to_the_left = at > (LEFT + right) * 0.7
-        anchor, shift = ("end", -9) if to_the_left else ("start", 9)
-        parts.append(
-            f'<text class="name" x="{at + shift:.1f}" y="{middle - 8:.1f}" text-anchor="{anchor}">'
-            f"{escape(mark.label)}</text>"
-        )
+    for mark, name in zip(marks, _names([mark.label for mark in marks], dots), strict=True):
+        parts.append(f'<text class="name" x="{name.left:.1f}" y="{name.base:.1f}">{escape(mark.label)}</text>')
     return "".join([*parts, "</svg>"])
+
+
+class _Box(NamedTuple):
+    """Where a text stands: its left end, the line that it stands on, and how wide it is."""
+
+    left: float
+    base: float
+    width: float
+
+    def meets(self, other: _Box) -> bool:
+        return (
+            self.left < other.left + other.width
+            and other.left < self.left + self.width
+            and abs(self.base - other.base) < LETTER_HEIGHT
+        )
+
+    @property
+    def is_inside(self) -> bool:
+        return self.left > LEFT and self.left + self.width < WIDTH and TOP < self.base < HEIGHT - BOTTOM
+
+
+def _names(labels: Sequence[str], dots: Sequence[tuple[float, float]]) -> list[_Box]:
+    """Where each mark's name stands: as near to its dot as there is room beside all dots and the names before it."""
+    taken = [_Box(at - DOT, middle + LETTER_HEIGHT / 2, 2 * DOT) for at, middle in dots]
+    found = []
+    for label, (at, middle) in zip(labels, dots, strict=True):
+        width = LETTER_WIDTH * len(label)
+        places = [
+            _Box(left, middle + below, width)
+            for below in (-8, 17, -23, 32, -38, 47, -53, 62)
+            for left in (at + 9, at - 9 - width)
+        ]
+        free = (place for place in places if place.is_inside and not any(place.meets(other) for other in taken))
+        found.append(chosen := next(free, places[0]))
+        taken.append(chosen)
+    return found
 
 
 def _legend(series: Sequence[Series]) -> str:

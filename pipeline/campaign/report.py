@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from html import escape
 
-from pipeline.campaign.answer import answer, interval, short
+from pipeline.campaign.answer import answer, short
 from pipeline.campaign.charts import Axis, Mark, Series, chart, number_axis, scatter, told
-from pipeline.campaign.figures import FIGURES
+from pipeline.campaign.figures import FIGURES, Figure
 from pipeline.campaign.results import Results
-from pipeline.campaign.statistics import Difference
+from pipeline.campaign.statistics import Difference, unseen_share
 
 FAILOVER, FALSE = "failover_ms", "false_expiries"
 AVAILABILITIES = ("client_availability", "availability")
@@ -25,7 +26,8 @@ p, li { max-width: 74ch; } .soft, figcaption { color: var(--soft); font-size: 14
 ol.answer { padding-left: 20px; } ol.answer li { margin: 0 0 10px; }
 figure { margin: 12px 0 0; } svg { width: 100%; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); } svg .axis { fill: var(--ink); }
-svg .name { fill: var(--ink); } .grid { stroke: var(--rule); stroke-width: 1; }
+svg .name { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
+.grid { stroke: var(--rule); stroke-width: 1; }
 .line { fill: none; stroke-width: 1.5; opacity: .55; } .whisker { stroke-width: 2; }
 .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
 .s5 { --c: var(--s5); } .s6 { --c: var(--s6); }
@@ -35,7 +37,9 @@ ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; pad
   border-radius: 50%; background: var(--c); margin-right: 6px; }
 .wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; margin: 8px 0;
   font-variant-numeric: tabular-nums; } th, td { text-align: right; padding: 4px 10px; border-bottom: 1px solid
-  var(--rule); } th:first-child, td:first-child { text-align: left; } th { font-weight: 600; }
+  var(--rule); } th:first-child, td:first-child { text-align: left; } th { font-weight: 600;
+  vertical-align: bottom; } td { white-space: nowrap; vertical-align: top; }
+td span { color: var(--soft); font-size: 13px; }
 code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; padding: 12px; border: 1px solid
   var(--rule); border-radius: 6px; }
 """
@@ -65,13 +69,15 @@ def report(found: Results, definition: str) -> str:
 
 def _charts(found: Results) -> Iterator[str]:
     measured = dict.fromkeys((found.campaign.decide, *found.campaign.also))
-    for name in measured:
-        if any(each.mean is not None for each in found.estimates[name]):
-            yield _response(found, name)
+    yield from (_response(found, name) for name in measured if _is_known(found, name))
     if {FAILOVER, FALSE} <= measured.keys():
         yield _trade_off(found)
-    if not any(name in measured for name in AVAILABILITIES):
+    if not any(name in measured for name in AVAILABILITIES) and _is_known(found, AVAILABILITIES[0]):
         yield _response(found, AVAILABILITIES[0])
+
+
+def _is_known(found: Results, name: str) -> bool:
+    return any(each.mean is not None for each in found.estimates[name])
 
 
 def _response(found: Results, name: str) -> str:
@@ -85,12 +91,28 @@ def _response(found: Results, name: str) -> str:
             series.setdefault(_series_name(point, series_key), []).append(mark)
     in_order = [Series(key, sorted(marks)) for key, marks in sorted(series.items())]
     values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high)]
-    y = number_axis(f"{figure.unit}", values, from_zero=figure.unit != "%")
+    if math.isclose(min(values), max(values)) and all(seen.seeds > 1 for seen in found.estimates[name]):
+        return _always(found, name, values[0])
+    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
     drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
     said = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
     if any(seen.seeds == 1 for seen in found.estimates[name]):
         said += " A mark without an interval rests on one seed."
-    return _figure(figure.title[0].upper() + figure.title[1:], drawn, said)
+    return _figure(_heading(figure), drawn, said)
+
+
+def _heading(figure: Figure) -> str:
+    return figure.title[0].upper() + figure.title[1:]
+
+
+def _always(found: Results, name: str, value: float) -> str:
+    """What is told in a chart's place where every run had the same value."""
+    seeds = [seen.seeds for seen in found.estimates[name]]
+    said = f"{told(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    if value == 0:
+        share = told(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
+        said += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
+    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(said)}</p>"
 
 
 def _series_name(point: dict[str, str], keys: list[str]) -> str:
@@ -148,10 +170,11 @@ def _table(found: Results) -> Iterator[str]:
     yield "".join(f"<th>{escape(FIGURES[name].title)}, {escape(FIGURES[name].unit)}</th>" for name in names)
     yield "</tr></thead><tbody>"
     for number, point in enumerate(found.points):
-        cells = "".join(f"<td>{escape(_cell(found, name, number))}</td>" for name in names)
+        cells = "".join(f"<td>{_cell(found, name, number)}</td>" for name in names)
         yield f"<tr><td>{escape(short(point))}</td>{cells}</tr>"
     yield "</tbody></table></div>"
-    yield f"<p class='soft'>Settings: {escape(' / '.join(found.points[0]))}. The first row is the baseline.</p>"
+    yield f"<p class='soft'>Settings: {escape(' / '.join(found.points[0]))}. The first row is the baseline. "
+    yield "Below each mean its interval, and how many seeds have that figure where not all do.</p>"
     if not found.comparisons:
         return
     yield "<h2>Differences from the baseline, on the same seeds</h2>"
@@ -170,12 +193,16 @@ def _table(found: Results) -> Iterator[str]:
 
 def _cell(found: Results, name: str, number: int) -> str:
     seen = found.estimates[name][number]
-    told_of = interval(seen, "").replace("  ", " ")
-    return (
-        told_of
-        if seen.seeds in (0, len(found.ended.seeds))
-        else f"{told_of}, of {seen.seeds} {'seed' if seen.seeds == 1 else 'seeds'}"
-    )
+    if seen.mean is None or seen.low is None or seen.high is None:
+        return "not measured"
+    below = "" if math.isclose(seen.low, seen.high) else f"{told(seen.low)} to {told(seen.high)}"
+    if seen.seeds != len(found.ended.seeds):
+        below += f"{', ' if below else ''}{_counted(seen.seeds, 'seed')}"
+    return told(seen.mean) + (f"<br><span>{escape(below)}</span>" if below else "")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def _difference(seen: Difference) -> str:
@@ -207,7 +234,8 @@ def _method(found: Results) -> Iterator[str]:
         f"done, and records count as lost where they were acknowledged and are in the end not in their log. Means have "
         f"{share} % percentile bootstrap intervals over seeds. A difference is called one where the paired sign-flip "
         f"test's p is at most {level:.2g}: {told(100 - 100 * stop.confidence)} % shared out among "
-        f"{found.ended.looks} look(s) and {max(1, len(found.points) - 1)} comparison(s), so that looking early makes "
+        f"{_counted(found.ended.looks, 'look')} and {_counted(max(1, len(found.points) - 1), 'comparison')}, so that "
+        f"looking early makes "
         f"no false alarm likelier; what else the answer tells is tested as often as the answer looks. The intervals of "
         f"differences are at that level too.</p>"
     )

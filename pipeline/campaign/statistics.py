@@ -89,6 +89,11 @@ def seeds_to_differ(level: float) -> int:
     return 1 + math.ceil(math.log2(1 / level))
 
 
+def unseen_share(seeds: int, confidence: float) -> float:
+    """The largest share of all seeds that something may strike and still, at that level, strike none of so many."""
+    return 1 - float((1 - confidence) ** (1 / seeds))
+
+
 def seeds_to_be_equal(level: float, struck: float) -> int:
     """After how many seeds a misfortune that strikes such a share of all would have shown once, but for that level."""
     return math.ceil(math.log(level) / math.log(1 - struck))

@@ -27,7 +27,7 @@ class Verdict(StrEnum):
 
     DIFFERENT = "different"
     EQUAL = "equal"
-    OPEN = "no difference seen"
+    OPEN = "not told apart"
 
 
 class Comparison(msgspec.Struct, frozen=True):

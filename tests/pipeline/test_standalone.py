@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.gold import NAMES
+from pipeline.lake.commits import COMMITS
 from tests.pipeline.campaign.test_on_spark import SMALL, kept
 from tests.pipeline.standalone import Standalone, standalone
 from tools.replay import replay
@@ -74,6 +75,19 @@ def test_tables_are_the_same_to_the_row(histories: Path, cluster: Standalone, tm
     for name in NAMES:
         assert table(tmp_path / "there" / name) == table(tmp_path / "here" / name), name
     assert table(tmp_path / "there" / "controller_reigns")
+
+
+def test_a_stream_comes_to_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+    ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
+    job = run(cluster.master, "pipeline", "stream", "--data", str(histories), "--out", "there", directory=tmp_path)
+    lake = tmp_path / "there"
+    # The batch is in the lake, and its tables are to be made.
+    when(lambda: any((lake / COMMITS).glob("*.json")), job)
+    cluster.kill_a_worker()
+    ended(job)
+    for name in NAMES:
+        assert table(lake / name) == table(tmp_path / "here" / name), name
+    assert table(lake / "controller_reigns")
 
 
 def test_audits_are_the_same_to_the_row(histories: Path, cluster: Standalone, tmp_path: Path) -> None:

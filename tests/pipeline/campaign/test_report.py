@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipeline.campaign.answer import answer
-from pipeline.campaign.charts import number_axis, told
+from pipeline.campaign.charts import _names, number_axis, told
 from pipeline.campaign.definition import parse_campaign
 from pipeline.campaign.engine import Ended
 from pipeline.campaign.play import Played
@@ -76,8 +76,40 @@ def test_a_figure_that_few_seeds_have_says_how_many() -> None:
     seen.estimates[name][1] = Estimate(1, 23_854.0, 23_854.0, 23_854.0)
     seen.campaign.also.append(name)
     page = report(seen, TEXT)
-    assert "23,854 (23,854 to 23,854), of 1 seed" in page
+    assert "<td>23,854<br><span>1 seed</span></td>" in page
     assert page.count("A mark without an interval rests on one seed.") == 1
+
+
+def test_what_was_never_otherwise_is_said_and_not_drawn() -> None:
+    # Of twelve seeds none is struck, one time in twenty, by what strikes 22 % of all: 0.78^12 = 0.05.
+    zeros = found(-4_000, 0)
+    zeros.estimates["false_expiries"] = [Estimate(12, 0.0, 0.0, 0.0)] * 2
+    page = report(zeros, TEXT)
+    part = page.partition("<h2>Sessions that expired though the broker lived</h2>")[2].partition("<h2>")[0]
+    assert part.strip() == (
+        "<p>0 a run in each of 24 runs, so there is nothing to draw. "
+        "What strikes up to 22.1 % of all seeds need not have shown in 12 of them.</p>"
+    )
+    assert "<h2>Failover of a partition, mean</h2><figure>" in page
+
+
+def test_what_the_seeds_could_not_tell_apart_is_not_called_alike() -> None:
+    three = TEXT.replace("[6000, 2000]", "[6000, 6001, 6002, 2000]")
+    seen = found(0, 0, text=three)
+    for (point, seed), run in zip([(run.point, run.seed) for run in seen.runs], seen.runs, strict=True):
+        run.figures["failover_ms"] = 5_000.0 + 100 * seed - (4_000 if point == 3 else 0)
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
+
+
+@pytest.mark.parametrize("crowd", [[(300.0, 150.0)] * 6, [(200.0 + 9 * n, 150.0 + n) for n in range(8)]])
+def test_names_in_a_scatter_stand_apart_from_each_other_and_from_marks(crowd: list[tuple[float, float]]) -> None:
+    names = _names(["12 / 3"] * len(crowd), crowd)
+    for number, name in enumerate(names):
+        assert all(abs(name.base - other.base) >= 13 or abs(name.left - other.left) >= name.width
+                   for other in names[:number]), names  # fmt: skip
+        # Letters reach from the line that they stand on some 10 up.
+        assert not any(name.left < x < name.left + name.width and name.base - 10 < y < name.base for x, y in crowd)
 
 
 def test_one_setting_alone_is_told_and_compared_with_nothing() -> None:
