@@ -6,7 +6,7 @@ the table of their links is shared with it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import islice, takewhile
 
 from ensemble.ids import COUNTER_MAX, LinkId, PeerId, Zxid, counter_of
@@ -27,6 +27,7 @@ from ensemble.zab.messages import (
     SyncRequest,
     UpToDate,
 )
+from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.sync_requests import SyncRequests
 from journal.cause import request_cause
 from journal.events import TxnProposed
@@ -56,6 +57,10 @@ class Broadcast:
         self._proposing: list[Txn] | None = None
         self._advancing = False
         self._syncs = SyncRequests()
+        self._joint: QuorumSystem | None = None
+        self._joint_until = Zxid(0)
+        """What was proposed before the last change of membership came into force needs both quorums, as it did then
+        (Leader.Proposal's qvAcksetPairs)."""
         self.handover = Handover(core)
         self.acks = LeaderAcks(core)
 
@@ -148,7 +153,7 @@ class Broadcast:
         if self.open:
             self._logged[self._core.my_id] = zxid
             self.advance()
-            if self._core.pending and self.handover.successor is None:
+            if self._core.pending and self.handover.successor is None and not self._needs_both:
                 self.acks.tell(zxid, self._links.values())
 
     def judge_ack(self, peer: LearnerLink, zxid: Zxid) -> str:
@@ -170,7 +175,7 @@ class Broadcast:
     def advance(self) -> None:
         """Commit, strictly in order, what a quorum has logged."""
         core, pending = self._core, self._core.pending
-        if self._advancing or not pending or pending[0].zxid > (reached := core.quorum.reached(self._logged)):
+        if self._advancing or not pending or pending[0].zxid > (reached := self._reached()):
             return
         self._advancing = True
         while pending and pending[0].zxid <= reached and core.leaving is None and self.handover.successor is None:
@@ -178,10 +183,11 @@ class Broadcast:
             if txn.type == _RECONFIG and core.reconfiguration.enabled:
                 self._tell_committed()
                 assert txn.zxid == self.last_committed + 1, "commits are in zxid order, without gaps"
+                self._joint, self._joint_until = core.quorum, self._last_proposed
                 self.handover.commit(txn, self._logged, self._links.values())
                 self.last_committed = self.acks.last_told = txn.zxid
                 core.apply_up_to(txn.zxid)
-                reached = core.quorum.reached(self._logged)
+                reached = self._reached()
             else:
                 self._commit(reached)
         self._tell_committed()
@@ -189,6 +195,23 @@ class Broadcast:
         self._answer_syncs()
         for peer in self.acks.take_held_back(self._links):
             self._synchronise(peer)
+
+    @property
+    def _needs_both(self) -> bool:
+        pending = self._core.pending
+        return self._joint is not None and bool(pending) and pending[0].zxid <= self._joint_until
+
+    def _reached(self) -> int:
+        """Up to where everything may be committed."""
+        if self._joint is None or not self._needs_both:
+            return self._core.quorum.reached(self._logged)
+        both = self._joint.reached(self._logged)
+        return both if both < self._joint_until else self._core.quorum.reached(self._logged)
+
+    def can_commit(self, synced: Container[PeerId]) -> bool:
+        """Are those that are in step enough for what is proposed now, and for what was proposed before a change?"""
+        quorum = self._core.quorum
+        return quorum.contains(synced) and (not self._needs_both or self._joint is None or self._joint.contains(synced))
 
     def _commit(self, reached: int) -> None:
         """Commit the transactions up to `reached`, or up to a reconfiguration, which changes what a quorum is."""

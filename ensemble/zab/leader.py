@@ -145,7 +145,7 @@ class Leader:
         self._adopted.pop(peer.peer_id, None)
         if peer.counts:
             self._lost = cause or link_cause(peer.peer_id)
-        if self.established and not self._core.quorum.contains(self._synced_voters()):
+        if self.established and not self._broadcast.can_commit(self._synced_voters()):
             self._core.leave("lost the quorum of learners", self._lost, self._broadcast.handover.successor)
         self._broadcast.advance()
 
@@ -286,7 +286,8 @@ class Leader:
     def _on_ack_epoch(self, peer: LearnerLink, ack: AckEpoch) -> None:
         peer.last_zxid = ack.last_zxid
         if self.phase is Phase.DISCOVERY:
-            if ack.current_epoch != -1 and (ack.current_epoch, ack.last_zxid) > self._summary:
+            is_ahead = ack.current_epoch != -1 and (ack.current_epoch, ack.last_zxid) > self._summary
+            if is_ahead and not self._core.reconfiguration.is_proposed_only(peer.peer_id):
                 self._drop(peer, "its history is ahead of this leader's")
                 return
             peer.step = Step.PROMISED
@@ -427,7 +428,7 @@ class Leader:
         self._broadcast.ping()
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
-            if not core.quorum.contains(self._synced_voters()):
+            if not self._broadcast.can_commit(self._synced_voters()):
                 core.leave("no quorum of synced learners", self._lost, self._broadcast.handover.successor)
                 return
             core.perform(core.application.expire_sessions(core.now))

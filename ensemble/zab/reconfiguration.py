@@ -124,6 +124,12 @@ class Reconfiguration:
         """Is this peer an observer?  One that is no member at all follows without a vote, until it is made one."""
         return self._core.my_id in self.current.observers
 
+    def is_proposed_only(self, peer: PeerId) -> bool:
+        """Is it a voter of the membership that is proposed, and not of the one in force?  What it has beyond a leader
+        of a quorum of those in force is not committed: until a change is in force everything needs such a quorum, and
+        whoever logs anything behind that has put it in force, and follows no leader who has not."""
+        return self.under_way and peer in self.last_seen.voters and peer not in self.current.voters
+
     def backs(self, peers: Container[PeerId]) -> bool:
         """Do enough of them follow a leader for this peer to try it?  A quorum of either membership will do: to follow
         promises nothing, and one that was proposed in vain, of which this peer may be half, must not keep it out.
