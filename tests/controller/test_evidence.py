@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from controller.partition_store import candidates
 from journal.cause import proposal_cause, registration_cause
 from journal.events import BrokerLivenessChanged, IsrChanged, LeaderElected, TopicPartition
+from kafka_protocol.ports import NO_LEADER
 from tests.controller.controller_world import World
 from tests.controller.test_alter_partition import alter
 
@@ -29,6 +31,22 @@ def test_an_election_names_who_led_before_and_what_spoke_for_or_against_each_rep
     elected = world.events(LeaderElected)[-1]
     assert (elected.leader, elected.previous, elected.cause) == (3, 2, "offline")
     assert elected.candidates == [(2, "not_alive"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
+
+
+def test_a_write_that_chooses_nobody_names_no_candidates() -> None:
+    """The same leader goes on, or the leader is taken off and an election follows."""
+    world = World()
+    led_by_the_second(world)
+    context = world.active().controller.reign.context
+    old = context.leadership[T0]
+    standing = [(2, "available"), (1, "not_in_sync"), (3, "elected"), (4, "available")]
+    assert candidates(context, T0, old, old._replace(leader=3)) == standing
+    assert candidates(context, T0, old, old._replace(isr=(2, 3))) == []
+    assert candidates(context, T0, old, old._replace(leader=NO_LEADER)) == []
+    assert candidates(context, T0, old._replace(leader=NO_LEADER), old) == [
+        (2, "elected"), (1, "not_in_sync"), (3, "available"), (4, "available"),
+    ]  # fmt: skip
+    assert candidates(context, T0, None, old) == [(2, "elected"), (1, "available"), (3, "available"), (4, "available")]
 
 
 def test_a_change_of_live_brokers_names_the_registration_that_ended() -> None:

@@ -8,7 +8,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
-from journal.events import HighWatermarkMoved, IsrProposed, ReplicaStanding, TopicPartition
+from journal.events import HighWatermarkMoved, IsrProposed, ReplicaProgressed, ReplicaStanding, TopicPartition
 from kafka_protocol.wire.kafka_schema import respond
 from tests.broker_sim.replication.replication_cluster import LAG_MS, TOPIC_ID, TP, Cluster, batch
 
@@ -419,6 +419,19 @@ def test_the_leaders_mark_never_goes_back_within_its_reign() -> None:
     marks = [event.high_watermark for event in cluster.events(HighWatermarkMoved, 1)]
     assert marks == sorted(marks) and marks[-1] == 12
     assert cluster.violations() == []
+
+
+def test_a_new_leader_says_how_far_it_is_though_nothing_moves() -> None:
+    """Whoever draws the journal has its log's end from the begin of its reign on."""
+    cluster = still(2)
+    cluster.create([1, 2])
+    cluster.run(3_000)
+    told = len(cluster.events(ReplicaProgressed, 1))
+    cluster.run(1_000)
+    assert len(cluster.events(ReplicaProgressed, 1)) == told, "nothing moves"
+    cluster.elect(1, [1, 2])
+    cluster.run(300)
+    assert len(cluster.events(ReplicaProgressed, 1)) == told + 1
 
 
 def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:

@@ -9,6 +9,7 @@ from ensemble.tree.datatree import DataTree
 from ensemble.tree_rules import TreeRules
 from ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
 from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, exists, get, multi, set_data
 
 CONTAINER_OWNER = 0x8000000000000000
@@ -169,6 +170,17 @@ def test_a_client_needs_the_right_to_delete():
     assert ensemble.ask(other, delete_container("/mine/x")).err == ErrorCode.NO_AUTH
     assert ensemble.ask(other, delete_container("/mine/no")).err == ErrorCode.NO_AUTH
     assert ensemble.ask(owner_, delete_container("/mine/x")).err == 0
+
+
+@pytest.mark.parametrize("asking", ["the leader", "a session", "one that is over"])
+def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_needs_no_session(asking):
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    ensemble.ask(client, container("/c"))
+    session_id = {"the leader": 0, "a session": ensemble.session(client)[0], "one that is over": 99}[asking]
+    request = ForwardedRequest(SessionId(session_id), 1, OpCode.DELETE_CONTAINER, PathRequest("/c").encode())
+    (txn,) = ensemble.services[0].prepare_all(ensemble.now, [request], ensemble.zxid + 1, None)
+    assert txn.type == (OpCode.ERROR if asking == "one that is over" else OpCode.DELETE_CONTAINER)
 
 
 # -- their end -------------------------------------------------------------------------------------------------------

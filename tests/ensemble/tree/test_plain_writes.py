@@ -16,7 +16,7 @@ from ensemble.tree.paths import QUOTA
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.sessions import LOCAL, SessionTracker
 from ensemble.tree.znode import digest_seed
-from ensemble.txn import CreateSessionTxn, CreateTxn, SetDataTxn, Txn, decode_plain
+from ensemble.txn import CreateSessionTxn, CreateTxn, ErrorTxn, SetDataTxn, Txn, decode_plain
 from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import Ensemble, create, delete, multi, set_acl, set_data
 
@@ -237,6 +237,35 @@ def test_answers_to_writes_of_one_client_that_are_applied_together_leave_togethe
         (message,) = ensemble.take(client)
         assert len(message) == 3 * (len(pack_int(0)) + 16 + 68)
         assert ensemble.services[client == second].clients.outstanding(client) == 0
+
+
+def test_answers_to_writes_of_two_clients_of_a_server_that_are_applied_together_go_to_each_its_own() -> None:
+    ensemble, first, _ = started()
+    other = ensemble.connect(server=0)
+    ensemble.commit()
+    ensemble.take(other)
+    ensemble.auto = False
+    for round_ in range(2):
+        for client in (first, other):
+            ensemble.message(client, Frames([Request(10 + round_, *set_data("/a", b"1")).encode()]))
+    ensemble.commit_together()
+    for client in (first, other):
+        answers = b"".join(ensemble.take(client))
+        size = len(pack_int(0)) + 16 + 68
+        assert [answers[at + 4 : at + 8] for at in range(0, len(answers), size)] == [pack_int(10), pack_int(11)]
+        assert ensemble.services[0].clients.outstanding(client) == 0
+
+
+def test_a_session_belongs_to_where_it_was_made_from_its_first_request_on() -> None:
+    """SessionMovedException: what another server sends for it was overtaken by the session's move."""
+    side = Side(plain=False)
+    made = ForwardedRequest(SessionId(5), 0, OpCode.CREATE_SESSION, CreateSessionTxn(9).encode())
+    side.propose([made], LinkId(7))
+    write = request(create("/s", b""), 5, False, 1)
+    side.propose([write], LinkId(8))
+    side.propose([write], LinkId(7))
+    bodies = [txn.body for txn in side.pending]
+    assert bodies[1] == ErrorTxn(ErrorCode.SESSION_MOVED) and not isinstance(bodies[2], ErrorTxn)
 
 
 def test_a_node_that_a_session_has_just_created_outlives_it_unless_it_is_ephemeral() -> None:

@@ -127,6 +127,14 @@ def test_votes_of_strangers_and_of_servers_without_data_count_for_nothing() -> N
     assert solo.peer.state is L
 
 
+def test_an_observers_own_vote_is_the_least_there_is() -> None:
+    """FastLeaderElection.getInitLastLoggedZxid and getPeerEpoch: Long.MIN_VALUE, which a signed long just holds."""
+    observer = Solo(id=4, observers=(4,))
+    observer.start()
+    least = -(1 << 63)
+    assert {said.notification.vote for said in observer.of(SendNotification)} == {vote(4, least, least)}
+
+
 def test_an_observer_is_told_the_vote_and_joins_what_voters_decided() -> None:
     voter = Solo(observers=(4,))
     voter.start()

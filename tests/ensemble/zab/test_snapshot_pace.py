@@ -76,3 +76,12 @@ def test_a_history_that_was_replaced_counts_from_there() -> None:
     made.count([write(100)] * 250)
     made.replaced(10_000)
     assert due_after(made) == 100
+
+
+def test_what_nobody_configures_is_as_zookeeper_has_it() -> None:
+    """ZooKeeperServer.getSnapCount, snapSizeLimitInKb, ZKDatabase's commitLogCount and snapshotSizeFactor; -1 for
+    session time-outs that follow from tickTime."""
+    config = EnsembleConfig(1, (1,))
+    assert (config.snap_count, config.snap_size_limit_bytes) == (100_000, 4_194_304 * 1024)
+    assert (config.committed_log_length, config.snapshot_size_factor) == (500, 0.33)
+    assert (config.min_session_timeout_ms, config.max_session_timeout_ms) == (-1, -1)

@@ -87,7 +87,9 @@ def test_a_log_that_lacks_an_epochs_end_is_no_diff() -> None:
 
 
 def test_a_log_without_a_gap_is_a_diff_over_the_end_of_an_epoch() -> None:
-    first, *rest = sent_after_reading(leader_asked_by_one_that_stands_at_its_snapshot(), (1, 2), (1, 3), (2, 1))
-    assert isinstance(first, Diff)
+    solo = leader_asked_by_one_that_stands_at_its_snapshot()
+    assert solo.peer.rare_syncs == (0, 0)
+    first, *rest = sent_after_reading(solo, (1, 2), (1, 3), (2, 1))
+    assert isinstance(first, Diff) and solo.peer.rare_syncs == (1, 0)
     proposed = [each.zxid for packet in rest if isinstance(packet, Proposal) for each in packet.txns]
     assert proposed == [make_zxid(1, 2), make_zxid(1, 3), make_zxid(2, 1)]
