@@ -121,7 +121,7 @@ PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
     a_broker_uses_a_descriptor_that_it_has_closed: (3, "Bad file descriptor"),
     commits_of_offsets_do_not_wait: (9, ON_DISKS),
     the_first_commit_counts: (14, ANSWERED),
-    a_topics_minimum_is_not_read: (18, "NothingCommittedUnderMinIsr"),
+    a_topics_minimum_is_not_read: (8, "NothingCommittedUnderMinIsr"),
 }
 """What is planted, the seed that finds it, and what it shows there."""
 
