@@ -390,18 +390,23 @@ class Core:
         """Another one is wanted now."""
         self._snapshots.force()
 
-    def apply_pending(self) -> None:
-        """Apply what was appended but is not known to be committed, so that the tree equals the log again."""
+    def apply_pending(self) -> bool:
+        """Apply what was appended but is not known to be committed, so that the tree equals the log again.  Is it
+        another tree now than that of whose they are?  (Whoever stands for election has to know.)"""
+        differs = False
         while self.pending:
-            self._apply_uncommitted((self.pending.popleft(),))
+            differs |= self._apply_uncommitted((self.pending.popleft(),))
+        return differs
 
-    def _apply_uncommitted(self, txns: Sequence[Txn]) -> None:
+    def _apply_uncommitted(self, txns: Sequence[Txn]) -> bool:
         """Whether they are committed shows with the next established leader; until then the journal must not say so.
         Of several none has anything to say there."""
         effects = self._apply(txns)
         self._held.extend((txns[-1].zxid, e) for e in effects if isinstance(e, Emit))
+        differing = [effect for effect in effects if isinstance(effect, TreeDiffers)]
         if not self.awaiting_recovery:
-            self.perform(effect for effect in effects if isinstance(effect, TreeDiffers))
+            self.perform(differing)
+        return bool(differing)
 
     def _apply(self, txns: Sequence[Txn]) -> list[Effect]:
         effects = self.application.apply(self.now, txns)

@@ -398,12 +398,13 @@ class Peer:
         assert reason is not None and role is not None
         role.stop(reason)
         self._lost_leader = role.source_id if isinstance(role, Learner) else None
-        core.leaving = core.successor = None
         core.role = None
         if core.serving:
             core.serving = False
             core.perform(self._application.stop_serving(core.now))
-        core.apply_pending()
+        if core.apply_pending() and not core.awaiting_recovery:
+            role.on_tree_differs()
+        core.leaving = core.successor = None
         if core.awaiting_recovery:
             return
         if successor is not None and not (successor == core.my_id and core.in_doubt):

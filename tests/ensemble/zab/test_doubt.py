@@ -68,6 +68,18 @@ def test_a_follower_whose_tree_begins_to_differ_lets_its_leader_go() -> None:
     assert solo.peer.state is PeerState.LOOKING
 
 
+def test_a_tree_that_differs_by_the_last_proposals_of_a_lost_leader_is_in_doubt() -> None:
+    solo = solo_with_another_tree()
+    solo.together([Diff(Zxid(0)), NewLeader(E2)])
+    solo.flush()
+    solo.packet(UpToDate())
+    solo.packet(Proposal((txn(2, 1),)))
+    assert not solo.of(SaveDoubt)
+    done = solo.do(solo.peer.on_link_down(solo.now, LINK))
+    assert solo.of(SaveDoubt, done) and solo.peer.state is PeerState.LOOKING
+    assert {vote.zxid for vote in votes(done)} == {NO_DATA_ZXID}
+
+
 def test_a_tree_that_has_just_come_whole_from_its_leader_is_kept_as_it_is() -> None:
     solo = solo_with_another_tree()
     solo.together([Snap(make_zxid(1, 5), tree(txn(1, 5))), NewLeader(E2)])
