@@ -38,6 +38,8 @@ ENSEMBLE_KEYS = {
 
 
 TAKEN_OFFLINE = "taken offline"
+SEEN_TO_US = 1_000_000
+"""How soon an operator has seen to a disk that failed."""
 
 
 class ClusterShape(NamedTuple):
@@ -93,6 +95,8 @@ class ClusterWorld(ServingWorld):
             )
         self._given_up: dict[str, None] = {}
         """Brokers that go on without one of their log directories."""
+        self._is_watched = False
+        """Does an operator restart them?"""
         self.record.listeners.append(self._follow_directories)
         minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
         self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
@@ -106,6 +110,9 @@ class ClusterWorld(ServingWorld):
         event = entry.event
         if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
             self._given_up[entry.node] = None
+            if self._is_watched:
+                # It failed before all was mended, and is told of only now: brokers that start tell when they are in.
+                self.scheduler.after(SEEN_TO_US, self._restart_given_up)
         elif isinstance(event, NodeStarted):
             self._given_up.pop(entry.node, None)
 
@@ -143,7 +150,12 @@ class ClusterWorld(ServingWorld):
         self.announce("power_loss", machine.name)
 
     def mend_directories(self) -> None:
-        """Restart brokers that have given up a log directory, as an operator does who has seen to the disk."""
+        """Restart brokers that have given up a log directory, as an operator does who has seen to the disk; from now on
+        those, too, that tell so later."""
+        self._is_watched = True
+        self._restart_given_up()
+
+    def _restart_given_up(self) -> None:
         for name in list(self._given_up):
             machine = next(each for each in self.brokers.values() if each.name == name)
             self.announce("crash", name)
