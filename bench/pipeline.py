@@ -129,7 +129,8 @@ def _campaign(runs: int, cores: int, seconds: float) -> None:
     print(f"{runs} runs, {cores} at a time: {took:.1f} s, {spent:.1f} CPU-s, of which the runs {sum(own):.1f} CPU-s")
     asked = [sys.executable, "-m", "tools.cli", "simulate", "--json", "--seeds", f"1-{runs}", "--jobs", str(cores)]
     asked += [word for setting in settings for word in ("--set", setting)]
-    told = json.loads(subprocess.run(asked, check=True, capture_output=True, text=True).stdout)
+    # It ends with 1 where a seed found a violation, which is no matter here.
+    told = json.loads(subprocess.run(asked, check=False, capture_output=True, text=True).stdout)
     print(f"the same by `zabka simulate`: {told['wall_s']:.1f} s, of which the runs {told['cpu_s']:.1f} CPU-s")
     print(f"Spark adds {took / told['wall_s'] - 1:.1%} of time, {spent / sum(own) - 1:.1%} of CPU seconds", flush=True)
 

@@ -125,18 +125,19 @@ def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
 
 
 def scatter(title: str, x: Axis, y: Axis, marks: Sequence[Mark], x_intervals: Sequence[tuple[float, float]]) -> str:
-    """One mark a setting, with its intervals in both directions and its name beside it."""
+    """One mark a setting, with its intervals in both directions, and its name beside it in its own colour."""
     right, bottom = WIDTH - RIGHT, HEIGHT - BOTTOM
     parts = _frame(title, x, y, right, bottom)
     dots = [(x.place(mark.x, LEFT, right), y.place(mark.y, bottom, TOP)) for mark in marks]
-    for mark, (low, high), (at, middle) in zip(marks, x_intervals, dots, strict=True):
+    kinds = [SERIES[number % len(SERIES)] for number in range(len(marks))]
+    for mark, kind, (low, high), (at, middle) in zip(marks, kinds, x_intervals, dots, strict=True):
         ends = x.place(low, LEFT, right), x.place(high, LEFT, right)
         parts.append(
-            f'<line class="whisker s1" x1="{ends[0]:.1f}" x2="{ends[1]:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
+            f'<line class="whisker {kind}" x1="{ends[0]:.1f}" x2="{ends[1]:.1f}" y1="{middle:.1f}" y2="{middle:.1f}"/>'
         )
-        parts.append(_mark(at, mark, y, bottom, "s1"))
-    for mark, name in zip(marks, _names([mark.label for mark in marks], dots), strict=True):
-        parts.append(f'<text class="name" x="{name.left:.1f}" y="{name.base:.1f}">{escape(mark.label)}</text>')
+        parts.append(_mark(at, mark, y, bottom, kind))
+    for mark, kind, name in zip(marks, kinds, _names([mark.label for mark in marks], dots), strict=True):
+        parts.append(f'<text class="name {kind}" x="{name.left:.1f}" y="{name.base:.1f}">{escape(mark.label)}</text>')
     return "".join([*parts, "</svg>"])
 
 

@@ -26,7 +26,7 @@ p, li { max-width: 74ch; } .soft, figcaption { color: var(--soft); font-size: 14
 ol.answer { padding-left: 20px; } ol.answer li { margin: 0 0 10px; }
 figure { margin: 12px 0 0; } svg { width: 100%; height: auto; display: block; }
 svg text { font: 12px system-ui, sans-serif; fill: var(--soft); } svg .axis { fill: var(--ink); }
-svg .name { fill: var(--ink); paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
+svg .name { fill: var(--c); paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .line { fill: none; stroke-width: 1.5; opacity: .55; } .whisker { stroke-width: 2; }
 .s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
@@ -197,8 +197,8 @@ def _cell(found: Results, name: str, number: int) -> str:
         return "not measured"
     below = "" if math.isclose(seen.low, seen.high) else f"{told(seen.low)} to {told(seen.high)}"
     if seen.seeds != len(found.ended.seeds):
-        below += f"{', ' if below else ''}{_counted(seen.seeds, 'seed')}"
-    return told(seen.mean) + (f"<br><span>{escape(below)}</span>" if below else "")
+        below += f"{'<br>' if below else ''}{_counted(seen.seeds, 'seed')}"
+    return told(seen.mean) + (f"<br><span>{below}</span>" if below else "")
 
 
 def _counted(count: int, noun: str) -> str:
