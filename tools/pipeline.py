@@ -190,9 +190,9 @@ def stream(
         with _err.status("starting Spark"):
             spark = _session(master, ui, lake)
         try:
-            _err.print(f"streaming {place} into {lake}" + ("; Ctrl-C ends it" if follow else ""))
-            query = job.start(spark, place, lake, follow=follow, done=_say)
             with _asked_to_end() as asked:
+                _err.print(f"streaming {place} into {lake}" + ("; Ctrl-C ends it" if follow else ""))
+                query = job.start(spark, place, lake, follow=follow, done=_say)
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
