@@ -3,8 +3,9 @@
 Every entry has two readings: of its node's wall clock, and of its monotonic clock.  Wall clocks of different machines
 lie apart.  Monotonic clocks of one machine are one clock, whichever process reads it, and so they are in the simulated
 world; those of different machines have nothing to do with each other.  Which case a run is shows in what several nodes
-saw at one moment: every peer tells of the same sessions' beginnings and ends.  The clock on which they agree better is
-the run's.
+saw at one moment: every peer tells of the same sessions' beginnings and ends.  Some hear of one late, and then a wall
+clock that is wrong the other way may seem right; so that moment counts which they tell of most nearly together.  Where
+monotonic clocks agree on theirs as well as wall clocks do, but for `CLOSE_US`, they are the run's.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from pipeline.rows import Journal
 
 APART_MAX_US = 10_000_000
 """Readings of a wall and a monotonic clock that drift apart further than that are of several boots."""
+CLOSE_US = 50_000
+"""What peers that heard of a session at once may be apart.  Machines do not boot so nearly together."""
 
 
 def timed(journal: Journal, kinds: list[str], **fields: DataType) -> DataFrame:
@@ -48,9 +51,14 @@ def run_clocks(journal: Journal) -> DataFrame:
         .groupBy("run", "node", "zxid")
         .agg(f.min("at_us").alias("wall"), f.min("mono_us").alias("mono"))
         .groupBy("run", "zxid")
-        .agg((f.max("wall") - f.min("wall")).alias("wall"), (f.max("mono") - f.min("mono")).alias("mono"))
+        .agg(
+            (f.max("wall") - f.min("wall")).alias("wall"),
+            (f.max("mono") - f.min("mono")).alias("mono"),
+            (f.count("*") > 1).alias("told_by_several"),
+        )
         .groupBy("run")
-        .agg(f.percentile("wall", 0.5).alias("wall"), f.percentile("mono", 0.5).alias("mono"))
+        .agg(*(f.min(f.when(f.col("told_by_several"), f.col(clock))).alias(clock) for clock in ("wall", "mono")))
     )
-    one = (f.col("apart") < APART_MAX_US) & (f.col("mono") <= f.col("wall"))
+    agree = f.coalesce(f.col("mono") <= f.col("wall") + CLOSE_US, f.lit(True))
+    one = (f.col("apart") < APART_MAX_US) & agree
     return bases.join(moments, "run").where(one).select("run", "base_us")
