@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import settings
 
 # A machine may be busy: how long an example takes proves nothing.
 settings.register_profile("suite", deadline=None)
 settings.load_profile("suite")
+
+
+def pytest_runtest_teardown() -> None:
+    """Nothing stays frozen, as a peer's snapshots leave what there is: of what is frozen in between, files go before
+    those who would have closed them."""
+    gc.unfreeze()
