@@ -2,16 +2,21 @@
 
 `python -m tests.long_run` (or `make test-long`).  A run of everything writes its table into ARCHITECTURE.md, with the
 date and the commit; a run with arguments, which are pytest's, only prints it.
+
+A run of everything keeps what became of each file as it ends: one that was stopped goes on where it was, if the same
+commit is checked out and no file differs from it.
 """
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
-import time
 from collections import Counter, defaultdict
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,15 +25,27 @@ PAGE = ROOT / "ARCHITECTURE.md"
 BEGIN, END = "<!-- the long run -->", "<!-- end of the long run -->"
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
+KEPT = ROOT / ".long-run"
+"""Where a run of everything keeps what it knows until it ends, a file for each commit."""
 
 
 class Tally:
-    """A pytest plugin: what became of the tests of each file, how long they took, and why some were skipped."""
+    """A pytest plugin: what became of the tests of each file, how long they took, and why some were skipped.
 
-    def __init__(self) -> None:
+    With a file it keeps a line there for each part that has ended, and knows those that it finds there.
+    """
+
+    def __init__(self, kept: Path | None = None) -> None:
         self.outcomes: dict[str, Counter[str]] = defaultdict(Counter)
         self.seconds: Counter[str] = Counter()
-        self.reasons: Counter[str] = Counter()
+        self.reasons: dict[str, Counter[str]] = defaultdict(Counter)
+        self._kept = kept
+        for line in kept.read_text().splitlines() if kept is not None and kept.exists() else ():
+            known = json.loads(line)
+            part = known["part"]
+            self.outcomes[part] = Counter(known["outcomes"])
+            self.seconds[part] = known["seconds"]
+            self.reasons[part] = Counter(known["reasons"])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         part = report.nodeid.partition("::")[0]
@@ -36,7 +53,25 @@ class Tally:
         if report.when == "call" or not report.passed:
             self.outcomes[part][report.outcome] += 1
         if report.skipped and isinstance(report.longrepr, tuple):
-            self.reasons[report.longrepr[2].removeprefix("Skipped: ")[:REASON_MAX]] += 1
+            self.reasons[part][report.longrepr[2].removeprefix("Skipped: ")[:REASON_MAX]] += 1
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[Any]:
+        done = yield
+        part = item.nodeid.partition("::")[0]
+        if nextitem is None or nextitem.nodeid.partition("::")[0] != part:
+            self._keep(part)
+        return done
+
+    def _keep(self, part: str) -> None:
+        if self._kept is None:
+            return
+        self._kept.parent.mkdir(exist_ok=True)
+        known = {
+            "part": part, "outcomes": self.outcomes[part], "seconds": self.seconds[part], "reasons": self.reasons[part],
+        }  # fmt: skip
+        with self._kept.open("a") as out:
+            out.write(json.dumps(known) + "\n")
 
     def table(self) -> str:
         """A line for each file, and one for each reason."""
@@ -45,11 +80,8 @@ class Tally:
             lines.append(_line(f"`{part}`", outcomes, self.seconds[part]))
         total = sum(self.outcomes.values(), Counter[str]())
         lines.append(_line("all", total, self.seconds.total()))
-        if self.reasons:
-            lines += [
-                "",
-                "Skipped: " + "; ".join(f"{reason} ({n})" for reason, n in sorted(self.reasons.items())) + ".",
-            ]
+        if reasons := sum(self.reasons.values(), Counter[str]()):
+            lines += ["", "Skipped: " + "; ".join(f"{reason} ({n})" for reason, n in sorted(reasons.items())) + "."]
         return "\n".join(lines)
 
 
@@ -57,9 +89,9 @@ def _line(part: str, outcomes: Counter[str], seconds: float) -> str:
     return f"| {part} | {' | '.join(str(outcomes[each]) for each in OUTCOMES)} | {seconds / 60:.1f} |"
 
 
-def result(tally: Tally, wall_s: float, commit: str, today: str) -> str:
-    """What stands in ARCHITECTURE: when, of which commit, and the table."""
-    return f"{today}, commit {commit}, {wall_s / 60:.0f} minutes:\n\n{tally.table()}"
+def result(tally: Tally, commit: str, today: str) -> str:
+    """What stands in ARCHITECTURE: when it ended, of which commit, and the table."""
+    return f"{today}, commit {commit}, {tally.seconds.total() / 60:.0f} minutes:\n\n{tally.table()}"
 
 
 def placed(page: str, said: str) -> str:
@@ -77,15 +109,41 @@ def commit() -> str:
     return said.stdout.strip() or "unknown"
 
 
-def main(arguments: list[str]) -> int:
-    """pytest's exit code."""
+def kept_of(name: str) -> Path | None:
+    """Where a run of that commit keeps what it knows; nowhere, if nobody could tell whether it is still true."""
+    return None if name == "unknown" or name.endswith("-dirty") else KEPT / f"{name}.jsonl"
+
+
+def everything() -> int:
+    """All that is long and has not ended yet, and the table of it all; 1 where a test failed, else pytest's code."""
     of = commit()
-    tally, begin = Tally(), time.monotonic()
-    status = int(pytest.main(["-m", "long", *arguments], plugins=[tally]))
-    said = result(tally, time.monotonic() - begin, of, datetime.now(UTC).date().isoformat())
+    kept = kept_of(of)
+    tally = Tally(kept)
+    if tally.outcomes:
+        sys.stdout.write(
+            f"{len(tally.outcomes)} files have ended before ({KEPT.name}/{of}.jsonl): on with the others\n"
+        )
+    ended = [f"--ignore={part}" for part in tally.outcomes]
+    status = int(pytest.main(["-m", "long", *ended], plugins=[tally]))
+    said = result(tally, of, datetime.now(UTC).date().isoformat())
     sys.stdout.write(said + "\n")
-    if not arguments and status in (0, 1):
+    if status == pytest.ExitCode.NO_TESTS_COLLECTED and ended:
+        status = 0
+    if status in (0, 1):
         PAGE.write_text(placed(PAGE.read_text(), said))
+        if kept is not None:
+            kept.unlink(missing_ok=True)
+        return int(any(outcomes["failed"] for outcomes in tally.outcomes.values()))
+    return status
+
+
+def main(arguments: list[str]) -> int:
+    """The exit code."""
+    if not arguments:
+        return everything()
+    tally = Tally()
+    status = int(pytest.main(["-m", "long", *arguments], plugins=[tally]))
+    sys.stdout.write(result(tally, commit(), datetime.now(UTC).date().isoformat()) + "\n")
     return status
 
 

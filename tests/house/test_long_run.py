@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
 from tests import long_run
@@ -43,3 +47,28 @@ def test_a_result_takes_the_place_of_the_one_before_and_of_nothing_else() -> Non
 def test_architecture_keeps_a_place_for_the_result() -> None:
     page = long_run.PAGE.read_text()
     assert page.index("## The long run") < page.index(long_run.BEGIN) < page.index(long_run.END)
+
+
+def test_what_a_stopped_run_knew_of_the_files_that_ended_is_known_to_the_next(tmp_path: Path) -> None:
+    tests, kept = tmp_path / "tests", tmp_path / "kept" / "abc.jsonl"
+    tests.mkdir()
+    (tests / "test_a.py").write_text("def test_one(): pass\ndef test_two(): assert False\n")
+    (tests / "test_b.py").write_text("def test_three(): pass\ndef test_four(): raise KeyboardInterrupt\n")
+    run = (
+        "import sys, pytest; from pathlib import Path; from tests.long_run import Tally\n"
+        f"tally = Tally(Path({str(kept)!r}))\n"
+        f"pytest.main(['-q', '-p', 'no:cacheprovider', '--rootdir', {str(tests)!r}, {str(tests)!r}], plugins=[tally])"
+    )
+    subprocess.run([sys.executable, "-c", run], cwd=long_run.ROOT, capture_output=True, check=False)
+
+    known = long_run.Tally(kept)
+    assert {Path(part).name: dict(outcomes) for part, outcomes in known.outcomes.items()} == {
+        "test_a.py": {"passed": 1, "failed": 1}
+    }
+    assert known.seconds.total() > 0
+
+
+@pytest.mark.parametrize(("commit", "name"), [("1a2b3c4", "1a2b3c4.jsonl"), ("1a2b3c4-dirty", None), ("unknown", None)])
+def test_nothing_is_kept_of_a_tree_that_has_no_name(commit: str, name: str | None) -> None:
+    kept = long_run.kept_of(commit)
+    assert (kept and kept.name) == name
