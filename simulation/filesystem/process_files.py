@@ -106,6 +106,8 @@ class ProcessFiles:
         if not self.is_alive:
             return len(data)
         node = self._file("write", descriptor, writes=True)
+        if not data:
+            return 0
         written = bytes(data)
         new = node.new_blocks(position, len(written))
         room = self.volume.take(len(new) * BLOCK_BYTES) // BLOCK_BYTES
@@ -279,10 +281,10 @@ class ProcessFiles:
         self._begin(operation, opened.path)
         if (operation == "read" and not opened.reads) or (operation == "write" and not opened.writes):
             raise trouble(errno.EBADF, opened.path)
-        if not isinstance(opened.node, FileNode):
-            raise trouble(errno.EISDIR, opened.path)
         if writes and not opened.writes:
             raise trouble(errno.EINVAL, opened.path)
+        if not isinstance(opened.node, FileNode):
+            raise trouble(errno.EISDIR, opened.path)
         return opened.node
 
     def _truncate(self, node: FileNode, size: int) -> None:

@@ -125,6 +125,27 @@ def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -
             process.end()
 
 
+def test_a_directory_has_no_length_to_change() -> None:
+    with tempfile.TemporaryDirectory() as real:
+        files = ProcessFiles(Volume(Random(1)))
+        files.mkdir(Path("/root"))
+        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+            assert process.do(("mkdir", "d")) is process.do(("open", "d", os.O_RDONLY)) is None
+            assert [process.do(each) for each in (("ftruncate", 0, 0), ("pread", 0, 0, 1))] == ["EINVAL", "EISDIR"]
+            process.end()
+
+
+def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
+    with tempfile.TemporaryDirectory() as real:
+        files = ProcessFiles(Volume(Random(1)))
+        files.mkdir(Path("/root"))
+        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+            assert process.do(("open", "a", os.O_RDWR | os.O_CREAT)) is None
+            assert [process.do(("pwrite", 0, position, 0, 1)) for position in (0, 9000)] == [0, 0]
+            assert process.do(("stat", "a")) == 0
+            process.end()
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(OPERATIONS, max_size=30), st.booleans())
 def test_a_process_sees_what_it_would_see_of_the_kernels(operations: list[tuple[Any, ...]], journal: bool) -> None:
