@@ -118,7 +118,7 @@ def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_clust
 
     zabka_cluster.faults.cut(follower, controller)
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id], 8)
-    # An earlier test's consumer may have made __consumer_offsets, whose followers the cut parts from their leaders, too.
+    # Of __consumer_offsets, which an earlier test may have made, followers are cut off as well.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
     zabka_cluster.faults.heal()
