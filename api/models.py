@@ -74,7 +74,7 @@ class Peer(BaseModel):
     phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST; UNKNOWN of a silent host's")
     accepted_epoch: int | None = Field(description="Null while its host is silent, as the next three")
     current_epoch: int | None
-    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it")
+    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it; null while it has told none")
     leader_id: int | None = Field(description="Whom this peer takes for the leader; -1 for nobody")
     observer: bool
     process: NodeProcess

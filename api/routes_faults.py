@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from api.models import FaultView, NewFault
 from api.problems import Problem, responses
 from api.services import Service, Services
+from api.silent_hosts import out_of_reach
 from ensemble.runtime.link_fault import ANY, HeldFault, LinkFault
 
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
@@ -33,6 +34,9 @@ async def create_fault(new: NewFault, service: Service) -> FaultView:
     """Cut or delay what `from` sends to `to` (and back, unless `both_ways` is false)."""
     fault = new.root
     _check_nodes(fault, service)
+    # Hosts that answer would take it, and the silent one when it goes on, though the caller was told that it failed.
+    if (silence := next((each.silence for each in service.agents.all if each.silence is not None), None)) is not None:
+        raise out_of_reach("any link", silence)
     made = HeldFault(id=f"f{secrets.token_hex(4)}", **msgspec.structs.asdict(fault))
     async with service.agents.changing_faults() as before:
         if len(before) >= FAULTS_MAX:

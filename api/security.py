@@ -84,7 +84,7 @@ class Gate:
         if scope["method"] in _SAFE:
             return None
         origin = headers.get(b"origin")
-        if origin is not None and urlsplit(origin).netloc.lower() != host.lower():
+        if origin is not None and _authority(origin) != host.lower():
             return 403, f"a page of {origin} may not change anything here"
         if origin is None and headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
             return 403, "another site's page may not change anything here"
@@ -100,6 +100,14 @@ class Gate:
             return False
         name = match.group(1).lower()
         return "*" in self._hosts or name in self._hosts or (self._addresses and _is_address(name))
+
+
+def _authority(origin: str) -> str:
+    """An origin's host and port; nobody's where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _is_address(name: str) -> bool:

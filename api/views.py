@@ -31,7 +31,7 @@ from api.problems import Problem
 from api.settings import Settings
 from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from ensemble.ids import zxid_text
-from journal.cluster_state import BrokerView
+from journal.cluster_state import BrokerView, PeerView
 
 ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
@@ -66,7 +66,7 @@ class Views:
             return silent_peer(peer_id, observer, silence, self._agents.taken_us(node), age_ms)
         process, pid = self._process(node)
         said: dict[str, Any] = dict(word.status) if word else {}
-        told = self._collector.state.peers.get(peer_id)
+        told = self._peer_told(peer_id, pid)
         if told is not None:
             newer = self._journal_is_newer(node, word)
             for field in ("state", "phase", "leader_id", "accepted_epoch", "current_epoch", "last_zxid"):
@@ -80,10 +80,10 @@ class Views:
         return Peer(
             id=peer_id,
             state=state,  # type: ignore[arg-type]
-            phase=str(said.get("phase", "ELECTION")),
+            phase="ELECTION" if process == "down" else str(said.get("phase", "ELECTION")),
             accepted_epoch=int(said.get("accepted_epoch", 0)),
             current_epoch=int(said.get("current_epoch", 0)),
-            last_zxid=_zxid(said.get("last_zxid", 0)),
+            last_zxid=_last_zxid(process, word, said),
             leader_id=-1 if process == "down" else int(said.get("leader_id", -1)),
             observer=observer,
             process=process,
@@ -92,6 +92,16 @@ class Views:
             as_of_us=self._agents.taken_us(node),
             age_ms=word.age_ms if word else None,
         )
+
+    def _peer_told(self, peer_id: int, pid: int | None) -> PeerView | None:
+        """What the journal has of a peer, where it has come to the process that runs now: what the one before it
+        said is not its word.  Its epochs are on its disk."""
+        told = self._collector.state.peers.get(peer_id)
+        if told is None or pid is None or told.pid in (None, pid):
+            return told
+        return PeerView(
+            peer_id, state="LOOKING", accepted_epoch=told.accepted_epoch, current_epoch=told.current_epoch
+        )  # fmt: skip
 
     def brokers(self, fresh: Fresh) -> list[Broker]:
         """Every broker: those of this cluster's own, then those that joined it."""
@@ -134,12 +144,12 @@ class Views:
                 raise self.unknown("broker", broker_id)
             return self._of_elsewhere(broker_id, fresh)
         node = f"broker-{broker_id}"
-        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        process, pid = self._process(node)
+        told = self._broker_told(broker_id, pid)
         host, port = self._addresses.get(broker_id, ("", 0))
         if (silence := self._agents.silence(node)) is not None:
             silent = silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
             return silent.model_copy(update={"external": self._external.get(broker_id, "")})
-        process, pid = self._process(node)
         word = self._agents.word(node)
         said = word.status if word else {}
         registration = fresh.reading.brokers.get(broker_id)
@@ -158,7 +168,7 @@ class Views:
             registered=registration is not None,
             broker_epoch=registration.broker_epoch if registration else None,
             is_controller=process != "down" and acting,
-            believes=self._believes(broker_id),
+            believes=self._believes(told),
             session_state="closed" if process == "down" else str(session),
             fenced_writes=told.fenced_writes,
             fenced_requests=told.fenced_requests,
@@ -168,17 +178,25 @@ class Views:
             status=said,
         )
 
-    def _believes(self, broker_id: int) -> Believes:
-        word = self._agents.word(f"broker-{broker_id}")
+    def _broker_told(self, broker_id: int, pid: int | None) -> BrokerView:
+        """What the journal has of a broker; of its counts alone, where it has not come to the process that runs now."""
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        ended = told.process == "down" and told.process_since_us > 0
+        if pid is None or (told.pid in (None, pid) and not ended):
+            return told
+        return BrokerView(broker_id, fenced_writes=told.fenced_writes, fenced_requests=told.fenced_requests)
+
+    def _believes(self, told: BrokerView) -> Believes:
+        node = f"broker-{told.id}"
+        word = self._agents.word(node)
         said = word.status.get("believes") if word is not None else None
-        if word is not None and isinstance(said, dict) and not self._journal_is_newer(f"broker-{broker_id}", word):
+        if word is not None and isinstance(said, dict) and not self._journal_is_newer(node, word):
             return Believes(
                 controller_id=int(said.get("controller_id", -1)),
                 controller_epoch=int(said.get("controller_epoch", 0)),
                 age_ms=word.age_ms,
             )
-        told = self._collector.state.brokers.get(broker_id)
-        if told is None or not told.believed_since_us:
+        if not told.believed_since_us:
             return NO_BELIEF
         age_ms = max(0, time.time_ns() // 1_000_000 - told.believed_since_us // 1000)
         return Believes(
@@ -347,8 +365,12 @@ class Views:
         return missing
 
 
-def _zxid(value: Any) -> str:
-    return value if isinstance(value, str) else zxid_text(int(value))
+def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -> str | None:
+    """None where a process runs that has not told one yet: what it will come back with is not known before."""
+    if process != "down" and (word is None or "last_zxid" not in word.status):
+        return None
+    zxid = said.get("last_zxid", 0)
+    return zxid if isinstance(zxid, str) else zxid_text(int(zxid))
 
 
 def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]:

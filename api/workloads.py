@@ -140,6 +140,8 @@ class WorkloadManager:
         self._zookeeper_connect = zookeeper_connect
         self._journal = journal
         self._running: dict[str, _Running] = {}
+        self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
+        """What brings a running one to its end, for as long as that takes."""
         self._ended: dict[str, WorkloadView] = {}
         self._progress: dict[tuple[str, str], GroupProgress] = {}
 
@@ -245,18 +247,26 @@ class WorkloadManager:
 
     async def delete(self, workload_id: str) -> WorkloadView:
         """End one: a producer waits a moment for what is under way and reads back once more, a consumer commits and
-        leaves.  Raises Problem 404."""
-        running = self._running.pop(workload_id, None)
-        if running is None:
+        leaves.  It runs until then, and whoever asks a second time waits for the same end.  Raises Problem 404."""
+        if workload_id not in self._running:
             return self.get(workload_id)
-        with contextlib.suppress(TimeoutError, KafkaUnavailable, KafkaRequestFailed):
-            async with asyncio.timeout(END_S):
-                await running.end()
-        running.close()
-        ended = self._ended[workload_id] = running.view(workload_id, "ended")
-        for oldest in list(self._ended)[:-KEPT_MAX]:
-            del self._ended[oldest]
-        return ended
+        if workload_id not in self._ending:
+            self._ending[workload_id] = asyncio.create_task(self._end(workload_id, self._running[workload_id]))
+        return await asyncio.shield(self._ending[workload_id])
+
+    async def _end(self, workload_id: str, running: _Running) -> WorkloadView:
+        try:
+            with contextlib.suppress(TimeoutError, KafkaUnavailable, KafkaRequestFailed):
+                async with asyncio.timeout(END_S):
+                    await running.end()
+        finally:
+            running.close()
+            self._running.pop(workload_id, None)
+            self._ending.pop(workload_id, None)
+            self._ended[workload_id] = running.view(workload_id, "ended")
+            for oldest in list(self._ended)[:-KEPT_MAX]:
+                del self._ended[oldest]
+        return self._ended[workload_id]
 
     def _emit(self, event: Event) -> Cause:
         cause = self._journal.write(event)
@@ -268,6 +278,10 @@ class WorkloadManager:
 
     async def close(self) -> None:
         """End all where they stand."""
+        ending = list(self._ending.values())
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         for running in self._running.values():
             running.close()
         self._running.clear()

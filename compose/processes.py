@@ -119,10 +119,12 @@ class ManagedProcess:
         self._changed("running", "resume")
 
     async def restart(self) -> None:
-        """Stop, then start."""
+        """Stop, then start.  Raises NotNow where it was killed meanwhile: who kills it wants it to stay down."""
         if self.state == "down":
             self._refuse("restart")
         await self.stop()
+        if self._asked == "kill":
+            raise NotNow(f"cannot restart {self.name}: it was killed while it was being stopped")
         await self.start()
 
     def observe(self) -> None:

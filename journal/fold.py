@@ -102,9 +102,12 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
     role, number = _node_id(node)
     if role == "peer":
         peer = state.peer(number)
+        if (peer.process, process) == ("down", "running"):
+            peer.state = "LOOKING"
         peer.process, peer.pid = process, pid
         if process == "down":
-            peer.state = "DOWN"
+            # Its epochs and zxid are on its disk; its role and phase, and whom it followed, ended with the process.
+            peer.state, peer.phase, peer.leader_id = "DOWN", "ELECTION", -1
             if state.zab_leader_id == number:
                 state.zab_leader_id = -1
     elif role == "broker":
@@ -116,7 +119,7 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
             broker.process_since_us = entry.wall_us
         broker.process, broker.pid = process, pid
         if process == "down":
-            broker.is_controller = False
+            broker.is_controller, broker.session_state = False, "closed"
         if process == "running":
             state.holder_back(number)
         else:

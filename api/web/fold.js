@@ -125,6 +125,12 @@ const broker = (state, id) => (state.brokers[id] ??= newBroker(id));
 /** @param {ClusterState} state @param {string} topic @param {number} number */
 const partition = (state, topic, number) => (state.partitions[`${topic}-${number}`] ??= newPartition(topic, number));
 
+/**
+ * Under a name that users chose.  An assignment would take `__proto__`, which a topic or a group may be called, for something else.
+ * @template T @param {Record<string, T>} of @param {string} name @param {T} value
+ */
+const put = (of, name, value) => Object.defineProperty(of, name, { value, writable: true, enumerable: true, configurable: true });
+
 /** There is no controller from that moment. @param {ClusterState} state @param {number} atUs @param {string} reason */
 function endReign(state, atUs, reason) {
   state.controller_id = -1;
@@ -154,9 +160,12 @@ function holderBack(state, id) {
 function setProcess(state, entry, node, process, pid, action) {
   const [role, number] = nodeId(node);
   if (role === "peer") {
-    const found = Object.assign(peer(state, number), { process, pid });
+    const found = peer(state, number);
+    if (found.process === "down" && process === "running") found.state = "LOOKING";
+    Object.assign(found, { process, pid });
     if (process === "down") {
-      found.state = "DOWN";
+      // Its epochs and zxid are on its disk; its role and phase, and whom it followed, ended with the process.
+      Object.assign(found, { state: "DOWN", phase: "ELECTION", leader_id: -1 });
       if (state.zab_leader_id === number) state.zab_leader_id = -1;
     }
   } else if (role === "broker") {
@@ -165,7 +174,7 @@ function setProcess(state, entry, node, process, pid, action) {
     if (found.process === "down" && process === "running") Object.assign(found, { believed_controller_id: -1, believed_controller_epoch: 0, believed_since_us: 0 });
     if (found.process !== process) found.process_since_us = entry.wall_us;
     Object.assign(found, { process, pid });
-    if (process === "down") found.is_controller = false;
+    if (process === "down") Object.assign(found, { is_controller: false, session_state: "closed" });
     if (process === "running") holderBack(state, number);
     else holderLost(state, number, entry.wall_us, action);
   }
@@ -252,7 +261,7 @@ const HANDLERS = {
     if (e.sender_id >= 0) broker(state, e.sender_id).fenced_requests += 1;
   },
   topic_created(state, e) {
-    state.topics[e.topic] = e.topic_id;
+    put(state.topics, e.topic, e.topic_id);
     for (const [number, replicas] of Object.entries(e.assignment)) {
       partition(state, e.topic, Number(number)).replicas = /** @type {number[]} */ (replicas);
     }
@@ -334,6 +343,6 @@ const HANDLERS = {
   group_changed(state, e) {
     const { type, broker_id, group_id, state: stands, generation_id, leader_id, members } = e;
     if (stands === "Dead") delete state.groups[group_id];
-    else state.groups[group_id] = { type, broker_id, group_id, state: stands, generation_id, leader_id, members };
+    else put(state.groups, group_id, { type, broker_id, group_id, state: stands, generation_id, leader_id, members });
   },
 };

@@ -253,7 +253,7 @@ function topicsOf(state, processes) {
     const rows = new Map((answer?.partitions ?? []).map((/** @type {any} */ p) => [p.partition, p]));
     const said = new Map(journal.map((p) => [p.partition, p]));
     // An answer that was read after the request and does not know of the deletion has seen it fail.
-    const asked = state.doomed[name] ?? -Infinity;
+    const asked = state.doomed.get(name) ?? -Infinity;
     const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
     const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
       const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;

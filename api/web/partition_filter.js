@@ -3,8 +3,9 @@
 /**
  * @typedef {import("./model.js").Topic} Topic
  * @typedef {import("./model.js").Partition} Partition
- * @typedef {{filter: string, trouble: boolean, unfolded: Record<string, boolean>, pages: Record<string, number>}} Wanted
- *   What somebody typed and pressed; a page is looked up under its topic's name, that of the topics under "".
+ * @typedef {{filter: string, trouble: boolean, unfolded: Map<string, boolean>, pages: Map<string, number>}} Wanted
+ *   What somebody typed and pressed; a page is looked up under its topic's name (which may be any word, `constructor` too), that of
+ *   the topics under "".
  * @typedef {{page: number, pages: number, from: number, to: number, of: number}} Place  Counted from 0; `to` is the first after.
  * @typedef {{topic: Topic, partitions: Partition[], unfolded: boolean, place: Place}} Shown  `partitions` are those of the page.
  */
@@ -31,10 +32,10 @@ export function partitionsShown(topics, { filter, trouble, unfolded, pages }) {
     const let_through = whole && !trouble ? topic.partitions : topic.partitions.filter(lets);
     return let_through.length || (whole && !trouble) ? [{ topic, partitions: let_through, asked: !whole || trouble }] : [];
   });
-  const place = placed(found.length, pages[TOPICS] ?? 0, TOPICS_MAX);
+  const place = placed(found.length, pages.get(TOPICS) ?? 0, TOPICS_MAX);
   const shown = found.slice(place.from, place.to).map(({ topic, partitions, asked }) => {
-    const open = unfolded[topic.name] ?? (asked || partitions.length <= FOLDED_ABOVE);
-    const rows = placed(open ? partitions.length : 0, pages[topic.name] ?? 0, ROWS_MAX);
+    const open = unfolded.get(topic.name) ?? (asked || partitions.length <= FOLDED_ABOVE);
+    const rows = placed(open ? partitions.length : 0, pages.get(topic.name) ?? 0, ROWS_MAX);
     return { topic, partitions: partitions.slice(rows.from, rows.to), unfolded: open, place: rows };
   });
   return { shown, place };

@@ -14,7 +14,7 @@ import { isProgress } from "./sentences.js";
  *   the run that was asked for last.
  * @typedef {{node: string, type: string, progress: boolean, config: string | null, armed: string | null,
  *   token: boolean, keys: boolean, projector: boolean, drawer: boolean, offsets: boolean, partitions: import("./partition_filter.js").Wanted}} Ui
- * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Record<string, number>, events: Entry[],
+ * @typedef {{cluster: ClusterState, known: boolean, heard_ms: number | null, touched: Record<string, number>, doomed: Map<string, number>, events: Entry[],
  *   chatter: Entry[], polled: Polled | null, poll_problem: string | null, link: "connecting" | "live" | "reconnecting",
  *   skew_ms: number, calls: Call[], rates: Record<string, {at_us: number, acknowledged: number}[]>,
  *   zxids: Record<string, string>, analytics: Analytics, scenarios: Scenarios,
@@ -32,13 +32,13 @@ const SKEW_MIN_MS = 2500;
 /** @returns {State} */
 export function newState() {
   return {
-    cluster: emptyState(), known: false, heard_ms: null, touched: {}, doomed: {}, events: [], chatter: [], polled: null,
+    cluster: emptyState(), known: false, heard_ms: null, touched: {}, doomed: new Map(), events: [], chatter: [], polled: null,
     poll_problem: null, link: "connecting", skew_ms: 0, calls: [], rates: {}, zxids: {},
     analytics: { name: "controller_reigns", state: "idle", table: null, message: "", command: null },
     scenarios: { state: "idle", list: [], message: "", run: null },
     sentences: {}, past: false,
     ui: { node: "", type: "", progress: false, config: null, armed: null, token: false, keys: false, projector: false, drawer: false, offsets: false,
-      partitions: { filter: "", trouble: false, unfolded: {}, pages: {} } },
+      partitions: { filter: "", trouble: false, unfolded: new Map(), pages: new Map() } },
   };
 }
 
@@ -47,7 +47,7 @@ export function takeSnapshot(state, cluster, seq) {
   state.cluster = { ...cluster, seq };
   state.known = true;
   state.touched = {};
-  state.doomed = {};
+  state.doomed = new Map();
   state.events = [];
   state.chatter = [];
   state.rates = {};
@@ -71,10 +71,10 @@ const DELETION = /^DELETE \/topics\/([^/]+)$/;
 
 /** Somebody asks for a topic's deletion, or it has come to its end, or begins anew. @param {State} state @param {Entry} entry */
 function noteDeletion(state, entry) {
-  if (entry.type === "topic_deleted" || entry.type === "topic_created") delete state.doomed[entry.topic];
+  if (entry.type === "topic_deleted" || entry.type === "topic_created") state.doomed.delete(entry.topic);
   if (entry.type !== "admin_requested") return;
   const named = entry.request === "DeleteTopics" ? entry.subjects : [DELETION.exec(entry.request)?.[1]];
-  for (const topic of named) if (topic !== undefined && topic in state.cluster.topics) state.doomed[topic] = entry.wall_us;
+  for (const topic of named) if (topic !== undefined && Object.hasOwn(state.cluster.topics, topic)) state.doomed.set(topic, entry.wall_us);
 }
 
 /** Put events that came before the snapshot in front of those since. @param {State} state @param {Entry[]} earlier */
@@ -131,7 +131,7 @@ export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
   state.poll_problem = null;
   const apart_ms = wallMs < askedMs ? askedMs - wallMs : wallMs > nowMs ? nowMs - wallMs : 0;
   state.skew_ms = Math.abs(apart_ms) > SKEW_MIN_MS ? apart_ms : 0;
-  for (const topic of cluster.topics) if (topic.deleting) state.doomed[topic.name] = cluster.read_at_us;
+  for (const topic of cluster.topics) if (topic.deleting) state.doomed.set(topic.name, cluster.read_at_us);
   // A peer that is down tells none, and the one it told last is the one it will come back with.
   for (const peer of cluster.peers) if (peer.last_zxid !== null && peer.process !== "down") state.zxids[peer.id] = peer.last_zxid;
 }

@@ -117,6 +117,8 @@ class FakeAgent(Agent):
         return self.held
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
+        if self.frozen:
+            raise AgentSilent("frozen")
         self.held = faults
 
 

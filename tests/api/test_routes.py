@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,17 @@ import pytest
 
 from api.agent_protocol import JournalChunk, Position
 from api.ensemble_view import eligible_by
-from journal.events import ControllerBelieved, ControllerElected, EpochAccepted, Event, IsrChanged, ZxidCheckpoint
+from journal.events import (
+    BrokerSessionChanged,
+    ControllerBelieved,
+    ControllerElected,
+    EpochAccepted,
+    Event,
+    IsrChanged,
+    PeerStateChanged,
+    ProcessChanged,
+    ZxidCheckpoint,
+)
 from journal.writer import encode_line
 from kafka_protocol.zk.znodes import LeaderAndIsr, encode_partition_state
 from tests.api.api_server import Server
@@ -54,8 +65,6 @@ def test_a_broker_that_is_wrong_about_the_controller_is_quoted_in_its_own_words(
 
 
 def test_a_journal_entry_that_is_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
-    import time
-
     server.agent.say("broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2})
     line = encode_line("broker-1", 1, time.time_ns() // 1000, 0, ControllerBelieved(1, 1, 3, True))
     server.collect(JournalChunk("broker-1", line, Position("f", 1)))
@@ -75,6 +84,58 @@ def test_a_process_that_is_down_is_no_controller_and_leads_nothing(server: Serve
     assert http.get(f"{V1}/brokers/1").json()["is_controller"] is False
     peer = http.get(f"{V1}/peers/1").json()
     assert (peer["state"], peer["leader_id"], peer["last_zxid"]) == ("DOWN", -1, "0x100000002")
+
+
+def _told(server: Server, node: str, *events: Event) -> None:
+    """A node's journal has come to these events."""
+    begin = server.collector.position(node).after + 1
+    now_us = time.time_ns() // 1000
+    lines = b"".join(encode_line(node, number, now_us, 0, event) for number, event in enumerate(events, begin))
+    server.collect(JournalChunk(node, lines, Position("f", begin)))
+
+
+def _lived(server: Server) -> None:
+    """Peer 1 led and broker 1 was controller, as processes 100 and 103."""
+    _told(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
+    _told(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
+    _told(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
+    _told(server, "broker-1", BrokerSessionChanged(1, "connected", 7), ControllerBelieved(1, 1, 3, True))
+
+
+def _has_said_nothing(http: httpx.Client) -> None:
+    peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
+    assert (peer["process"], peer["state"], peer["phase"], peer["leader_id"]) == ("running", "LOOKING", "ELECTION", -1)
+    assert (peer["accepted_epoch"], peer["current_epoch"], peer["last_zxid"]) == (2, 2, None)
+    assert (broker["process"], broker["is_controller"], broker["session_state"]) == ("running", False, "closed")
+    assert (broker["believes"]["controller_id"], broker["believes"]["age_ms"]) == (-1, None)
+
+
+def test_a_process_that_has_just_begun_is_not_told_by_the_words_of_the_one_before_it(
+    server: Server, http: httpx.Client
+) -> None:
+    _lived(server)
+    for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
+        assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
+        _told(server, "host-1", ProcessChanged(target, "down", None, "kill"))
+    peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
+    assert (peer["state"], peer["phase"], peer["leader_id"], peer["current_epoch"]) == ("DOWN", "ELECTION", -1, 2)
+    assert (broker["is_controller"], broker["session_state"]) == (False, "closed")
+    for path in ("brokers/1", "peers/1"):
+        assert http.post(f"{V1}/{path}/start").json()["process"] == "running"
+    _has_said_nothing(http)
+    for target in ("broker-1", "peer-1"):
+        _told(server, "host-1", ProcessChanged(target, "running", 7, "start"))
+    _has_said_nothing(http)
+
+
+def test_the_journal_of_a_process_before_a_restart_tells_nothing_of_the_one_after_it(
+    server: Server, http: httpx.Client
+) -> None:
+    """The agent's answer comes before the journal, which is held back for a moment."""
+    _lived(server)
+    for path in ("brokers/1", "peers/1"):
+        assert http.post(f"{V1}/{path}/restart").json()["process"] == "running"
+    _has_said_nothing(http)
 
 
 def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Server, http: httpx.Client) -> None:

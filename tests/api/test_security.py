@@ -64,7 +64,7 @@ def test_beyond_loopback_addresses_are_answered_but_not_foreign_names() -> None:
     assert call(wide, host="evil.example:8080")[0] == 400
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999"])
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://[::1"])
 def test_a_foreign_page_may_not_change_anything(origin: str) -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
 

@@ -120,6 +120,19 @@ def test_kill_goes_through_a_stop_that_hangs(tmp_path: Path) -> None:
     run(scenario())
 
 
+def test_what_is_killed_during_its_restart_stays_down(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        process = await Watched(tmp_path, STUBBORN).up()
+        restarting = asyncio.create_task(process.restart())
+        await asyncio.sleep(0)
+        await process.kill()
+        with pytest.raises(NotNow, match="killed while it was being stopped"):
+            await restarting
+        assert (process.state, process.pid) == ("down", None)
+
+    run(scenario())
+
+
 def test_an_action_that_makes_no_sense_now_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = Watched(tmp_path, SLEEPER).process

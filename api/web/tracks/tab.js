@@ -68,7 +68,7 @@ function filters(state, m, changed) {
   const all = m.topics.reduce((sum, topic) => sum + topic.partitions.length, 0);
   if (all <= FOLDED_ABOVE && !wanted.filter && !wanted.trouble) return nothing;
   const set = (/** @type {Partial<typeof wanted>} */ to) => {
-    Object.assign(wanted, { pages: {}, ...to });
+    Object.assign(wanted, { pages: new Map(), ...to });
     changed();
   };
   const many = m.topics.filter((topic) => topic.partitions.length > FOLDED_ABOVE);
@@ -78,9 +78,9 @@ function filters(state, m, changed) {
     <label class="field check"><input type="checkbox" .checked=${wanted.trouble}
       @change=${(/** @type {Event} */ e) => set({ trouble: /** @type {HTMLInputElement} */ (e.target).checked })}><span>in trouble only</span></label>
     ${many.slice(0, 6).map(({ name, partitions }) => {
-      const open = wanted.unfolded[name] ?? false;
+      const open = wanted.unfolded.get(name) ?? false;
       return html`<button type="button" class="small" aria-expanded=${open ? "true" : "false"}
-        @click=${() => set({ unfolded: { ...wanted.unfolded, [name]: !open } })}>${open ? "Fold" : "Unfold"} ${name} (${partitions.length})</button>`;
+        @click=${() => set({ unfolded: new Map(wanted.unfolded).set(name, !open) })}>${open ? "Fold" : "Unfold"} ${name} (${partitions.length})</button>`;
     })}</div>`;
 }
 

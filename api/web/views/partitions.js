@@ -36,7 +36,7 @@ export function partitions(state, m, actions, changed) {
       ${topicHead(state, each.topic, columns, actions, changed, fold(each, wanted, changed))}
       ${each.partitions.map((p) => row(p, brokers, actions))}
       ${turn(each.place, columns, `partitions of ${each.topic.name}`, (page) => {
-        wanted.pages[each.topic.name] = page;
+        wanted.pages.set(each.topic.name, page);
         changed();
       })}
     </tbody>`);
@@ -44,7 +44,7 @@ export function partitions(state, m, actions, changed) {
     <thead><tr><th scope="col">partition</th><th scope="col">leader</th><th scope="col">out of sync</th>
       ${brokers.map((id) => html`<th scope="col">broker ${id}</th>`)}<th scope="col">elect</th></tr></thead>
     ${bodies}<tbody>${turn(place, columns, "topics", (page) => {
-      wanted.pages[TOPICS] = page;
+      wanted.pages.set(TOPICS, page);
       changed();
     })}${shown.length ? nothing : html`<tr><td colspan=${columns} class="quiet">The filter lets none of ${plural(m.topics.length, "topic")} through.</td></tr>`}</tbody>
     </table></div>`;
@@ -55,12 +55,12 @@ export function partitions(state, m, actions, changed) {
 function filterForm(wanted, changed) {
   const typed = (/** @type {Event} */ e) => {
     wanted.filter = /** @type {HTMLInputElement} */ (e.target).value;
-    wanted.pages = {};
+    wanted.pages.clear();
     changed();
   };
   const trouble = (/** @type {Event} */ e) => {
     wanted.trouble = /** @type {HTMLInputElement} */ (e.target).checked;
-    wanted.pages = {};
+    wanted.pages.clear();
     changed();
   };
   return html`<div class="row find" role="search" aria-label="Partitions">
@@ -75,7 +75,7 @@ function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   const unserved = topic.deleting ? 0 : all.filter((p) => p.unserved).length;
   const under = topic.deleting ? 0 : all.filter((p) => !p.offline && p.out_of_sync.length).length;
   const toggle = () => {
-    wanted.unfolded[topic.name] = !unfolded;
+    wanted.unfolded.set(topic.name, !unfolded);
     changed();
   };
   const many = all.length > FOLDED_ABOVE || rows.length < all.length || !unfolded;

@@ -7,7 +7,7 @@ import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
-import { troubled } from "../../../api/web/partition_filter.js";
+import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
@@ -311,6 +311,44 @@ test("a record that several replicas lost is one lost record", () => {
 test("a partition whose leader is dead and not yet replaced is told", () => {
   const brokers = [served.brokers[0], { ...served.brokers[1], process: "down", pid: null }];
   assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition led by a dead broker"]);
+});
+
+test("a topic may be called as something that every object has, or a group", () => {
+  const names = ["__proto__", "constructor", "toString"];
+  const { filter, trouble, unfolded, pages } = newState().ui.partitions;
+  const { shown } = partitionsShown(names.map((name) => ({ ...topic, name, partitions: [{ ...partition, topic: name }] })), { filter, trouble, unfolded, pages });
+  assert.deepEqual(shown.map((each) => [each.topic.name, each.partitions.length]), names.map((name) => [name, 1]));
+  const group = { broker_id: 1, state: "Stable", generation_id: 1, leader_id: "m", members: ["m"] };
+  const state = structuredClone(fold(names.flatMap((name, i) => [
+    entry(2 * i + 1, "broker-1", "topic_created", { topic: name, topic_id: "id", assignment: {} }),
+    entry(2 * i + 2, "broker-1", "group_changed", { group_id: name, ...group }),
+  ])));
+  assert.deepEqual([Object.keys(state.topics), Object.keys(state.groups)], [names, names]);
+  apply(state, entry(7, "broker-1", "topic_deleted", { topic: "__proto__" }));
+  apply(state, entry(8, "broker-1", "group_changed", { group_id: "__proto__", ...group, state: "Dead" }));
+  assert.deepEqual([Object.keys(state.topics), Object.keys(state.groups)], [names.slice(1), names.slice(1)]);
+});
+
+test("a request to delete a topic that is not there dooms none, whatever it is called", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeEntry(state, entry(1, "api", "admin_requested", { request: "DELETE /topics/constructor", subjects: [], client: "" }));
+  assert.equal(state.doomed.size, 0);
+});
+
+test("a process that was started again is not told by the words of the one before it", () => {
+  const change = (seq, target, process) => entry(seq, "host-1", "process_changed", { target, process, pid: process === "down" ? null : seq, action: "x" });
+  const lived = fold([
+    change(1, "peer-1", "running"), change(2, "broker-1", "running"),
+    entry(3, "peer-1", "peer_state_changed", { state: "LEADING", phase: "BROADCAST", leader_id: 1, round: 1, accepted_epoch: 2, current_epoch: 2, last_zxid: 9 }),
+    entry(4, "broker-1", "broker_session_changed", { broker_id: 1, state: "connected", session_id: 7 }),
+    change(5, "peer-1", "down"), change(6, "broker-1", "down"),
+  ]);
+  const told = () => [lived.peers[1].state, lived.peers[1].phase, lived.peers[1].leader_id, lived.peers[1].current_epoch, lived.brokers[1].session_state];
+  assert.deepEqual(told(), ["DOWN", "ELECTION", -1, 2, "closed"]);
+  apply(lived, change(7, "peer-1", "running"));
+  apply(lived, change(8, "broker-1", "running"));
+  assert.deepEqual(told(), ["LOOKING", "ELECTION", -1, 2, "closed"]);
 });
 
 test("a topic that is being deleted is no offline one", () => {
