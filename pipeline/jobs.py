@@ -43,6 +43,7 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
 
     def make(table: Table) -> Made:
         made = observed(table, journal)
+        journal.read()
         made.frame.write.parquet(str(directory / table.name))
         return Made(table.name, made.rows(), made.broken())
 

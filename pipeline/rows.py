@@ -13,6 +13,7 @@ import atexit
 import shutil
 import tempfile
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from threading import Lock
 
@@ -39,11 +40,20 @@ class Journal:
         self._source = self._laid(source)
         self._lock = Lock()
         self._made: dict[str, tuple[Lock, list[DataFrame]]] = {}
+        self._reading: Future[None] | None = None
 
     @property
     def rows(self) -> DataFrame:
-        """All rows: the journals themselves are read when they are first asked for, and not again."""
+        """All rows: the journals themselves are read when they are first asked for, and not again.
+
+        On one machine that goes on behind the caller, who may plan tables meanwhile; `read` waits for it.
+        """
         return self.once("rows", lambda: _told_once(self._source))
+
+    def read(self) -> None:
+        """Wait until the rows that were asked for are there.  Raises what Spark raised where they cannot be read."""
+        if self._reading is not None:
+            self._reading.result()
 
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """The frame of that name: made when it is first asked for."""
@@ -63,10 +73,20 @@ class Journal:
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
         if self._in_memory:
-            return frame.localCheckpoint()
+            kept = frame.localCheckpoint(eager=False)
+            if name == "rows":
+                thread = ThreadPoolExecutor(1)
+                self._reading = thread.submit(_fill, kept)
+                thread.shutdown(wait=False)
+            return kept
         place = str(self.stage / name)
         frame.write.parquet(place)
         return frame.sparkSession.read.schema(frame.schema).parquet(place)
+
+
+def _fill(kept: DataFrame) -> None:
+    """Make the rows of a frame that is kept.  (Asked for by a plan, to count them would be a second stage.)"""
+    kept._jdf.queryExecution().toRdd().count()
 
 
 def _told_once(rows: DataFrame) -> DataFrame:

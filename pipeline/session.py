@@ -33,6 +33,8 @@ _FOR_TABLES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    # A step that sorts out rows by their rank before a window does is compiled all the same: the only one.
+    "spark.sql.optimizer.windowGroupLimitThreshold": "-1",
     # Rows that lie by run meet without an exchange (`pipeline.rows`); to broadcast them would be a job of its own.
     "spark.sql.requireAllClusterKeysForCoPartition": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",

@@ -1,0 +1,102 @@
+"""A journal's rows are read once, while tables of them are planned, by workers that load no more than they need."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline import jobs
+from pipeline.gold import TABLES
+from pipeline.ranges import ARROW_SCHEMA, SCHEMA, Row, batches
+from pipeline.rows import Journal
+from pipeline.session import FAILURES
+from pipeline.tables import leader_writes
+
+ROWS: list[Row] = [
+    ("seed-1", "broker-1", 1, 2**53, 3, "node_stopped", '{"reason":"ä\U0001f600"}', "a.jsonl", 0, None),
+    ("seed-1", "broker-2", 2, -1, 2**63 - 1, "node_stopped", "", "a.jsonl", 30, None),
+    ("seed-2", None, None, None, None, None, "{", "é.jsonl", 7, "malformed"),
+]
+LOADS = """
+import sys
+from pathlib import Path
+from pipeline.ranges import FileRange, Share, read_share
+path = Path(sys.argv[1])
+(batch,) = read_share(Share([FileRange(".", str(path), 0, path.stat().st_size)], None))
+print(batch.num_rows, "pandas" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("rows", [ROWS, ROWS[:2], ROWS[2:]], ids=["some lack fields", "none lacks one", "none has any"])
+def test_columns_hold_what_arrow_itself_makes_of_the_rows(rows: list[Row]) -> None:
+    (batch,) = batches(rows)
+    batch.validate(full=True)
+    names = ARROW_SCHEMA.names
+    told = [dict(zip(names, row, strict=True)) for row in rows]
+    assert batch.equals(pa.RecordBatch.from_pylist(told, schema=ARROW_SCHEMA))
+
+
+def test_who_reads_journals_does_not_load_pandas(tmp_path: Path) -> None:
+    line = '{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,"type":"node_stopped","reason":""}\n'
+    (path := tmp_path / "a.jsonl").write_text(line * 3)
+    done = subprocess.run([sys.executable, "-c", LOADS, str(path)], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["3", "False"]
+
+
+def counting(spark: SparkSession, told: Path) -> DataFrame:
+    """ROWS, told by each of two tasks, which leave a file each time they read."""
+
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _ in numbers:
+            tempfile.mkstemp(dir=told)
+            yield from batches(ROWS)
+
+    return spark.range(0, 2, 1, 2).mapInArrow(rows, SCHEMA)
+
+
+def test_journals_are_read_once_for_all_that_is_made_of_them(spark: SparkSession, tmp_path: Path) -> None:
+    (told := tmp_path / "told").mkdir()
+    journal = Journal(counting(spark, told))
+    once = journal.once("stopped", lambda: journal.rows.where("type = 'node_stopped'"))
+    # Both tasks say the same, and an event that is told twice counts once.
+    assert [once.count(), once.count(), journal.rows.count()] == [2, 2, 3]
+    journal.read()
+    assert len(list(told.iterdir())) == 2
+
+
+def test_journals_that_cannot_be_read_stop_neither_the_plans_nor_go_unsaid(spark: SparkSession, tmp_path: Path) -> None:
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        raise OSError("the disk is on fire")
+        yield from numbers
+
+    journal = Journal(spark.range(1).mapInArrow(rows, SCHEMA))
+    assert leader_writes(journal).columns
+    with pytest.raises(FAILURES, match="the disk is on fire"):
+        journal.read()
+    (table,) = [each for each in TABLES if each.name == "bad_lines"]
+    with pytest.raises(FAILURES, match="the disk is on fire"):
+        list(jobs.make_tables(journal, tmp_path, [table]))
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_step_of_a_plan_is_compiled(spark: SparkSession) -> None:
+    """Spark compiles a limit by rank whatever its settings say."""
+    plans: list[str] = []
+
+    class Planned(Journal):
+        def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+            plans.append(frame._jdf.queryExecution().executedPlan().toString())
+            return super()._kept(name, frame)
+
+    journal = Planned(spark.createDataFrame([], SCHEMA))
+    for table in TABLES:
+        plans.append(table.build(journal)._jdf.queryExecution().executedPlan().toString())
+    assert len(plans) > len(TABLES)
+    assert not [plan for plan in plans if "WindowGroupLimit" in plan]
