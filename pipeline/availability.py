@@ -190,7 +190,7 @@ def client_availability(journal: Journal) -> DataFrame:
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(),
     )  # fmt: skip
-    answered = f.col("acknowledged") + f.col("failed")
+    answered = f.try_add("acknowledged", "failed")
     return (
         told.groupBy("run", "node", "workload_id", "topic")
         .agg(
