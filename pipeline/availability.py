@@ -81,17 +81,25 @@ def _spans(journal: Journal) -> DataFrame:
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, cut where min.insync.replicas of their topic changed: with min_isr and length (microseconds)."""
-    told = timed(journal, ["config_changed", "node_started"], entity=StringType(), config=_CONFIG)
+    """The spans, cut where min.insync.replicas of their topic changed: with min_isr and length (microseconds).
+
+    Every broker tells of a change, some of them at one moment: the last word of a moment holds.  With a topic its
+    overrides go, and nobody tells of that by itself.
+    """
+    told = timed(
+        journal, ["config_changed", "node_started", "topic_deleted"],
+        entity=StringType(), config=_CONFIG, topic=StringType(),
+    )  # fmt: skip
     told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
     default = (
         told.where("type = 'node_started' AND node LIKE 'broker-%'").groupBy("run").agg(f.max("min_isr").alias("usual"))
     )
     in_order = Window.partitionBy("run", "topic").orderBy("run_us", "node", "node_seq")
     changes = (
-        told.where("type = 'config_changed' AND entity LIKE 'topics/%'")
-        .withColumn("topic", f.substring_index("entity", "/", -1))
+        told.where("type = 'topic_deleted' OR (type = 'config_changed' AND entity LIKE 'topics/%')")
+        .withColumn("topic", f.coalesce("topic", f.substring_index("entity", "/", -1)))
         .withColumn("until", f.lead("run_us").over(in_order))
+        .where("until IS NULL OR until > run_us")
         .select("run", "topic", f.col("run_us").alias("since"), "until", "min_isr")
     )
     # Before the first of them the brokers' own value holds.
@@ -190,7 +198,7 @@ def client_availability(journal: Journal) -> DataFrame:
         workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
         lost=LongType(),
     )  # fmt: skip
-    answered = f.col("acknowledged") + f.col("failed")
+    answered = f.try_add("acknowledged", "failed")
     return (
         told.groupBy("run", "node", "workload_id", "topic")
         .agg(

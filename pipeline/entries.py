@@ -1,8 +1,8 @@
 """Which line is an entry: what every job takes, and why it sets the others aside.
 
 One definition for all jobs, and the reader's own (`journal.reader`): an object of a type and schema that this version
-knows, with every field that the type has.  Beyond that its numbers must fit Spark's columns.  A line that does not is
-set aside with its reason, and nothing after it suffers.
+knows, with every field that the type has.  Beyond that its numbers must fit Spark's columns, and its moments a clock.
+A line that does not is set aside with its reason, and nothing after it suffers.
 
 One pass of one decoder reads envelope and body together; it is made of the classes of `journal.events`, so that a new
 type or field is known here too.
@@ -26,12 +26,16 @@ SHOWN_CHARACTERS = 4096
 UNSIGNED = "digest"
 """The one field of 64 bits without a sign: a tree's digest."""
 
+CLOCK_US_MAX = 2**53
+"""No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
+
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
 _ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
     ("node", str),
     ("node_seq", Long),
-    ("wall_us", Long),
-    ("mono_us", Long),
+    ("wall_us", _Clock),
+    ("mono_us", _Clock),
     ("schema", Annotated[int, msgspec.Meta(le=SCHEMA_VERSION)], SCHEMA_VERSION),
 ]
 
@@ -75,6 +79,7 @@ ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for 
 _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
 _anything = msgspec.json.Decoder()
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
+_CLOCKS = ("wall_us", "mono_us")
 _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
@@ -115,4 +120,4 @@ def _reason(line: bytes, said: str) -> str:
     if bound["where"] == "schema":
         schema = _anything.decode(line)["schema"]
         return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
-    return f"{bound['where']} has a number beyond 64 bits"
+    return f"{bound['where']} has a number beyond {'any clock' if bound['where'] in _CLOCKS else '64 bits'}"

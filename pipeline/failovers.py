@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from operator import add
 
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as f
@@ -42,7 +41,7 @@ def failovers(journal: Journal) -> DataFrame:
         .join(propagated, _REIGN, "left")
         .withColumn("elect_ms", f.col("gap_before_ms"))
         .withColumn("detect_ms", f.when(f.col("cause") == "session_expired", f.col("heard_ms_ago")).otherwise(0))
-        .withColumn("total_ms", reduce(add, (f.coalesce(name, f.lit(0)) for name in phases)))
+        .withColumn("total_ms", reduce(f.try_add, (f.coalesce(name, f.lit(0)) for name in phases)))
         .select(
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
             *phases, "total_ms", "zxid",

@@ -114,7 +114,7 @@ TABLES = (
     Table(
         "client_availability", client_availability, ("run", "node", "workload_id", "topic"),
         ("run", "node", "workload_id", "topic"), ("workload_progressed",),
-        (never("no more is answered than was sent", "acknowledged + failed > sent"),),
+        (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
     ),
     Table(
         "records_lost", records_lost, (*_PARTITION, "first_offset"), (*_PARTITION, "first_offset"), ("records_lost",),

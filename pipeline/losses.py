@@ -26,7 +26,7 @@ def records_lost(journal: Journal) -> DataFrame:
     )  # fmt: skip
     in_order = Window.partitionBy(*_PARTITION).orderBy("first_offset", "last_offset", "node", "node_seq")
     reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
-    begins = f.coalesce(f.col("first_offset") > reached + 1, f.lit(True)).cast(LongType())
+    begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
     return (
         told.withColumn("begins", begins)
         .withColumn("span", f.sum("begins").over(in_order))
@@ -40,7 +40,7 @@ def records_lost(journal: Journal) -> DataFrame:
             f.min("at_us").alias("first_us"),
             f.max("at_us").alias("last_us"),
         )
-        .withColumn("count", f.col("last_offset") - f.col("first_offset") + 1)
+        .withColumn("count", f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)))
         .select(
             *_PARTITION, "first_offset", "last_offset", "count", "below_high_watermark", "broker_ids", "causes",
             "first_us", "last_us",

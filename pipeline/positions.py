@@ -3,7 +3,7 @@
 The name of a file does not say whose it is: a cluster that is made anew in the same directory gives its files the names
 of the old one's.  So a position holds for a file that begins with the same line.  Where another file stands under a
 known name, or one whose number is not above all that are known of its node, the cluster was made anew, and what comes
-from there is another run: `DIRECTORY~2`.
+from there is another run: `DIRECTORY~2`.  Its nodes may be found one after the other: all of them are of that one run.
 """
 
 from __future__ import annotations
@@ -34,17 +34,15 @@ def mark_of(path: Path) -> str | None:
 
 
 def is_done(path: Path, reached: list[Any] | None) -> bool:
-    """Was the file read to its end?"""
-    return reached is not None and reached[0] >= complete_bytes(path)
+    """Was the file read to its end?  So was one without a line."""
+    complete = complete_bytes(path)
+    return not complete or (reached is not None and reached[1] == mark_of(path) and reached[0] >= complete)
 
 
 def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
     """How far the files can be read now.  Those that went keep their place, unless later ones of their node exist."""
     marks = _marks(files)
-    anew = {files[key].run for key in marks if is_anew(key, marks[key], start)}
-    lives: dict[str, int] = {}
-    for key, (_, _, life) in start.items():
-        lives[run_of(key)] = max(lives.get(run_of(key), 1), life)
+    lives = _lives(files, marks, start)
     end: Offset = {}
     for key, mark in marks.items():
         known = start.get(key)
@@ -53,14 +51,32 @@ def advance(files: dict[str, JournalFile], start: Offset) -> Offset:
         # It may have gone since its mark was read: then it keeps its place, as any file that went.
         with contextlib.suppress(OSError):
             reached = max(begin, complete_bytes(files[key].path, begin))
-            run = files[key].run
-            end[key] = [reached, mark, known[2] if known is not None and same else lives.get(run, 1) + (run in anew)]
+            end[key] = [reached, mark, known[2] if known is not None and same else lives.get(files[key].run, 1)]
     newest = _newest(end)
     for key, reached in start.items():
         node = node_of(key)
         if key not in end and (node is None or (reached[2], node.number) >= newest.get(node.place, (1, 0))):
             end[key] = reached
     return dict(sorted(end.items()))
+
+
+def _lives(files: dict[str, JournalFile], marks: dict[str, str], start: Offset) -> dict[str, int]:
+    """Of each run the life that files belong to which are found now.
+
+    A node that shows that its cluster was made anew begins the next life, unless another one has begun that before it.
+    """
+    lives: dict[str, int] = {}
+    for key, (_, _, life) in start.items():
+        lives[run_of(key)] = max(lives.get(run_of(key), 1), life)
+    newest = _newest(start)
+    begin = set()
+    for key, mark in marks.items():
+        if is_anew(key, mark, start):
+            node = node_of(key)
+            own = start[key][2] if node is None else newest[node.place][0]
+            if own == lives[files[key].run]:
+                begin.add(files[key].run)
+    return {run: life + (run in begin) for run, life in lives.items()}
 
 
 def _marks(files: dict[str, JournalFile]) -> dict[str, str]:
@@ -91,12 +107,22 @@ def _newest(offset: Offset) -> dict[str, tuple[int, int]]:
 
 
 def ranges_between(files: dict[str, JournalFile], start: Offset, end: Offset) -> list[FileRange]:
-    """What is to be read between two offsets, of the files that are still there."""
+    """What is to be read between two offsets, of the files that are still there.
+
+    Another file may have got the name of one since: what stood in that one is not to be looked for in it.
+    """
     ranges = []
     for key, (position, mark, life) in sorted(end.items()):
         known = start.get(key)
         begin = known[0] if known is not None and known[1] == mark else 0
-        if key in files and position > begin:
+        if key in files and position > begin and _is_still(files[key].path, mark):
             run = files[key].run if life == 1 else f"{files[key].run}~{life}"
             ranges.append(FileRange(run, str(files[key].path), begin, position))
     return ranges
+
+
+def _is_still(path: Path, mark: str) -> bool:
+    with contextlib.suppress(OSError):
+        return mark_of(path) == mark
+    # Whoever reads it says why it cannot be read, or finds that it has gone.
+    return True

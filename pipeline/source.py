@@ -69,14 +69,13 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._all_now = True
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
-        if not self._all_now:
-            return advance(self._held.files(), start)
-        if self._target is None:
-            self._target = advance(self._held.files(), start)
+        # What was behind another file of its name when all was asked for is part of all.
+        if self._target is None or not self._all_now or self._held.waiting:
+            self._target = advance(self._held.files_to_go_on_with(start), start)
         return self._target
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Share]:
-        return shares(ranges_between(self._held.files(), start, end), self._types)
+        return shares(ranges_between(self._held.files(start), start, end), self._types)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)

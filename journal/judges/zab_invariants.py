@@ -193,7 +193,7 @@ class CommittedLog:
         elif isinstance(event, e.TxnLogTruncated | e.LearnerSynced):
             yield from self._removed(node, event.from_zxid, event.to_zxid)
         elif isinstance(event, e.ZxidCheckpoint) and event.zxid < self._seen.get(node, 0):
-            yield f"{node} serves from 0x{event.zxid:x}; it had delivered up to 0x{self._seen[node]:x}"
+            yield f"{node} serves from 0x{event.zxid:x}; it had delivered up to 0x{self._seen.get(node, 0):x}"
 
     def _removed(self, node: str, from_zxid: int, to_zxid: int) -> Iterator[str]:
         after = bisect_right(self._committed, to_zxid)

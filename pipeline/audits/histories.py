@@ -26,6 +26,8 @@ from pipeline.lake.commits import COMMITS
 from pipeline.runs import journal_files, without_copies
 
 _SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
+_ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
+"""A stream adds to the name of a run that was made anew which of them it is (`pipeline.positions`)."""
 COMMAND = ".command"
 LINE = ["file", "position", "body", "problem"]
 """The columns of a journal's rows that tell a line, and where it stood."""
@@ -84,7 +86,7 @@ def _of_lake(lake: Path) -> list[History]:
 
 def is_one_file(run: str) -> bool:
     """Is a run, by its name, one file in its own order?"""
-    return run.endswith(".jsonl")
+    return _ONE_FILE.fullmatch(run) is not None
 
 
 def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:

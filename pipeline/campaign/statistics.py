@@ -15,7 +15,9 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import numpy as np
 
-RESAMPLES = 2_000
+RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
+IN_A_TAIL = 10
+"""So many means lie beyond each end of an interval: an end that fewer tell is too near to the middle."""
 FLIPS, FLIPS_MAX = 9_999, 99_999
 EXACT_SEEDS = 13
 
@@ -58,10 +60,11 @@ def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidenc
 
 
 def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:
-    drawn = np.random.default_rng(len(values)).integers(0, len(values), (RESAMPLES, len(values)))
-    means = values[drawn].mean(axis=1)
     tail = (1 - confidence) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+    draw, count = np.random.default_rng(len(values)), len(values)
+    rounds = math.ceil(min(max(RESAMPLES, IN_A_TAIL / tail), RESAMPLES_MAX) / RESAMPLES)
+    means = [values[draw.integers(0, count, (RESAMPLES, count))].mean(axis=1) for _ in range(rounds)]
+    low, high = np.quantile(np.concatenate(means), [tail, 1 - tail])
     return float(low), float(high)
 
 

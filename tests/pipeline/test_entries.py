@@ -5,11 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from journal import events as e
 from pipeline import jobs
 from pipeline.entries import ENTRIES, LINE_BYTES_MAX, Refused, check_line, check_lines
+from pipeline.gold import TABLES
 from pipeline.ranges import FileRange, read_range, read_share, shares
 
 HEAD = b'{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,'
@@ -33,6 +36,14 @@ POISON = {
     "a newer schema": (
         HEAD.replace(b":1,", b":2,", 1) + b'"type":"node_stopped","reason":""}',
         "schema 2 is newer than 1",
+    ),
+    "a wall clock of 290,000 years": (
+        HEAD.replace(b'"wall_us":1', b'"wall_us":9223372036854775807') + b'"type":"node_stopped","reason":""}',
+        "wall_us has a number beyond any clock",
+    ),
+    "a monotonic clock of as many": (
+        HEAD.replace(b'"mono_us":1', b'"mono_us":-9223372036854775808') + b'"type":"node_stopped","reason":""}',
+        "mono_us has a number beyond any clock",
     ),
     "a field too few": (HEAD + b'"type":"node_stopped"}', "missing required field `reason`"),
     "no object": (b"[]", "Expected `object`"),
@@ -120,3 +131,31 @@ def test_poison_is_counted_with_its_place_and_the_tables_go_on(
     aside = spark.read.parquet(str(tmp_path / "out" / "bad_lines")).collect()
     assert [row["position"] for row in aside] == [sum(map(len, lines[:n])) for n in range(len(lines))]
     assert all(row["problem"] and row["file"] == path.name for row in aside)
+
+
+def test_texts_that_are_no_numbers_and_sums_beyond_64_bits_are_null_in_their_rows_and_end_no_job(
+    spark: SparkSession, history: Any, outage: Any, tmp_path: Path
+) -> None:
+    outage(history)
+    most = 2**63 - 1
+    history.write("broker-2", e.ConfigChanged("topics/t", {"min.insync.replicas": "many"}))
+    history.write("host-1", e.ProcessChanged("broker-x", "down", None, "kill"))
+    history.write("host-1", e.ProcessChanged(f"broker-{10 * most}", "down", None, "kill"))
+    history.write("broker-2", e.RecordsLost(2, "t", 0, 0, most, 1, 0, "log"))
+    history.write("broker-2", e.RecordsLost(2, "t", 0, 5, most, 1, 0, "log"))
+    history.write("broker-2", e.RecordsLost(2, "u", 0, 3, 4, 2, 0, "log"))
+    history.write("api", e.WorkloadProgressed("1", "t", most, most, most, 0))
+    history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0))
+    history.write("broker-2", e.ControllerReady(2, 2, most, most))
+    names = ("availability", "client_availability", "failovers", "records_lost")
+    wanted = [table for table in TABLES if table.name in names]
+    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=wanted)
+    assert written.broken == {}
+    told = {name: pq.read_table(tmp_path / "out" / name).to_pylist() for name in names}
+    assert [row["under_min_isr_ms"] for row in told["availability"]] == [0]
+    assert sorted((row["topic"], row["count"]) for row in told["records_lost"]) == [("t", None), ("u", 2)]
+    assert sorted((row["workload_id"], row["share"]) for row in told["client_availability"]) == [
+        ("1", None),
+        ("2", 0.5),
+    ]
+    assert [(row["read_ms"], row["total_ms"]) for row in told["failovers"]] == [(most, None)]

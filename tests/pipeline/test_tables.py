@@ -83,6 +83,24 @@ def test_availability_counts_the_dead_leader_and_the_time_without_one(
     assert row["available_ms"] == 3_000
 
 
+def test_availability_takes_a_change_that_two_brokers_tell_at_one_moment_once_and_a_new_topic_without_it(
+    spark: SparkSession, history: Any
+) -> None:
+    write = history.write
+    write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
+    write("broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}))
+    history.now_us -= 1_000_000
+    write("broker-2", e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}))
+    history.now_us += 3_000_000
+    write("broker-1", e.TopicDeleted("t"))
+    write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 20))
+    history.now_us += 5_000_000
+    write("broker-1", e.NodeStopped("end"))
+    (row,) = rows(spark, history, availability)
+    # A second with a minimum of one, four with one of two, and six of a topic that has none of its own.
+    assert (row["observed_ms"], row["under_min_isr_ms"], row["available_ms"]) == (11_000, 4_000, 7_000)
+
+
 @pytest.mark.long
 def test_bad_lines_are_set_aside_and_counted(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path

@@ -108,3 +108,7 @@ def test_a_proposal_of_the_leader_that_a_peer_joins_may_be_cut_off_and_sent_agai
 
 def test_a_client_that_breaks_the_protocol_is_nobodys_fault() -> None:
     assert violated((1, PeerProtocolBroken("127.0.0.1", "garbage"))) == []
+
+
+def test_a_zxid_that_no_peer_can_write_is_told_and_ends_no_judgement() -> None:
+    assert violated((1, ZxidCheckpoint(-1, 0, 0, 0))) == ["committedLogDurability"]

@@ -15,11 +15,13 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
+from journal import events as e
+from journal.events import Entry
 from journal.judges.cause_chains import broken_chains
 from journal.judges.invariants import Violation
 from journal.sentence_file import read_sentences
 from pipeline import places, versions
-from pipeline.audits.histories import History, histories, replay_command
+from pipeline.audits.histories import History, histories, in_order, replay_command
 from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
 from pipeline.audits.judging import judge
 from pipeline.entries import ENTRIES
@@ -167,6 +169,13 @@ def test_a_file_beside_a_journal_says_how_it_is_played_again(tmp_path: Path) -> 
     assert replay_command(journal) is None
     (tmp_path / "any.jsonl.command").write_text("zabka replay --seed 9 --set tickTime=250\n")
     assert replay_command(journal) == "zabka replay --seed 9 --set tickTime=250"
+
+
+def test_a_simulated_run_that_was_played_anew_keeps_its_own_order_in_a_lake() -> None:
+    """A stream calls the second one `seed-7.jsonl~2`; by their clocks these two lines are the other way round."""
+    told = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
+    assert list(in_order("seed-7.jsonl~2", iter(told))) == told
+    assert list(in_order("live~2", iter(told))) == told[::-1]
 
 
 def test_lines_that_are_no_entries_are_counted_and_the_rest_is_judged(written: Written, tmp_path: Path) -> None:

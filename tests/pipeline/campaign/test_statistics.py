@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from math import comb
 
 import numpy as np
 import pytest
@@ -47,6 +48,20 @@ def test_no_difference_at_all_is_no_evidence() -> None:
 def test_a_difference_is_of_the_seeds_that_both_have() -> None:
     assert difference({1: 5.0, 4: 100.0}, {1: 4.0, 2: -50.0}, 0.95).mean == 1.0
     assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
+
+
+def test_the_ends_of_an_interval_at_a_small_level_are_those_of_the_binomial_distribution() -> None:
+    # 100 comparisons at four looks.  Drawn again, as many noughts as ones have a binomial number of ones.
+    tail = 0.05 / 99 / 4 / 2
+    for count in (40, 60, 80, 100, 120):
+        values = [0.0, 1.0] * (count // 2)
+        below, fewest = 0.0, -1
+        while below < tail:
+            fewest += 1
+            below += comb(count, fewest) / 2**count
+        found = estimate(values, 1 - 2 * tail)
+        assert found.low is not None and found.high is not None
+        assert (found.low * count, (1 - found.high) * count) == pytest.approx((fewest, fewest), abs=1.1)
 
 
 def test_the_bootstrap_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
