@@ -164,7 +164,8 @@ def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: P
 
     compared = region(tracks, "Changed since A")
     expect(compared).to_contain_text("reign 1@3")
-    expect(compared.get_by_role("row")).to_have_count(7)
+    expect(compared.get_by_role("row")).to_have_count(8)
+    expect(compared).to_contain_text(re.compile("session state.*connected.*closed", re.DOTALL))
     expect(compared).to_contain_text(re.compile("process.*running.*down", re.DOTALL))
     tracks.keyboard.press("c")
     expect(tracks.locator(".when.past")).to_contain_text(f"event {killed - 1}")
