@@ -8,6 +8,7 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -115,35 +116,38 @@ class Process:
             self._files.close(descriptor)
 
 
-def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -> None:
+@contextmanager
+def both() -> Iterator[tuple[Process, Process]]:
+    """A process of the simulated world in an empty directory, and one of this machine's in another."""
     with tempfile.TemporaryDirectory() as real:
         files = ProcessFiles(Volume(Random(1)))
         files.mkdir(Path("/root"))
-        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+        processes = Process(files, Path("/root")), Process(HOST, Path(real))
+        yield processes
+        for process in processes:
+            process.end()
+
+
+def test_nobody_reads_through_a_descriptor_that_was_opened_for_writing_alone() -> None:
+    with both() as processes:
+        for process in processes:
             assert process.do(("open", "a", os.O_WRONLY | os.O_CREAT)) is None
             assert [process.do(("pread", 0, 0, size)) for size in (0, 600)] == ["EBADF", "EBADF"]
-            process.end()
 
 
 def test_a_directory_has_no_length_to_change() -> None:
-    with tempfile.TemporaryDirectory() as real:
-        files = ProcessFiles(Volume(Random(1)))
-        files.mkdir(Path("/root"))
-        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+    with both() as processes:
+        for process in processes:
             assert process.do(("mkdir", "d")) is process.do(("open", "d", os.O_RDONLY)) is None
             assert [process.do(each) for each in (("ftruncate", 0, 0), ("pread", 0, 0, 1))] == ["EINVAL", "EISDIR"]
-            process.end()
 
 
 def test_to_write_nothing_behind_the_end_leaves_the_end_where_it_was() -> None:
-    with tempfile.TemporaryDirectory() as real:
-        files = ProcessFiles(Volume(Random(1)))
-        files.mkdir(Path("/root"))
-        for process in (Process(files, Path("/root")), Process(HOST, Path(real))):
+    with both() as processes:
+        for process in processes:
             assert process.do(("open", "a", os.O_RDWR | os.O_CREAT)) is None
             assert [process.do(("pwrite", 0, position, 0, 1)) for position in (0, 9000)] == [0, 0]
             assert process.do(("stat", "a")) == 0
-            process.end()
 
 
 @settings(max_examples=300, deadline=None)
