@@ -41,8 +41,6 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     ended: list[tuple[int, str]] = [
         (broker_id, registration_cause(broker_id, known[broker_id])) for broker_id in (*bounced, *dead)
     ]
-    # A watch that fired while this session was without a connection is told without its transaction.
-    told = reign.occasion.cause or (transaction_cause(current[new[0]][1]) if new else ended[0][1])
     reign.occasion.cause = reign.emit(
         BrokerLivenessChanged(
             controller_epoch=context.epoch,
@@ -51,7 +49,7 @@ async def process_broker_change(reign: Reign, _: str) -> None:
             bounced=bounced,
             removed=dead,
             ended=ended,
-            caused_by=told,
+            caused_by=reign.occasion.cause,
         )
     )
     if new:

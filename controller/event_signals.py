@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.broker_changes import process_broker_change, process_broker_modifications
 from controller.config import EVENTS_QUEUED_MAX
-from controller.events import ControllerEvent, EventQueue
+from controller.events import ControllerEvent, EventQueue, Process
 from controller.isr_notifications import process_isr_notifications
 from controller.leader_elections import (
     elect_preferred_from_znode,
@@ -29,7 +29,7 @@ from ensemble.client.service import Watcher, WatchEvent
 from ensemble.errors import SessionExpired
 from ensemble.ports import Runtime
 from ensemble.records import EventType
-from journal.cause import Cause, request_cause, transaction_cause
+from journal.cause import UNKNOWN, Cause, request_cause, transaction_cause
 from kafka_protocol.zk.coordination import ControllerMoved
 
 R = TypeVar("R")
@@ -83,7 +83,8 @@ class EventSignals:
 
             def fired(seen: WatchEvent) -> None:
                 if seen.type is not EventType.NONE and (event, seen.type) not in _IGNORED:
-                    self.put(event, argument, transaction_cause(seen.zxid))
+                    cause = transaction_cause(seen.zxid)
+                    self._events.put(ControllerEvent(event, self._process(event, argument, seen), cause))
 
             self._watchers[key] = fired
         return self._watchers[key]
@@ -94,19 +95,21 @@ class EventSignals:
 
     def put(self, event: str, argument: str, caused_by: Cause) -> None:
         """Put an event into the queue, by name."""
-        process: Callable[[], Awaitable[None]]
-        if event in _WHEN_ACTIVE:
-            handler = _WHEN_ACTIVE[event]
+        self._events.put(ControllerEvent(event, self._process(event, argument), caused_by))
 
-            async def process_when_active() -> None:
-                reign = self._reign()
-                if reign is not None:
-                    await handler(reign, argument)
+    def _process(self, event: str, argument: str, seen: WatchEvent | None = None) -> Process:
+        if event not in _WHEN_ACTIVE:
+            return self._otherwise[event]
+        handler = _WHEN_ACTIVE[event]
 
-            process = process_when_active
-        else:
-            process = self._otherwise[event]
-        self._events.put(ControllerEvent(event, process, caused_by))
+        async def process_when_active() -> None:
+            reign = self._reign()
+            if reign is not None:
+                if seen is not None and reign.occasion.cause == UNKNOWN:
+                    reign.occasion.cause = await _last_write(reign, seen)
+                await handler(reign, argument)
+
+        return process_when_active
 
     def put_for(self, reign: Reign, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause) -> None:
         """Put an event that counts only as long as that reign lasts."""
@@ -159,3 +162,12 @@ class EventSignals:
             caused_by = asked() if asked is not None and self._reign() is not None else request_cause(name)
             self._events.put(ControllerEvent(name, run, caused_by, preempt=lambda: reply(refuse(inactive))))
         return answer
+
+
+async def _last_write(reign: Reign, seen: WatchEvent) -> Cause:
+    """The last transaction on what a watch told of without its zxid: servers do so after a reconnection (SetWatches),
+    those before 3.9 always.  What the event's processing reads next includes it; unknown where the znode is gone."""
+    stat = await reign.zk.call(lambda: reign.zk.service.exists(seen.path))
+    if stat is None:
+        return UNKNOWN
+    return transaction_cause(stat.pzxid if seen.type is EventType.CHILDREN_CHANGED else stat.mzxid)

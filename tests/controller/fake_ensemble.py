@@ -190,6 +190,8 @@ class FakeSession:
         self.state = SessionState.CLOSED
         self.session_id = SessionId(0)
         self.hold_watches = False
+        self.tells_zxid = True
+        """Whether a watch names its transaction: not after a reconnection, nor by servers before 3.9."""
         self.lose_replies = 0
         """The next so many replies are lost, after the request was carried out."""
         self.lose_requests = 0
@@ -259,7 +261,7 @@ class FakeSession:
         for kind in kinds:
             found.update(self._watchers.pop((path, kind), {}))
         for watcher in found:
-            seen = WatchEvent(event, path)
+            seen = WatchEvent(event, path, self.ensemble.zxid if self.tells_zxid else 0)
             if self.hold_watches:
                 self._held.append((watcher, seen))
             else:

@@ -1,0 +1,101 @@
+"""Whatever a watch tells, decisions name the transaction behind it, even where the server did not name it: after a
+reconnection (SetWatches carries no zxid to tell) and before ZooKeeper 3.9 (ZOOKEEPER-4655)."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal.cause import registration_cause, transaction_cause
+from journal.events import BrokerLivenessChanged, LeaderElected, TopicCreated, TopicDeleted, TopicPartition
+from kafka_protocol.zk import znodes
+from tests.controller.controller_world import World
+
+T0 = TopicPartition("t", 0)
+
+
+@pytest.fixture(params=[True, False], ids=["told", "untold"])
+def world(request: pytest.FixtureRequest) -> World:
+    made = World()
+    made.start(1, auto_leader_rebalance_enable=False)
+    made.join(2, 3, 4)
+    made.create_topic("t", {0: [2, 3]})
+    made.settle()
+    made.nodes[1].session.tells_zxid = request.param
+    made.journal.clear()
+    return made
+
+
+def last_election_cause(world: World) -> str:
+    cause: str = world.events(LeaderElected)[-1].caused_by
+    return cause
+
+
+def acts_upon(world: World, zxid: int) -> bool:
+    """The controller comes to act upon that transaction, for as short as it may be."""
+    occasion = world.active().controller.reign.occasion
+    world.until(lambda: occasion.cause == transaction_cause(zxid), 1_000)
+    return True
+
+
+def test_new_partitions_are_there_because_their_topics_znode_was_written(world: World) -> None:
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    written = world.ensemble.nodes[znodes.topic_path("t")].mzxid
+    world.settle()
+    assert [(e.partition, e.caused_by) for e in world.events(LeaderElected)] == [(1, transaction_cause(written))]
+
+
+def test_a_topic_whose_znode_was_removed_is_gone_by_that_transaction(world: World) -> None:
+    world.ensemble.delete(znodes.topic_path("t"))
+    removed = world.ensemble.zxid
+    world.settle()
+    assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
+
+
+def test_a_preferred_leader_is_elected_because_the_znode_asks_for_it(world: World) -> None:
+    world.leave(2)
+    world.settle()
+    world.join(2)
+    world.settle()
+    world.set_isr("t", 0, [3, 2])
+    world.ensemble.put(f"{znodes.ISR_CHANGE_NOTIFICATION}/isr_change_0000000001", znodes.encode_partition_set([T0]))
+    world.settle()
+    asked = world.ensemble.put(znodes.PREFERRED_REPLICA_ELECTION, znodes.encode_partition_set([T0]))
+    world.settle()
+    assert world.brief("t")[0] == 2
+    assert last_election_cause(world) == transaction_cause(asked.mzxid)
+
+
+def test_a_leader_elsewhere_is_elected_because_a_log_directory_was_reported(world: World) -> None:
+    world.offline_replicas[2] = {T0}
+    path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
+    told = world.ensemble.put(path, znodes.encode_log_dir_event(2))
+    assert acts_upon(world, told.czxid)
+    world.settle()
+    assert world.brief("t")[0] == 3
+
+
+def test_a_deletion_asked_for_by_znode_ends_by_that_transaction(world: World) -> None:
+    asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
+    assert acts_upon(world, asked.czxid)
+
+
+def test_who_is_live_changed_by_the_transaction_that_changed_the_list(world: World) -> None:
+    world.join(5)
+    joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
+    world.settle()
+    epoch = world.ensemble.nodes[znodes.broker_path(2)].czxid
+    world.leave(2)
+    left = world.ensemble.zxid
+    world.settle()
+    assert [e.caused_by for e in world.events(BrokerLivenessChanged)] == [
+        transaction_cause(joined),
+        transaction_cause(left),
+    ]
+    assert last_election_cause(world) == registration_cause(2, epoch)
+
+
+def test_a_topic_that_appears_is_its_own_beginning(world: World) -> None:
+    world.create_topic("u", {0: [3, 4]})
+    world.settle()
+    [made] = world.events(TopicCreated)
+    assert made.caused_by.endswith(made.topic_id)
