@@ -15,13 +15,6 @@ def answer(found: Results) -> list[str]:
     return [_decision(found), _cost(found), _evidence(found)]
 
 
-def _best(found: Results, figure: str, among: list[int]) -> int:
-    estimates = found.estimates[figure]
-    sign = 1 if FIGURES[figure].more_is_better else -1
-    known = [number for number in among if estimates[number].mean is not None]
-    return max(known, key=lambda number: sign * (estimates[number].mean or 0.0), default=0)
-
-
 def short(point: dict[str, str]) -> str:
     """A setting's values, without the keys that the title names anyway."""
     return " / ".join(point.values())
@@ -50,7 +43,7 @@ def _decision(found: Results) -> str:
         equal = all(each.verdict is Verdict.EQUAL for each in found.comparisons)
         seen = "All settings are as good as equal" if equal else "No difference seen"
         return f"{seen} in {figure.title}: {baseline}; no other setting could be told from it{_too_few(found)}."
-    best = _best(found, name, [0, *(each.point for each in different)])
+    best = found.best
     if best == 0:
         worst = min(
             (each.point for each in different),
@@ -63,7 +56,7 @@ def _decision(found: Results) -> str:
         )
     return (
         f"{_capital(figure.title)}: best is {named(found, best)} with {interval(estimates[best], figure.unit)}, "
-        f"against {baseline}{_open(found)}."
+        f"against {baseline}{_contested(found)}{_open(found)}."
     )
 
 
@@ -84,6 +77,13 @@ def _some(count: int, of: int) -> str:
     return f"{count} of the {of} others {'is' if count == 1 else 'are'}"
 
 
+def _contested(found: Results) -> str:
+    """Of what differs from the baseline as well: what could be as good as the best."""
+    told_apart = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
+    close = [short(found.points[number]) for number in found.rivals if number in told_apart]
+    return f"; {_listed(close)} may be as good as {short(found.points[found.best])}" if close else ""
+
+
 def _open(found: Results) -> str:
     rest = [short(found.points[each.point]) for each in found.comparisons if each.verdict is not Verdict.DIFFERENT]
     if not rest:
@@ -98,9 +98,8 @@ def _listed(words: list[str]) -> str:
 
 
 def _cost(found: Results) -> str:
-    name = found.campaign.decide
     different = [each.point for each in found.comparisons if each.verdict is Verdict.DIFFERENT]
-    other = _best(found, name, [0, *different]) or (_other_end(found, different) if different else 0)
+    other = found.best or (_other_end(found, different) if different else 0)
     if other == 0:
         return _elsewhere(found)
     moved = [also for also in found.campaign.also if _moved(found, also, other, len(found.campaign.also))]

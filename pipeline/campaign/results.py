@@ -21,7 +21,7 @@ from pipeline.campaign.engine import Ended, by_point, comparisons
 from pipeline.campaign.figures import FIGURES
 from pipeline.campaign.play import Played
 from pipeline.campaign.statistics import Difference, Estimate, difference, estimate
-from pipeline.campaign.stopping import Comparison
+from pipeline.campaign.stopping import Comparison, Verdict, rivals
 
 
 class Results(msgspec.Struct):
@@ -35,6 +35,10 @@ class Results(msgspec.Struct):
     differences: dict[str, list[Difference]]
     """Of each figure: every point less point 0, point 0 itself among them."""
     comparisons: list[Comparison]
+    best: int
+    """The point whose figure that decides is best, among the baseline and those that differ from it."""
+    rivals: list[int]
+    """Points other than the baseline that the best one could not be told from."""
 
     @property
     def violating(self) -> list[Played]:
@@ -54,6 +58,11 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         estimates[name] = [estimate(list(each.values()), confidence) for each in of]
         differences[name] = [difference(each, of[0], confidence) for each in of]
     played = [runs[key] for key in sorted(runs) if key[1] in ended.seeds]
+    compared = comparisons(campaign, runs, ended.seeds)
+    different = [each.point for each in compared if each.verdict is Verdict.DIFFERENT]
+    best = best_of(campaign.decide, estimates[campaign.decide], [0, *different])
+    looks = len(campaign.look_sizes())
+    decides = by_point(runs, campaign.decide, ended.seeds)
     return Results(
         campaign=campaign,
         ended=ended,
@@ -61,8 +70,17 @@ def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: E
         runs=played,
         estimates=estimates,
         differences=differences,
-        comparisons=comparisons(campaign, runs, ended.seeds),
+        comparisons=compared,
+        best=best,
+        rivals=rivals(decides, best, confidence=confidence, looks=looks) if best else [],
     )
+
+
+def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
+    """The point among these with the best mean of a figure; point 0 where none has one."""
+    sign = 1 if FIGURES[figure].more_is_better else -1
+    known = [number for number in among if estimates[number].mean is not None]
+    return max(known, key=lambda number: sign * (estimates[number].mean or 0.0), default=0)
 
 
 def write_tables(found: Results, out: Path) -> dict[str, int]:

@@ -11,6 +11,7 @@ further seed can tell more, and the campaign ends.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import StrEnum
 
@@ -55,6 +56,18 @@ def compare(
         seen = difference(values, by_point[0], 1 - level)
         found.append(Comparison(point, seen, _verdict(seen, level, equal_within)))
     return found
+
+
+def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence: float, looks: int) -> list[int]:
+    """The points that cannot be told from the best one, point 0 apart.
+
+    Which is best was seen in these same runs.  So the level is that of one among all pairs of points: whichever of
+    them had come out best, and at whichever look, the chance of telling any two equals apart stays below it.
+    """
+    pairs = math.comb(len(by_point), 2)
+    level = (1 - confidence) / (looks * max(1, pairs))
+    others = [point for point in by_point if point not in (0, best)]
+    return [point for point in others if difference(by_point[point], by_point[best], 1 - level).p > level]
 
 
 def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:

@@ -17,6 +17,7 @@ from pipeline.campaign.play import Played
 from pipeline.campaign.report import report
 from pipeline.campaign.results import Results, results, write_tables
 from pipeline.campaign.statistics import Estimate
+from pipeline.campaign.stopping import rivals
 from tests.pipeline.campaign.test_engine import NOTHING
 
 TEXT = """
@@ -100,6 +101,29 @@ def test_what_the_seeds_could_not_tell_apart_is_not_called_alike() -> None:
         run.figures["failover_ms"] = 5_000.0 + 100 * seed - (4_000 if point == 3 else 0)
     again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
     assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
+
+
+def test_a_best_that_others_may_equal_is_not_told_as_the_only_one() -> None:
+    # 2000 and 2001 are 4,000 ms better than 6000 and 5 ms apart, now one way and now the other; 4000 is 2,000 better.
+    many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
+    seen = found(0, 0, text=many)
+    gains = {0: 0.0, 1: 4_000.0, 2: 4_000.0, 3: 2_000.0}
+    for run in seen.runs:
+        wobble = (35.0 if run.seed % 2 else -25.0) if run.point == 2 else 0.0
+        run.figures["failover_ms"] = 5_000.0 + 100 * run.seed - gains[run.point] + wobble
+    again = results(seen.campaign, {(run.point, run.seed): run for run in seen.runs}, seen.ended)
+    assert "best is zookeeper.session.timeout.ms=2000 with" in answer(again)[0]
+    assert answer(again)[0].endswith("; 2001 may be as good as 2000.")
+
+
+def test_the_level_of_rivals_is_that_of_all_pairs() -> None:
+    # Ten differences the same way have p = 2 / 2^10 = 0.00195: one of 10 pairs may (0.005), one of 36 not (0.0014).
+    def points(count: int) -> dict[int, dict[int, float]]:
+        return {point: {seed: float(point == 1) for seed in range(10)} for point in range(count)}
+
+    assert rivals(points(5), 1, confidence=0.95, looks=1) == []
+    assert rivals(points(5), 1, confidence=0.95, looks=3) == [2, 3, 4], "one of 30 tests: 0.0017"
+    assert rivals(points(9), 1, confidence=0.95, looks=1) == [2, 3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("crowd", [[(300.0, 150.0)] * 6, [(200.0 + 9 * n, 150.0 + n) for n in range(8)]])
