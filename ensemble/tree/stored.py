@@ -15,7 +15,7 @@ from ensemble.records import ACL, OPEN_ACL
 from ensemble.tree.blocks import BLOCK_ZNODES, Blocks
 from ensemble.tree.nodes import Nodes
 from ensemble.tree.paths import ROOT
-from ensemble.tree.znode import COUNTERS_BYTES, FLAGS_AT, HEAD_BYTES, LISTED, NO_DATA, image_of
+from ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
 from ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
@@ -25,10 +25,12 @@ RECORD_BYTES = 8 + STAT.size
 LARGE_BYTES = 16 * 1024
 OPEN_ACL_INDEX = -1
 """Stands for world:anyone with every permission; never in the table."""
-_PZXID_FROM, _PZXID_TO = 16, 24
+_cut = Struct(">16s8s36s12xB").unpack_from
+"""A znode's counters before its pzxid, that, and those behind it; then its flags.  A record has the pzxid last."""
 _INT = Struct(">i")
 _LONG = Struct(">q")
 _OPEN_ACL_MARK = _LONG.pack(OPEN_ACL_INDEX)
+_NOT_COMMON = LISTED | NO_DATA
 _LENGTHS = [_INT.pack(length) for length in range(1024)]
 
 
@@ -62,15 +64,16 @@ class RecordParts:
         extend, lengths, common, index = self._small.extend, _LENGTHS, len(_LENGTHS), self._table.index
         for path, value in pairs:
             name = path.encode("utf-8", "surrogatepass") if path != ROOT else b""
-            flags, size = value[FLAGS_AT], len(value) - HEAD_BYTES
-            mark = _LONG.pack(index(acls[path])) if flags & LISTED else _OPEN_ACL_MARK
-            counters = (mark, value[:_PZXID_FROM], value[_PZXID_TO:COUNTERS_BYTES], value[_PZXID_FROM:_PZXID_TO])
-            if size < common and len(name) < common and not flags & NO_DATA:
-                extend((lengths[len(name)], name, lengths[size], value[HEAD_BYTES:], *counters))
+            size = len(value) - HEAD_BYTES
+            before, pzxid, behind, flags = _cut(value)
+            if not flags & _NOT_COMMON and size < common and len(name) < common:
+                data = value[HEAD_BYTES:]
+                extend((lengths[len(name)], name, lengths[size], data, _OPEN_ACL_MARK, before, behind, pzxid))
             else:
+                mark = _LONG.pack(index(acls[path])) if flags & LISTED else _OPEN_ACL_MARK
                 extend((_INT.pack(len(name)), name, _INT.pack(-1 if flags & NO_DATA else size)))
                 self._add_data(value)
-                self._small += counters
+                extend((mark, before, behind, pzxid))
 
     def _add_data(self, value: bytes) -> None:
         if len(value) < LARGE_BYTES:
