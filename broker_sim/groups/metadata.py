@@ -293,7 +293,7 @@ class Group:
         if protocol_type != self.protocol_type:
             return False
         names = [name for name, _ in protocols]
-        return not self.members or any(name in names for name in self._candidates())
+        return any(name in names for name in self._candidates()) if self.members else bool(names)
 
     def select_protocol(self) -> str:
         """The protocol with most votes among those that all support; there must be one."""
