@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -144,6 +145,17 @@ def test_a_group_whose_members_left_before_its_first_rebalance_takes_nobody_with
     _, good = members.new_member()
     members.cluster.wait(2 * INITIAL_DELAY_MS)
     assert good.error is NONE
+
+
+def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Members) -> None:
+    members.join(version=3, protocols={f"p{number}": b"" for number in range(40_000)})
+    began_s = thread_time()
+    other = members.join(version=3, protocols={f"q{number}": b"" for number in range(40_000)})
+    assert other.error is ErrorCode.inconsistent_group_protocol
+    _, like_minded = members.new_member(protocols={f"p{number}": b"" for number in reversed(range(40_000))})
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    assert like_minded.error is NONE
+    assert thread_time() - began_s < 10
 
 
 def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(members: Members) -> None:
