@@ -14,6 +14,7 @@ from typing import NamedTuple
 from crc32c import crc32c
 
 from kafka_protocol.compression import PIECE_BYTES, Codec, CompressionError, Data, Packer, pack, unpacked
+from kafka_protocol.record_rules import as_long
 
 HEADER = struct.Struct(">qiibIhiqqqhii")
 HEADER_SIZE = HEADER.size
@@ -259,7 +260,7 @@ def _decode_one(data: memoryview, position: int, end: int, header: BatchHeader) 
         headers.append(((name or b"").decode(errors="replace"), header_value))
         if position > end:
             raise BatchUnreadable("a header runs past its record")
-    timestamp = header.base_timestamp + timestamp_delta
+    timestamp = as_long(header.base_timestamp + timestamp_delta)
     if header.attributes & LOG_APPEND_TIME:
         timestamp = header.max_timestamp
     return Record(key, value, timestamp, header.base_offset + offset_delta, tuple(headers))
@@ -396,7 +397,7 @@ def _timed_from(records: bytearray, more_ms: int, slice_records: int) -> Generat
         delta_ms, rest_at = _read_varint(data, at + 1)
         end = at + size
         head = bytearray(data[at : at + 1])
-        write_varint(head, delta_ms + more_ms)
+        write_varint(head, as_long(delta_ms + more_ms))
         write_varint(timed, len(head) + end - rest_at)
         timed += head
         timed += data[rest_at:end]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -62,8 +63,8 @@ class ScramCredentials:
             results = [await self._describe(unquote(node)) for node in nodes if node != node_name(None)]
             return [result for result in results if result.credentials]
         results = []
-        for user in dict.fromkeys(users):
-            if list(users).count(user) > 1:
+        for user, times in Counter(users).items():
+            if times > 1:
                 message = f"Cannot describe SCRAM credentials for the same user twice in a single request: {user}"
                 results.append(ScramResult(user, KafkaError.duplicate_resource, message))
                 continue

@@ -73,6 +73,9 @@ class GroupMembership:
             answer(JoinResult(ErrorCode.inconsistent_group_protocol, joining.member_id))
         elif joining.member_id == NO_MEMBER:
             self._join_new(group, joining, answer)
+        elif joining.member_id in group.pending_members and joining.group_instance_id is not None:
+            # Such an id was given to a dynamic member: in Kafka this is an IllegalStateException.
+            answer(JoinResult(ErrorCode.unknown_server_error, joining.member_id))
         elif joining.member_id in group.pending_members:
             self._add_member(group, joining, joining.member_id, answer)
         else:

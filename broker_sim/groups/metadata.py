@@ -6,7 +6,7 @@ Nothing here waits or writes; `broker_sim.groups.membership` drives it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
@@ -116,7 +116,7 @@ class Member:
         """What it sent for that protocol, which it must support."""
         return next(metadata for name, metadata in self.protocols if name == protocol_name)
 
-    def vote(self, candidates: list[str]) -> str:
+    def vote(self, candidates: Collection[str]) -> str:
         """The candidate it likes best; it must support one."""
         return next(name for name, _ in self.protocols if name in candidates)
 
@@ -283,7 +283,7 @@ class Group:
     def _candidates(self) -> list[str]:
         """Protocols that every member supports, as the first member orders them."""
         members = list(self.members.values())
-        supported = [[name for name, _ in member.protocols] for member in members[1:]]
+        supported = [frozenset(name for name, _ in member.protocols) for member in members[1:]]
         return [name for name, _ in members[0].protocols if all(name in names for names in supported)]
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
@@ -292,12 +292,12 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        names = [name for name, _ in protocols]
-        return not self.members or any(name in names for name in self._candidates())
+        names = frozenset(name for name, _ in protocols)
+        return any(name in names for name in self._candidates()) if self.members else bool(names)
 
     def select_protocol(self) -> str:
         """The protocol with most votes among those that all support; there must be one."""
-        candidates = self._candidates()
+        candidates = frozenset(self._candidates())
         votes = [member.vote(candidates) for member in self.members.values()]
         return max(dict.fromkeys(votes), key=votes.count)
 

@@ -194,9 +194,19 @@ def read_group(data: bytes) -> StoredGroup:
     state_ms = reader.int64() if version >= 2 else NO_TIME
     members = tuple(_read_member(reader, version) for _ in range(reader.count()))
     reader.skip_tagged_fields()
+    _check_members(leader_id, members)
     return StoredGroup(
         protocol_type, generation_id, protocol_name, leader_id, None if state_ms == NO_TIME else state_ms, members
     )
+
+
+def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> None:
+    """No coordinator writes such a group, but clients may write to `__consumer_offsets`, too."""
+    instances = [member.group_instance_id for member in members if member.group_instance_id is not None]
+    if len(frozenset(instances)) < len(instances):
+        raise UnreadableRecord("two members with one group.instance.id")
+    if members and not any(member.member_id == leader_id for member in members):
+        raise UnreadableRecord("a leader that is no member")
 
 
 def _read_member(reader: _Reader, version: int) -> StoredMember:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
@@ -118,9 +119,9 @@ class AdminHandlers:
         if not self._is_controller():
             results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
         else:
-            twice = [name for name in dict.fromkeys(names) if names.count(name) > 1]
+            twice = _named_twice(names, "Duplicate topic in request.")
             topics = [_new_partitions(topic) for topic in request.topics if topic.name not in twice]
-            results = [TopicResult(name, ErrorCode.invalid_request, "Duplicate topic in request.") for name in twice]
+            results = [TopicResult(name, ErrorCode.invalid_request, reason) for name, reason in twice.items()]
             results += await self._admin.create_partitions(
                 topics,
                 milliseconds(request.timeout),
@@ -173,9 +174,10 @@ class AdminHandlers:
         self, request: KafkaMessage, alter: Alter, alterations: Sequence[Sequence[Alteration]]
     ) -> KafkaMessage:
         resources = [Resource(int(asked.resource_type), str(asked.resource_name)) for asked in request.resources]
+        named = Counter(resources)
         rows = []
         for resource, wanted in zip(resources, alterations, strict=True):
-            if resources.count(resource) > 1:
+            if named[resource] > 1:
                 once = "Each resource must appear at most once."
                 rows.append(_config_row(ConfigResult(resource, ErrorCode.invalid_request, once)))
             else:
@@ -189,9 +191,13 @@ def _throttled(request: KafkaMessage, context: RequestContext, counted: Mutation
     return respond(request, throttle_time=context.muted_ms, **values)
 
 
+def _named_twice(names: Sequence[str], reason: str) -> dict[str, str]:
+    return {name: reason for name, times in Counter(names).items() if times > 1}
+
+
 def _not_created(names: Sequence[str]) -> dict[str, str]:
     """The topics of a request that are refused without a look at the cluster, with the reason."""
-    refused = {name: "Found multiple entries for this topic." for name in names if names.count(name) > 1}
+    refused = _named_twice(names, "Found multiple entries for this topic.")
     if CLUSTER_METADATA in names:
         refused[CLUSTER_METADATA] = f"Creation of internal topic {CLUSTER_METADATA} is prohibited."
     return refused

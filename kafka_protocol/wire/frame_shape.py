@@ -18,7 +18,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from kafka_protocol.wire.primitives import WireError, read_varint
+from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varint
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -43,6 +43,8 @@ class _Kind(IntEnum):
     NULLABLE = 6
     """One byte, negative where nothing follows."""
     TAGGED = 7
+    COMPACT_TEXT = 8
+    """As COMPACT, but no longer than a TEXT can be."""
 
 
 class _Step(NamedTuple):
@@ -67,9 +69,9 @@ def _without_none(hint: Any) -> Any:
 def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> _Step:
     if kafka_type in _WIDTHS:
         return _Step(_Kind.FIXED, _WIDTHS[kafka_type])
-    if flexible:
-        return _Step(_Kind.COMPACT, nullable=nullable)
-    return _Step(_Kind.TEXT if kafka_type == "string" else _Kind.BYTES, nullable=nullable)
+    if kafka_type == "string":
+        return _Step(_Kind.COMPACT_TEXT if flexible else _Kind.TEXT, nullable=nullable)
+    return _Step(_Kind.COMPACT if flexible else _Kind.BYTES, nullable=nullable)
 
 
 def _field_steps(field: Field[Any], hint: Any, flexible: bool, tagged: bool) -> tuple[_Step, ...]:
@@ -139,6 +141,9 @@ def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
         elif kind is _Kind.COMPACT:
             size, at = read_varint(data, at)
             at += _length(size - 1, step)
+        elif kind is _Kind.COMPACT_TEXT:
+            size, at = read_varint(data, at)
+            at += _text_length(size - 1, step)
         elif kind is _Kind.TEXT:
             at += 2 + _length(_I16.unpack_from(data, at)[0], step)
         elif kind is _Kind.BYTES:
@@ -164,6 +169,12 @@ def _length(announced: int, step: _Step) -> int:
     if announced < -1 or not step.nullable:
         raise WireError("null where there must be a value")
     return 0
+
+
+def _text_length(announced: int, step: _Step) -> int:
+    if announced > TEXT_BYTES_MAX:
+        raise WireError(f"a string of {announced} bytes")
+    return _length(announced, step)
 
 
 def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:

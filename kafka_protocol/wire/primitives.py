@@ -13,6 +13,9 @@ _NO_UUID = bytes(_UUID_SIZE)
 _SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
 
 EMPTY_TAGS = b"\x00"
+TEXT_BYTES_MAX = 0x7FFF
+"""What a string has at most, in the compact form as well (the readers that Kafka's MessageGenerator makes): what comes
+as one must be fit to be stored and answered as the other."""
 
 
 class WireError(Exception):
@@ -109,6 +112,8 @@ def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str 
         if size < -1:
             raise WireError("a string of negative length")
         return None, offset
+    if size > TEXT_BYTES_MAX:
+        raise WireError(f"a string of {size} bytes")
     end = offset + size
     if end > len(data):
         raise WireError("a string that ends early")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -132,6 +133,38 @@ def test_an_id_that_was_given_out_and_not_used_holds_the_rebalance_until_its_ses
     assert again.answer is None
     members.cluster.wait(2_000)
     assert again.error is NONE and again.answer.generation_id == generation + 1
+
+
+def test_a_group_whose_members_left_before_its_first_rebalance_takes_nobody_without_a_protocol(
+    members: Members,
+) -> None:
+    member_id, _ = members.new_member()
+    members.leave((member_id, None))
+    assert members.state() == "PreparingRebalance"
+    assert members.join(protocols={}, version=3).error is ErrorCode.inconsistent_group_protocol
+    _, good = members.new_member()
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    assert good.error is NONE
+
+
+def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Members) -> None:
+    members.join(version=3, protocols={f"p{number}": b"" for number in range(40_000)})
+    began_s = thread_time()
+    other = members.join(version=3, protocols={f"q{number}": b"" for number in range(40_000)})
+    assert other.error is ErrorCode.inconsistent_group_protocol
+    _, like_minded = members.new_member(protocols={f"p{number}": b"" for number in reversed(range(40_000))})
+    members.cluster.wait(2 * INITIAL_DELAY_MS)
+    assert like_minded.error is NONE
+    assert thread_time() - began_s < 10
+
+
+def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(members: Members) -> None:
+    member_id, static = members.join().answer.member_id, members.join(instance_id="a")
+    for instance_id in ("a", "b"):
+        assert members.join(member_id, instance_id=instance_id).error is ErrorCode.unknown_server_error
+    dynamic = members.join(member_id)
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    assert static.error is NONE and dynamic.error is NONE
 
 
 # ---- syncing ---------------------------------------------------------------------------------------------------

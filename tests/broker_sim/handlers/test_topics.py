@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from random import Random
+from time import thread_time
 from typing import Any
 
 import pytest
@@ -127,6 +128,27 @@ def test_a_topic_named_twice_in_one_request_is_refused_and_the_others_are_made(c
     rows = [{"name": name, "num_partitions": 1, "replication_factor": 1} for name in ("a", "b", "a")]
     answer = at_controller(cluster, request(ApiKey.CREATE_TOPICS, 7, topics=rows, timeout=5_000))
     assert {row.name: row.error_code for row in answer.topics} == {"a": ErrorCode.invalid_request, "b": ErrorCode.none}
+
+
+@pytest.mark.parametrize(
+    ("key", "version", "rows", "name", "more"),
+    [
+        (ApiKey.CREATE_TOPICS, 7, "topics", "name", {"num_partitions": 1, "replication_factor": 1}),
+        (ApiKey.CREATE_PARTITIONS, 3, "topics", "name", {"count": 3, "assignments": None}),
+        (ApiKey.ALTER_CONFIGS, 2, "resources", "resource_name", {"resource_type": 2, "configs": []}),
+    ],
+    ids=["create topics", "create partitions", "alter configs"],
+)
+def test_a_request_of_many_names_takes_time_in_proportion_to_them(
+    cluster: Cluster, key: ApiKey, version: int, rows: str, name: str, more: dict[str, Any]
+) -> None:
+    # Less than a megabyte of them; each was once compared with each, for half a minute.
+    node = cluster.controller
+    named: Any = [{name: f"no topic {number}", **more} for number in range(40_000)]
+    asked = request(key, version, validate_only=True, **{rows: named})
+    began_s = thread_time()
+    cluster.on(node, node.broker.handle(asked, "c", "PLAINTEXT"))
+    assert thread_time() - began_s < 10
 
 
 def test_only_the_controller_makes_topics(cluster: Cluster) -> None:

@@ -17,13 +17,21 @@ from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.slices import SLICE_RECORDS
 from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, split_batches
+from kafka_protocol.record_batch import (
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    decode_records,
+    offset_after,
+    split_batches,
+    with_checksum,
+)
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.logs.at_once import AT_ONCE
 from tests.broker_sim.logs.small_log import NO_LAG, a_log, append, paused_compaction, read_all, run_compaction
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
-from tests.kafka_protocol.produced import headers_of
+from tests.kafka_protocol.produced import headers_of, validated
 
 
 @pytest.mark.parametrize("codec", Codec)
@@ -285,3 +293,22 @@ def test_segments_that_go_while_compaction_pauses_do_not_pass_for_a_failed_disk(
     with paused_compaction(log, pause):
         strike(log)
     assert failures == []
+
+
+@pytest.mark.parametrize("tombstone", [None, "v"], ids=["tombstones", "values"])
+def test_times_that_wrap_around_as_javas_do_are_kept_by_compaction(tombstone: str | None) -> None:
+    # Java adds a record's difference to its batch's time in 64 bits; clients may send that, and brokers store it.
+    rows = [Record(key.encode(), tombstone and tombstone.encode(), at_ms) for at_ms, key in enumerate("aab")]
+    data = build_batch(rows)
+    (header,) = headers_of(data)
+    latest = 2**63 - 1
+    wrapped, _ = with_checksum(header._replace(base_timestamp=latest, max_timestamp=latest), data[HEADER_SIZE:])
+    log = a_log()
+    stored = validated(wrapped)
+    log.append_as_leader(stored.data, stored.headers, 0)
+    log.high_watermark = log.end_offset
+    append(log, ("z", "in the segment that is written to"))
+    for _ in range(2):
+        run_compaction(log)
+        found = decode_records(log.read(0, 1 << 20, 3, True))
+        assert [(record.offset, record.timestamp_ms) for record in found] == [(1, -(2**63)), (2, -(2**63) + 1)]

@@ -11,8 +11,8 @@ from kio.serial import entity_reader, entity_writer
 
 from kafka_protocol.wire.api_versions import SUPPORTED
 from kafka_protocol.wire.frame_shape import check_shape
-from kafka_protocol.wire.frames import WireError, decode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, request_class, response_class
+from kafka_protocol.wire.frames import WireError, decode_request, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, request, request_class, response_class
 from tests.fuzz.kafka_targets import filled
 
 
@@ -69,3 +69,14 @@ def test_null_where_the_schema_allows_none_is_refused() -> None:
     with pytest.raises(WireError, match="null"):
         check_shape(request_class(ApiKey.METADATA, 0), struct.pack(">i", -1), 0)
     assert check_shape(request_class(ApiKey.METADATA, 1), struct.pack(">i", -1), 0) == 4
+
+
+def test_a_text_is_no_longer_in_the_compact_form_than_in_the_older_one() -> None:
+    # What comes as one is stored as the other, and nothing of a group with a longer name could be.
+    def asked(name: str) -> bytes:
+        return encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id=name, member_id="m"))[4:]
+
+    longest = "g" * 32_767
+    assert decode_request(asked(longest)).payload.group_id == longest  # type: ignore[attr-defined]
+    with pytest.raises(WireError, match="a string of 32768 bytes"):
+        decode_request(asked(longest + "g"))

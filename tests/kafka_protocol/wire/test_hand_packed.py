@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import struct
 from datetime import timedelta
 from random import Random
 from typing import Any
@@ -105,6 +106,18 @@ def test_an_array_of_impossible_length_is_refused(count: bytes) -> None:
     frame = encode_request(1, "c", request(ApiKey.PRODUCE, 3, acks=1))[FRAME_SIZE.size :]
     with pytest.raises(WireError):
         decode_request(frame[:-4] + count)
+
+
+@pytest.mark.parametrize("version", [8, 9])
+def test_a_topics_name_is_no_longer_in_the_compact_form_than_in_the_older_one(version: int) -> None:
+    def decoded(name: str) -> Any:
+        topics = [{"name": name, "partition_data": []}]
+        return decode_request(encode_request(1, "c", request(ApiKey.PRODUCE, version, topic_data=topics))[4:])
+
+    longest = "t" * 32_767
+    assert decoded(longest).payload.topic_data[0].name == longest
+    with pytest.raises((WireError, struct.error)):
+        decoded(longest + "t")
 
 
 @pytest.mark.parametrize("piece", [1, 3, 4, 5, 7, 1000])
