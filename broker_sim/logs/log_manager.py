@@ -51,8 +51,12 @@ class _LogDir:
     def checkpoint(self, file: str, offsets: dict[TopicPartition, int]) -> None:
         """Write a checkpoint of offsets, unless it says that already."""
         if self.checkpointed.get(file, {}) != offsets:
-            self.checkpointed[file] = offsets
-            checkpoints.write_offsets(self.directory, file, offsets)
+            self.write_checkpoint(file, offsets)
+
+    def write_checkpoint(self, file: str, offsets: dict[TopicPartition, int]) -> None:
+        """Write a checkpoint of offsets, whatever it says."""
+        self.checkpointed[file] = offsets
+        checkpoints.write_offsets(self.directory, file, offsets)
 
     def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
         """What a checkpoint says."""
@@ -452,10 +456,12 @@ class LogManager:
     # ---- checkpoints and the end -------------------------------------------------------------------------------
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write all high watermarks, unless none has moved since the last time."""
+        """Write all high watermarks, though none may have moved: of replicas to which nothing happens this is how
+        their broker notices that their disk has failed (ReplicaManager.checkpointHighWatermarks)."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
-                self._checkpoint_marks(log_dir)
+                if log_dir.all:
+                    log_dir.write_checkpoint(checkpoints.REPLICATION_OFFSETS, _high_watermarks(log_dir))
 
     def checkpoint_starts(self) -> None:
         """Write where logs start that do not start with a segment, and how far compaction has come."""
@@ -464,7 +470,7 @@ class LogManager:
                 self._checkpoint_starts(log_dir)
 
     def _checkpoint_marks(self, log_dir: _LogDir) -> None:
-        log_dir.checkpoint(checkpoints.REPLICATION_OFFSETS, {tp: log.high_watermark for tp, log in log_dir.all.items()})
+        log_dir.checkpoint(checkpoints.REPLICATION_OFFSETS, _high_watermarks(log_dir))
 
     def _checkpoint_starts(self, log_dir: _LogDir) -> None:
         starts = {tp: log.start_offset for tp, log in log_dir.all.items() if log.starts_within_a_segment}
@@ -485,6 +491,10 @@ class LogManager:
                 log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, mark)
                 log_dir.logs.clear()
                 log_dir.futures.clear()
+
+
+def _high_watermarks(log_dir: _LogDir) -> dict[TopicPartition, int]:
+    return {topic_partition: log.high_watermark for topic_partition, log in log_dir.all.items()}
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:

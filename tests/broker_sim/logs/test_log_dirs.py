@@ -205,6 +205,17 @@ def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk
     assert cluster.lying_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
 
 
+def test_a_disk_that_fails_under_replicas_to_which_nothing_happens_is_noticed_by_the_next_checkpoint(
+    cluster: TwoDisks,
+) -> None:
+    cluster.wait(6_000)
+    lost = cluster.lying_on(3, 1)
+    assert lost
+    cluster.disks[3][1].is_broken = True
+    cluster.wait(6_000)
+    assert all(3 not in cluster.state(partition).isr for partition in lost)
+
+
 def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken = True
