@@ -44,6 +44,8 @@ def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
     [
         ("many", "chaos", [], "--seeds takes A-B"),
         ("9-3", "chaos", [], "smaller than the first"),
+        ("²", "chaos", [], "--seeds takes A-B"),
+        (f"0-{10**19}", "chaos", [], "nobody can count so many"),
         ("1", "nonsense", [], "no scenario 'nonsense'"),
         ("1", "chaos", ["tickTime"], "KEY=VALUE"),
         ("1", "chaos", ["tickTime=soon"], "positive whole number"),
