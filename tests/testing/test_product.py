@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -51,6 +52,14 @@ def test_a_report_says_of_which_decision_it_tells_the_story() -> None:
         said = report(world.journal()).partition("how it came to the newest ")[2]
     # A leader weighs more than an ISR, and was not the newest decision.
     assert said.startswith("leader_elected:\n")
+
+
+@pytest.mark.parametrize("wanted", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
+def test_a_world_that_cannot_be_made_has_failed_as_a_cluster_has(wanted: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**wanted):
+        pass
+    with pytest.raises(ClusterFailed, match="cannot be started"):
+        start_live(tmp_path, **wanted)
 
 
 def test_a_cluster_that_cannot_be_driven_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
