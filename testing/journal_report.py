@@ -25,13 +25,14 @@ def report(entries: Sequence[Entry]) -> str:
     lines = [f"the last {min(LAST_EVENTS, len(entries))} of {len(entries)} events:"]
     lines += [f"  {line(entry, sentences)}" for entry in entries[-LAST_EVENTS:]]
     newest = {type_name(entry.event): entry for entry in entries}
-    decision = next((newest[name] for name in _DECISIONS if name in newest), None)
-    if decision is not None:
+    told = next((name for name in _DECISIONS if name in newest), None)
+    if told is not None:
         causes = Causes()
         for entry in entries:
             causes.see(entry)
-        lines += ["how it came to the newest decision:"]
-        lines += [f"  {told}" for told in story(causes.chain(decision), sentences)]
+        # Others, which weigh less, may have come after it.
+        lines += [f"how it came to the newest {told}:"]
+        lines += [f"  {step}" for step in story(causes.chain(newest[told]), sentences)]
     return "\n".join(lines)
 
 

@@ -13,15 +13,17 @@ To add a verb: write its module, and its line in `VERBS`.
 
 from __future__ import annotations
 
-import errno
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperCommand
+
+from tools.broken_pipe import NobodyReads, PipedGroup
 
 VERBS = {
     "up": "Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it.",
@@ -77,7 +79,7 @@ def load(verb: str) -> Any:
     return typer.main.get_command(app)
 
 
-class _Verbs(TyperGroup):
+class _Verbs(PipedGroup):
     """Lists the verbs without their modules, and loads the one that is called."""
 
     def __init__(self) -> None:
@@ -94,16 +96,24 @@ class _Verbs(TyperGroup):
         return verb, command if verb is None else load(verb), rest
 
 
+def _open_closed_streams() -> None:
+    """What was closed by whoever began this (`>&-`) leads nowhere, and nowhere comes from it; Python has None there."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, Path(os.devnull).open(mode))  # noqa: SIM115
+
+
 def main() -> None:
     """The console script.  What cannot be written is told in a line, with exit code 2: 1 is some verbs' verdict."""
+    _open_closed_streams()
     try:
         try:
             _Verbs()()
         finally:
             # Later nobody could be told that what is buffered cannot be written.
             sys.stdout.flush()
-    except OSError as failed:
-        if failed.errno != errno.EPIPE:
+    except (OSError, NobodyReads) as failed:
+        if not isinstance(failed, BrokenPipeError | NobodyReads):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
         # What is buffered would be tried once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

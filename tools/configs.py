@@ -36,6 +36,7 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--delete-config", metavar="K1,K2")
     made.add_argument("--all", action="store_true", help="with --describe: those that are not overridden too")
     options = made.parse_args(arguments)
+    _check(made, options)
     if options.topic is not None:
         options.entity_type, options.entity_name = "topics", options.topic
     if options.broker is not None:
@@ -49,6 +50,20 @@ def main(arguments: list[str]) -> int:
             made.error("An entity name must be specified with --alter")
         return run(options, lambda client: _alter(client, options))
     return run(options, lambda client: _describe(client, options))
+
+
+def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Leave where it is not clear what is to be shown or changed (ConfigCommandOptions.checkArgs)."""
+    flags = [name for name in (options.topic, options.broker) if name is not None]
+    if len(flags) > 1:
+        made.error("Only 'users' and 'clients' entity types may be specified together")
+    if flags and (options.entity_type is not None or options.entity_name is not None or options.entity_default):
+        made.error("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
+    if options.entity_name is not None and options.entity_default:
+        made.error("--entity-name and --entity-default should not be used together")
+    for name in ("add_config", "delete_config"):
+        if options.describe and getattr(options, name) is not None:
+            made.error(f'Option "[describe]" can\'t be used with option "[{name.replace("_", "-")}]"')
 
 
 def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | None]:

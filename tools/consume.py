@@ -20,6 +20,7 @@ from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run
 
 LATEST, EARLIEST = -1, -2
+NAMED = {"latest": LATEST, "earliest": EARLIEST}
 PATIENCE_MS = 2_000
 """For an answer about one partition, before the next one is asked about."""
 
@@ -55,14 +56,14 @@ def main(arguments: list[str]) -> int:
     made = parser("consume", "Print the records of a topic.")
     made.add_argument("--topic", required=True)
     made.add_argument("--partition", type=java_int)
-    made.add_argument("--offset", default="latest", help="a number, earliest, latest, or negative: from the end")
+    made.add_argument("--offset", help="a number, earliest, latest, or negative: from the end")
     made.add_argument("--from-beginning", action="store_true")
     made.add_argument("--max-messages", type=int, default=-1)
     made.add_argument("--timeout-ms", type=int, default=-1, help="leave where nothing came for so long")
     made.add_argument("--group", help="commit offsets under this name, and begin where it left off")
     made.add_argument("--property", action="append", default=[], metavar="print.key=true|print.offset=true|…")
     options = made.parse_args(arguments)
-    if options.offset != "latest" and options.partition is None:
+    if options.offset is not None and options.partition is None:
         made.error("The partition is required when offset is specified.")
     return run(options, lambda client: _consume(client, options))
 
@@ -104,12 +105,12 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
 
 
 async def _begin(client: AdminClient, partition: TopicPartition, options: argparse.Namespace) -> int:
-    if options.from_beginning or options.offset == "earliest":
-        return await client.list_offset(partition, EARLIEST)
-    if options.offset == "latest":
-        return await client.list_offset(partition, LATEST)
+    # As ConsoleConsumerOptions.parseOffset has it, --offset comes before --from-beginning.
+    wanted = options.offset or ("earliest" if options.from_beginning else "latest")
+    if wanted.lower() in NAMED:
+        return await client.list_offset(partition, NAMED[wanted.lower()])
     try:
-        offset = java_long(options.offset)
+        offset = java_long(wanted)
     except argparse.ArgumentTypeError:
         raise CommandFailed(f"The provided offset value '{options.offset}' is incorrect.") from None
     return offset if offset >= 0 else max(0, await client.list_offset(partition, LATEST) + offset)

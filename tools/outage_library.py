@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from simulation.network.tap import MessageTap
@@ -17,7 +16,8 @@ from simulation.scenarios.report import description, replay_command, report
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
 from simulation.scenarios.story import story
 from simulation.settings import BadSetting
-from tools.output_file import check_output
+from tools.output_file import check_two_outputs
+from tools.piped_console import PipedConsole
 
 USAGE = 2
 
@@ -65,7 +65,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
     for scenario in LIBRARY.values():
         live = "" if elsewhere.unplayable(scenario) else "yes"
         table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed, live)
-    Console().print(table)
+    PipedConsole().print(table)
     return 0
 
 
@@ -184,9 +184,8 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
 
 
 def _check_outputs(wanted: Wanted) -> None:
-    """Raise OSError where what is played could not be written."""
-    check_output(wanted.out)
-    check_output(wanted.messages)
+    """Raise OSError, or OneForTwo, where what is played could not be written."""
+    check_two_outputs(wanted.out, wanted.messages)
     if wanted.journals is not None:
         wanted.journals.mkdir(parents=True, exist_ok=True)
 

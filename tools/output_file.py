@@ -7,6 +7,18 @@ import os
 from pathlib import Path
 
 
+class OneForTwo(ValueError):
+    """Two outputs were to go to one file, of which one would be left."""
+
+
+def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
+    """Make the directories that both are to lie in.  Raises OSError where one cannot be written, and OneForTwo."""
+    check_output(journal)
+    check_output(messages)
+    if journal is not None and messages is not None and journal.resolve() == messages.resolve():
+        raise OneForTwo(f"--out and --messages both name {messages}: the journal would be gone")
+
+
 def check_output(path: Path | None) -> None:
     """Make the directory that a file is to lie in.  Raises OSError where no file can be written there."""
     if path is None:

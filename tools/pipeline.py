@@ -17,6 +17,8 @@ from rich.console import Console
 from rich.table import Table
 
 from ensemble.runtime.extras import Lacking, require
+from tools.broken_pipe import PipedGroup
+from tools.piped_console import PipedConsole
 from tools.spark_connect import no_connect
 
 if TYPE_CHECKING:
@@ -26,8 +28,8 @@ if TYPE_CHECKING:
     from pipeline.stream import Status
 
 
-jobs_of_spark = typer.Typer(no_args_is_help=True, help="Turn journals into tables with Spark.")
-_out = Console(soft_wrap=True)
+jobs_of_spark = typer.Typer(cls=PipedGroup, no_args_is_help=True, help="Turn journals into tables with Spark.")
+_out = PipedConsole(soft_wrap=True)
 _err = Console(stderr=True, soft_wrap=True)
 
 Data = Annotated[

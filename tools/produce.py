@@ -16,6 +16,7 @@ from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.partitioner import partition_for
 from kafka_protocol.record_batch import Record
 from tools.console import partitions_of, properties_of
+from tools.java_numbers import java_int
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run
 
 BATCH_RECORDS_MAX = 500
@@ -28,8 +29,10 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--topic", required=True)
     made.add_argument("--property", action="append", default=[], metavar="parse.key=true|key.separator=:")
     made.add_argument("--request-required-acks", "--acks", dest="acks", choices=("all", "-1", "0", "1"), default="-1")
-    made.add_argument("--timeout", type=int, default=API_TIMEOUT_MS, help="milliseconds")
+    made.add_argument("--timeout", type=java_int, default=API_TIMEOUT_MS, help="milliseconds")
     options = made.parse_args(arguments)
+    if options.timeout < 1:
+        made.error(f"--timeout is at least 1, not {options.timeout}")
     return run(options, lambda client: _produce(client, options))
 
 
@@ -111,7 +114,8 @@ def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
     now_ms = time.time_ns() // 1_000_000
     if separator is None:
         return Record(None, line, now_ms)
-    key, found, value = line.partition(separator)
-    if not found:
+    # An empty separator is found at once, as by Java (LineMessageReader): every key is empty.
+    place = line.find(separator)
+    if place < 0:
         raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")
-    return Record(key, value, now_ms)
+    return Record(line[:place], line[place + len(separator) :], now_ms)

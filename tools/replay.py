@@ -14,7 +14,7 @@ import typer
 from simulation.kernel.garbage import seldom_collected
 from simulation.settings import BadSetting, world_settings
 from tools.options import Scenario, Settings
-from tools.output_file import check_output
+from tools.output_file import OneForTwo, check_output, check_two_outputs
 from tools.simulate import USAGE, configured, import_from_here, say
 
 
@@ -53,8 +53,7 @@ def replay(
         return USAGE
     tap = MessageTap() if messages is not None else None
     try:
-        check_output(out)
-        check_output(messages)
+        check_two_outputs(out, messages)
         with seldom_collected():
             outcome, lines = run_with_journal(seed, scenario, world, tap)
         digest = _write(lines, out)
@@ -62,7 +61,7 @@ def replay(
             _write(tap.lines(), messages)
     except BrokenPipeError:
         raise
-    except OSError as reason:
+    except (OSError, OneForTwo) as reason:
         say(str(reason), error=True)
         return USAGE
     if as_json:
@@ -154,6 +153,12 @@ def command(
         raise typer.Exit(USAGE)
     if tape is not None and messages is not None:
         say("--messages listens to a seed, not to a tape", error=True)
+        raise typer.Exit(USAGE)
+    if seed is not None and story:
+        say("--story tells of a tape, or of what `zabka scenarios run` plays, not of a seed", error=True)
+        raise typer.Exit(USAGE)
+    if tape is not None and set_:
+        say("--set: a tape holds the settings that it was found with", error=True)
         raise typer.Exit(USAGE)
     if as_json and (tape is not None or out is None):
         say("--json takes a seed and --out: the journal would go where the answer goes", error=True)

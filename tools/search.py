@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Generator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +20,7 @@ from simulation.kernel.garbage import collect_seldom, seldom_collected
 from simulation.settings import BadSetting
 from tools.options import Settings
 from tools.simulate import USAGE, import_from_here, say
+from tools.worker_processes import KILLED, results_of
 
 if TYPE_CHECKING:
     from simulation.search.runs import Ran
@@ -37,30 +38,22 @@ _FOR_LIFE = ExitStack()
 def _begin_worker(plant: str) -> None:
     from simulation.search.tape_search import planted
 
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     collect_seldom()
     _FOR_LIFE.enter_context(planted(plant))
 
 
-def _results(search: TapeSearch, jobs: int) -> Iterator[Ran]:
+def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
     """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
     from simulation.search.runs import run_tape
     from simulation.search.tape_search import planted
 
     wanted, settings = search.wanted, search.wanted.world()
+    calls = (partial(run_tape, search.next_tape(), wanted.scenario, settings) for _ in count())
     if jobs == 1:
         with planted(wanted.plant):
-            while True:
-                yield run_tape(search.next_tape(), wanted.scenario, settings)
-    with ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(wanted.plant,)) as pool:
-        waiting: deque[Future[Ran]] = deque()
-        try:
-            while True:
-                while len(waiting) < 2 * jobs:
-                    waiting.append(pool.submit(run_tape, search.next_tape(), wanted.scenario, settings))
-                yield waiting.popleft().result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
+            for call in calls:
+                yield call()
+    yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.plant))
 
 
 class _Shown:
@@ -122,19 +115,19 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
         search.resume(folder.kept(), folder.state.runs)
         search.cpu_s = folder.state.cpu_s
     shown = _Shown(search)
-    results = _results(search, jobs)
-    with shown.progress, seldom_collected(), suppress(KeyboardInterrupt):
-        while not ended(search):
-            kept, found = search.take(next(results))
-            if kept is not None:
-                folder.keep(search.runs, kept)
-            if found is not None:
-                _report(found, search, folder)
-            if search.runs % SAVE_EVERY == 0:
-                folder.save(search.runs, search.cpu_s)
-            shown.update()
-    results.close()  # type: ignore[attr-defined]
-    folder.save(search.runs, search.cpu_s)
+    with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
+        try:
+            while not ended(search):
+                kept, found = search.take(next(results))
+                if kept is not None:
+                    folder.keep(search.runs, kept)
+                if found is not None:
+                    _report(found, search, folder)
+                if search.runs % SAVE_EVERY == 0:
+                    folder.save(search.runs, search.cpu_s)
+                shown.update()
+        finally:
+            folder.save(search.runs, search.cpu_s)
     say(f"{shown.line()}; {search.cpu_s:,.0f} s of CPU; {folder.path}")
     return search
 
@@ -193,7 +186,11 @@ def command(
         say(str(reason), error=True)
         raise typer.Exit(USAGE) from None
     ended = _ended(runs, minutes, findings)
-    search = search_for(wanted, folder, jobs, ended)
+    try:
+        search = search_for(wanted, folder, jobs, ended)
+    except BrokenProcessPool:
+        say(KILLED, error=True)
+        raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
     # 0 says that everything held that was to be tried.

@@ -6,8 +6,10 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Generator, Iterable
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,11 +20,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from simulation.kernel.garbage import collect_after, collect_seldom, seldom_collected
 from simulation.settings import BadSetting, WorldSettings, world_settings
 from tools.options import Scenario, Settings
+from tools.worker_processes import KILLED, results_of
 
 if TYPE_CHECKING:
     from simulation.seeds.seed_run import Outcome
 
 USAGE = 2
+AHEAD = 16
+"""Seeds for each process, so that none has nothing to do while another is at a long one."""
 
 
 def say(text: str, *, error: bool = False) -> None:
@@ -35,11 +40,13 @@ def say(text: str, *, error: bool = False) -> None:
 def parse_seeds(text: str) -> range:
     """`A-B` (both ends included) or a single number.  Raises ValueError with the reason."""
     first, dash, last = text.partition("-")
-    if not first.isdigit() or (dash and not last.isdigit()):
+    if not first.isdecimal() or (dash and not last.isdecimal()):
         raise ValueError(f"--seeds takes A-B or one number, such as 0-199; got {text!r}")
     begin, end = int(first), int(last) if dash else int(first)
     if end < begin:
         raise ValueError(f"--seeds {text}: the last seed is smaller than the first")
+    if end - begin >= sys.maxsize:
+        raise ValueError(f"--seeds {text}: nobody can count so many")
     return range(begin, end + 1)
 
 
@@ -85,15 +92,11 @@ def _outcome(seed: int, scenario: str, settings: WorldSettings) -> Outcome:
     return outcome
 
 
-def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -> Iterator[Outcome]:
+def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -> Generator[Outcome]:
+    calls = (partial(_outcome, seed, scenario, settings) for seed in seeds)
     if jobs == 1:
-        for seed in seeds:
-            yield _outcome(seed, scenario, settings)
-        return
-    with ProcessPoolExecutor(jobs, initializer=collect_seldom) as pool:
-        chunk = max(1, min(16, len(seeds) // (jobs * 4)))
-        count = len(seeds)
-        yield from pool.map(_outcome, seeds, [scenario] * count, [settings] * count, chunksize=chunk)
+        return (call() for call in calls)
+    return results_of(calls, jobs=min(jobs, len(seeds)), ahead=AHEAD * jobs, begin=collect_seldom)
 
 
 def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
@@ -109,14 +112,19 @@ def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json:
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True,
         disable=as_json or not sys.stderr.isatty(),
     )  # fmt: skip
-    with progress, seldom_collected():
-        task = progress.add_task("seeds", total=len(wanted))
-        for outcome in _outcomes(wanted, scenario, world, jobs):
-            outcomes.append(outcome)
-            progress.advance(task)
-            if not as_json:
-                for problem in outcome.problems:
-                    say(f"seed {outcome.seed}: {problem}  replay: {replay_command(outcome.seed, scenario, settings)}")
+    try:
+        with progress, seldom_collected(), closing(_outcomes(wanted, scenario, world, jobs)) as played:
+            task = progress.add_task("seeds", total=len(wanted))
+            for outcome in played:
+                outcomes.append(outcome)
+                progress.advance(task)
+                if not as_json:
+                    again = replay_command(outcome.seed, scenario, settings)
+                    for problem in outcome.problems:
+                        say(f"seed {outcome.seed}: {problem}  replay: {again}")
+    except BrokenProcessPool:
+        say(KILLED, error=True)
+        return USAGE
     wall_s = time.perf_counter() - begin
     broken = [outcome for outcome in outcomes if not outcome.held]
     virtual_s = sum(outcome.virtual_ms for outcome in outcomes) / 1000

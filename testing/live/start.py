@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -57,6 +57,16 @@ def start_live(
         topology, agent = _begin(data.absolute(), peers, brokers, settings or {})
     except (BadSetting, BadPlan, BadTopology, InUse, PortTaken, OSError) as reason:
         raise ClusterFailed(f"the cluster cannot be started: {reason}") from None
+    try:
+        return _driven(topology, agent, data)
+    except BaseException:
+        # Ctrl-C among them, also while what drives it is being imported.
+        _end(agent, data)
+        raise
+
+
+def _driven(topology: Topology, agent: subprocess.Popen[bytes], data: Path) -> LiveCluster:
+    """The cluster, once it is ready.  Raises ClusterFailed with the reason."""
     from compose.up import CannotStart, wait_until_ready
     from testing.live.cluster import LiveCluster
 
@@ -66,13 +76,11 @@ def start_live(
             raise CannotStart(f"the host agent ended with exit code {agent.returncode}:\n{said}")
 
     try:
+        save_run(data, Run(agent.pid, topology.api_url))
         wait_until_ready(topology, data.absolute(), _Silent(), trouble)
-        return LiveCluster(topology.api_url, data, agent)
-    except BaseException as reason:
-        _end(agent, data)
-        if isinstance(reason, CannotStart):
-            raise ClusterFailed(f"the cluster did not start: {reason}") from None
-        raise
+    except (CannotStart, OSError) as reason:
+        raise ClusterFailed(f"the cluster did not start: {reason}") from None
+    return LiveCluster(topology.api_url, data, agent)
 
 
 def _begin(
@@ -80,20 +88,18 @@ def _begin(
 ) -> tuple[Topology, subprocess.Popen[bytes]]:
     overrides = split_settings([f"{key}={value}" for key, value in settings.items()])
     wanted = Wanted(peers=peers, brokers=brokers, api_port=0, zk_port=0, kafka_port=0, overrides=overrides)
-    lock = take_lock(data)
-    forget_run(data)
-    # Nobody else who starts a cluster takes a port of these, also while a node of this one is down.
-    ports = claim_ports()
-    try:
+    with ExitStack() as held:
+        # Both are let go of here; the agent holds them for as long as it lives.
+        lock = take_lock(data)
+        held.callback(os.close, lock)
+        forget_run(data)
+        # Nobody else who starts a cluster takes a port of these, also while a node of this one is down.
+        ports = claim_ports()
+        held.callback(ports.close)
         topology = plan(wanted, load(data), ports.within)
         save(topology, data)
         config = write_host(topology, topology.hosts[0], data, preloads=True)
         agent = start_agent(config, (lock, *ports.handles), os.getpid())
-    finally:
-        # The agent holds both from here on, and for as long as it lives.
-        os.close(lock)
-        ports.close()
-    save_run(data, Run(agent.pid, topology.api_url))
     return topology, agent
 
 

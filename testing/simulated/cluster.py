@@ -14,7 +14,7 @@ from journal.events import Entry, TopicPartition
 from kafka_protocol.client.admin_client import PREFERRED, UNCLEAN
 from kafka_protocol.client.consumer_workload import GroupProgress
 from kafka_protocol.record_batch import Record
-from simulation.settings import world_settings
+from simulation.settings import BadSetting, world_settings
 from simulation.world import World
 from testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
 from testing.simulated.faults import SimFaults
@@ -154,9 +154,15 @@ class SimulatedCluster(SimHost):
 def start_simulated(
     *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
 ) -> SimulatedCluster:
-    """A world with everything started, and ready.  `settings` are ZooKeeper's and Kafka's own keys."""
+    """A world with everything started, and ready.  `settings` are ZooKeeper's and Kafka's own keys.
+
+    Raises ClusterFailed with the reason.
+    """
     given = [f"{key}={value}" for key, value in {**(settings or {}), "peers": peers, "brokers": brokers}.items()]
-    cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
+    try:
+        cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
+    except BadSetting as reason:
+        raise ClusterFailed(f"the world cannot be made: {reason}") from None
     cluster.world.start()
     cluster.until_ready()
     return cluster
@@ -168,7 +174,7 @@ def running_world(
 ) -> Iterator[SimulatedCluster]:
     """A world for as long as a `with` block takes, also without pytest, and within a test of hypothesis.
 
-    Raises ClusterFailed at its end where one of the project's invariants did not hold.
+    Raises ClusterFailed where it cannot be made, and at its end where one of the project's invariants did not hold.
     """
     cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
     try:

@@ -8,15 +8,19 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from compose.files import RUN_FILE, is_running
 from compose.ports import CLAIM, claim_ports
 from testing.cluster import ClusterFailed
 from testing.container import ZabkaContainer
+from testing.journal_report import report
 from testing.live.cluster import LiveCluster
+from testing.live.start import start_live
 from testing.simulated.cluster import running_world
 from zabka.shadowed import ROOMS, same_names, shadowed
 
@@ -36,6 +40,40 @@ def test_a_world_ends_with_its_block_also_where_that_fails() -> None:
     with pytest.raises(ClusterFailed, match="did not come true"), running_world() as world:
         world.until(lambda: False, 1.0)
     assert {peer.process for peer in world.peers.values()} == {"down"}
+
+
+def test_a_report_says_of_which_decision_it_tells_the_story() -> None:
+    with running_world() as world:
+        topic = world.topics.create("orders")
+        leader = topic.partitions[0].leader
+        next(broker for broker in world.brokers.values() if broker.id != leader and not broker.is_controller).kill()
+        world.until(lambda: len(topic.partitions[0].isr) == 2)
+        assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
+        said = report(world.journal()).partition("how it came to the newest ")[2]
+    # A leader weighs more than an ISR, and was not the newest decision.
+    assert said.startswith("leader_elected:\n")
+
+
+@pytest.mark.parametrize("wanted", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
+def test_a_world_that_cannot_be_made_has_failed_as_a_cluster_has(wanted: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**wanted):
+        pass
+    with pytest.raises(ClusterFailed, match="cannot be started"):
+        start_live(tmp_path, **wanted)
+
+
+def test_a_cluster_that_cannot_be_driven_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "testing.live.cluster", None)
+    with pytest.raises(ImportError):
+        start_live(tmp_path, peers=1, brokers=1)
+    assert not is_running(tmp_path)
+
+
+def test_a_cluster_that_cannot_be_started_leaves_its_directory_free(tmp_path: Path) -> None:
+    (tmp_path / RUN_FILE / "in the way").mkdir(parents=True)
+    with pytest.raises(ClusterFailed):
+        start_live(tmp_path, peers=1, brokers=1)
+    assert not is_running(tmp_path)
 
 
 def run_pytest(directory: Path, *arguments: str, path: str = str(ROOT), code: int) -> str:
@@ -61,7 +99,7 @@ def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_ag
 
     assert "the last 20 of" in said
     assert "is controller, epoch 2" in said
-    assert "how it came to the newest decision:" in said
+    assert "how it came to the newest leader_elected:" in said
     assert "which is where it begins:" in said
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -41,7 +42,7 @@ def test_every_verb_has_a_module_that_is_its_command(verb: str) -> None:
 def test_listing_the_verbs_imports_none_of_their_modules() -> None:
     said = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
     assert all(f"  {verb} " in said for verb in VERBS)
-    assert said.splitlines()[-1] == "['tools', 'tools.cli']"
+    assert said.splitlines()[-1] == "['tools', 'tools.broken_pipe', 'tools.cli']"
 
 
 def test_the_options_of_a_verb_are_known_without_what_carries_it_out() -> None:
@@ -80,3 +81,47 @@ def test_a_directory_in_place_of_a_file_is_refused_before_anything_is_played(
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.endswith(f"[Errno 21] Is a directory: '{tmp_path}'\n")
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["simulate", "--seeds", "0", "--scenario", "ensemble"],
+        ["replay", "--seed", "0", "--scenario", "ensemble"],
+        ["scenarios", "list"],
+        ["simulate", "--help"],
+        ["pipeline", "vacuum", "--older-than-s", "60", "--out"],
+    ],
+)
+def test_a_pipe_that_nobody_reads_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+    arguments = [*arguments, str(tmp_path)] if arguments[-1] == "--out" else arguments
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "tools.cli", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    # 1 would mean that an invariant did not hold.
+    assert done.returncode == 2
+    assert "Errno" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
+    out = tmp_path / "journal.jsonl"
+    played = [sys.executable, "-m", "tools.cli", "replay", "--seed", "1", "--scenario", "ensemble", "--out", str(out)]
+    done = subprocess.run(["sh", "-c", f"{shlex.join(played)} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Traceback" not in done.stderr
+    assert all(line.startswith("{") for line in out.read_text().splitlines())
+
+
+def test_a_producer_without_standard_input_has_nothing_to_produce() -> None:
+    program = "from tools.cli import _open_closed_streams as f; import sys; f(); print(sys.stdin.buffer.raw.read(9))"
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join([sys.executable, '-c', program])} <&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "b''\n")

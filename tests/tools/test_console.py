@@ -51,6 +51,11 @@ def test_what_stands_before_a_line_without_a_key_is_sent(zabka_cluster: LiveClus
     assert zabka_cluster.consume("keyed") == ["1", "2"]
 
 
+def test_where_nothing_separates_the_key_from_the_value_the_key_is_empty() -> None:
+    record = produce.parse_line(b"a:1", b"", 1)
+    assert (record.key, record.value) == (b"", b"a:1")
+
+
 def test_ctrl_c_says_how_many_records_were_printed(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("read")
     zabka_cluster.produce("read", ["one", "two", "three"])
@@ -71,6 +76,15 @@ def test_a_partition_is_read_from_where_offset_says_also_in_a_group(zabka_cluste
     assert called(consume.main, *reading, "--partition", "0", "--offset", "1")[1] == "two\n"
     refused = called(consume.main, *reading, "--partition", "7", "--offset", "1")
     assert (refused[0], refused[1]) == (1, "") and "Topic grouped has no partition 7" in refused[2]
+
+
+def test_offset_comes_before_from_beginning(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("both")
+    zabka_cluster.produce("both", ["one", "two"])
+    reading = ("--topic", "both", "--from-beginning", "--timeout-ms", "200", "--data", str(zabka_cluster.data))
+    assert called(consume.main, *reading)[1] == "one\ntwo\n"
+    for offset, printed in (("1", "two\n"), ("latest", ""), ("Earliest", "one\ntwo\n"), ("-1", "two\n")):
+        assert called(consume.main, *reading, "--partition", "0", "--offset", offset)[1] == printed
 
 
 def test_a_consumer_whose_offset_was_deleted_reads_on_from_where_the_log_begins(

@@ -11,7 +11,18 @@ import pytest
 from api.kafka_client import addresses
 from testing.live.cluster import LiveCluster
 from tests.tools.test_kafka_tools import called
-from tools import configs, consume, consumer_groups, delete_records, elect, get_offsets, java_numbers, reassign, topics
+from tools import (
+    configs,
+    consume,
+    consumer_groups,
+    delete_records,
+    elect,
+    get_offsets,
+    java_numbers,
+    produce,
+    reassign,
+    topics,
+)
 from tools.kafka_command import CommandFailed
 from tools.reassign_plan import read_plan, read_topics
 
@@ -26,6 +37,8 @@ HUGE = "9" * 5000
         (topics.main, ["--alter", "--topic", "t", "--partitions", HUGE], "is no whole number"),
         (elect.main, ["--election-type", "unclean", "--topic", "t", "--partition", "-2147483649"], "into 32 bits"),
         (consume.main, ["--topic", "t", "--partition", "99999999999", "--offset", "0"], "does not fit into 32 bits"),
+        (produce.main, ["--topic", "t", "--timeout", "99999999999"], "does not fit into 32 bits"),
+        (produce.main, ["--topic", "t", "--timeout", "0"], "--timeout is at least 1"),
         (
             consumer_groups.main,
             ["--reset-offsets", "--group", "g", "--topic", "t", "--to-offset", "9223372036854775808"],
@@ -37,6 +50,22 @@ def test_a_number_that_no_request_can_carry_is_refused(
     main: Callable[[list[str]], int], arguments: list[str], says: str
 ) -> None:
     code, out, err = called(main, *arguments, *NOBODY)
+    assert (code, out) == (1, "")
+    assert says in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--alter", "--topic", "t", "--broker", "1"], "may be specified together"),
+        (["--alter", "--topic", "t", "--entity-type", "brokers"], "in conjunction with specific entity flags"),
+        (["--alter", "--broker", "1", "--entity-default"], "in conjunction with specific entity flags"),
+        (["--alter", "--entity-type", "brokers", "--entity-name", "1", "--entity-default"], "not be used together"),
+        (["--describe", "--topic", "t"], 'Option "[describe]" can\'t be used with option "[add-config]"'),
+    ],
+)
+def test_of_two_entities_none_is_configured(arguments: list[str], says: str) -> None:
+    code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NOBODY)
     assert (code, out) == (1, "")
     assert says in err
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
 from journal.messages import read_message
 from simulation.scenarios.library import LIBRARY
@@ -40,10 +43,41 @@ def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
+    "run",
+    [
+        lambda out: replay.replay(1, "ensemble", [], out, out.parent / "." / out.name),
+        lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.Wanted(out=out, messages=out)),
+    ],
+)
+def test_a_journal_and_its_messages_do_not_go_to_one_file(
+    run: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "both.jsonl"
+    assert run(out) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be gone\n")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
+)
+def test_options_that_would_do_nothing_are_refused(
+    options: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as left:
+        replay.command(**options)
+    assert left.value.exit_code == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
     ("seeds", "scenario", "settings", "said"),
     [
         ("many", "chaos", [], "--seeds takes A-B"),
         ("9-3", "chaos", [], "smaller than the first"),
+        ("²", "chaos", [], "--seeds takes A-B"),
+        (f"0-{10**19}", "chaos", [], "nobody can count so many"),
         ("1", "nonsense", [], "no scenario 'nonsense'"),
         ("1", "chaos", ["tickTime"], "KEY=VALUE"),
         ("1", "chaos", ["tickTime=soon"], "positive whole number"),

@@ -1,0 +1,87 @@
+"""Work spread over processes that end with the command: at Ctrl-C after what they are at, at once where it is killed.
+
+A process of an executor waits for work for ever where the one that hands it out was killed (`timeout`, a build that was
+given up): nobody tells it.  And at Ctrl-C an executor still has everything done that its processes have taken.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from contextlib import contextmanager
+from itertools import islice
+from multiprocessing import Event, Pipe
+from multiprocessing.connection import Connection, wait
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from multiprocessing.synchronize import Event as Flag
+
+T = TypeVar("T")
+
+KILLED = "a process that this command had begun was killed, so that not all is done; is there too little memory?"
+"""What is to be said of BrokenProcessPool."""
+_no_more_wanted: list[Flag] = []
+"""In a worker's process: what the command sets in the end."""
+
+
+class _NotBegun(Exception):
+    """Work that nobody waits for any more."""
+
+
+def results_of(calls: Iterator[Callable[[], T]], jobs: int, ahead: int, begin: Callable[[], object]) -> Generator[T]:
+    """What the calls return, in their order, from `jobs` processes, each of which runs `begin` first.
+
+    `ahead` is how many calls are taken before the first of them has returned.  To be closed, or used up.
+    Raises BrokenProcessPool where a process was killed.
+    """
+    listening, held = Pipe(duplex=False)
+    no_more_wanted = Event()
+    waiting: deque[Future[T]] = deque()
+    with (
+        listening,
+        held,
+        ProcessPoolExecutor(jobs, initializer=_begin_worker, initargs=(listening, held, no_more_wanted, begin)) as pool,
+    ):
+        try:
+            while True:
+                # The processes begin at the first call, and stay as deaf: Ctrl-C reaches all that have a terminal.
+                with _deaf_to_interrupts():
+                    waiting.extend(pool.submit(_done, call) for call in islice(calls, ahead - len(waiting)))
+                if not waiting:
+                    return
+                yield waiting.popleft().result()
+        finally:
+            no_more_wanted.set()
+
+
+@contextmanager
+def _deaf_to_interrupts() -> Iterator[None]:
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker(listening: Connection, held: Connection, no_more_wanted: Flag, begin: Callable[[], object]) -> None:
+    held.close()
+    threading.Thread(target=_end_with_the_command, args=(listening,), name="end", daemon=True).start()
+    _no_more_wanted.append(no_more_wanted)
+    begin()
+
+
+def _end_with_the_command(listening: Connection) -> None:
+    # Nothing is ever sent: there is something to read when the last one who held the other end is gone.
+    wait([listening])
+    os._exit(1)
+
+
+def _done(call: Callable[[], T]) -> T:
+    if _no_more_wanted[0].is_set():
+        raise _NotBegun
+    return call()
