@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
+from kio.schema.errors import ErrorCode as KafkaError
+
 from controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
 from ensemble.ports import Future, Runtime, Task
 from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
@@ -23,12 +25,18 @@ class QueueFull(Exception):
 
 
 class ControllerChannelManager:
-    """Queues to the live and shutting-down brokers of one reign."""
+    """Queues to the live and shutting-down brokers of one reign.
 
-    def __init__(self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig) -> None:
+    `refused` is called where a broker answers that it knows of a later controller epoch.
+    """
+
+    def __init__(
+        self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig, refused: Callable[[], None]
+    ) -> None:
         self._channel = channel
         self._runtime = runtime
         self._config = config
+        self._refused = refused
         self._brokers: dict[int, _BrokerQueue] = {}
 
     def startup(self, brokers: Iterable[BrokerInfo]) -> None:
@@ -46,7 +54,8 @@ class ControllerChannelManager:
         """A broker appeared."""
         if info.broker_id not in self._brokers:
             endpoint = self.endpoint(info)
-            self._brokers[info.broker_id] = _BrokerQueue(self._channel, self._runtime, self._config, endpoint)
+            queue = _BrokerQueue(self._channel, self._runtime, self._config, endpoint, self._refused)
+            self._brokers[info.broker_id] = queue
 
     def remove_broker(self, broker_id: int) -> None:
         """A broker went (or came back as another process): drop its queue and its connection."""
@@ -103,10 +112,18 @@ class ControllerChannelManager:
 
 
 class _BrokerQueue:
-    __slots__ = ("_channel", "_config", "_marks", "_queue", "_runtime", "_task", "_wake", "endpoint")
+    __slots__ = ("_channel", "_config", "_marks", "_queue", "_refused", "_runtime", "_task", "_wake", "endpoint")
 
-    def __init__(self, channel: BrokerChannel, runtime: Runtime, config: ControllerConfig, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        channel: BrokerChannel,
+        runtime: Runtime,
+        config: ControllerConfig,
+        endpoint: Endpoint,
+        refused: Callable[[], None],
+    ) -> None:
         self.endpoint = endpoint
+        self._refused = refused
         self._channel = channel
         self._runtime = runtime
         self._config = config
@@ -152,6 +169,8 @@ class _BrokerQueue:
             request, on_response = self._queue[0]
             response = await self._deliver(request)
             self._queue.popleft()
+            if response.error_code is KafkaError.stale_controller_epoch:
+                self._refused()
             if on_response is not None:
                 on_response(response)
             if self._marks:

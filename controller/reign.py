@@ -87,7 +87,7 @@ class Reign:
         self.context = ControllerContext(won.epoch, won.epoch_zk_version)
         writer = UnfencedWriter if Historical.UNFENCED_CONTROLLER in old else FencedWriter
         self.writer = writer(zk, broker_id, won.epoch, won.epoch_zk_version, emit)
-        self.channels = ControllerChannelManager(channel, runtime, config)
+        self.channels = ControllerChannelManager(channel, runtime, config, self._on_refusal)
         answered = partial(on_leader_and_isr, self)
         self.batch = RequestBatch(broker_id, self.context, self.channels, self._on_stop_replica, answered)
         configs = TopicConfigs(zk, runtime, config)
@@ -207,6 +207,11 @@ class Reign:
         return found
 
     # -- what brokers answered
+
+    def _on_refusal(self) -> None:
+        """A broker knows of a later controller epoch: find out whether this reign is over.  Where /controller still
+        names this broker, and there is nothing to write, nobody else would tell."""
+        self.signals.put("ControllerChange", "", request_cause("of a later controller"))
 
     def _on_stop_replica(self, broker_id: int, deleted: list[TopicPartition], response: KafkaMessage) -> None:
         """A broker answered a StopReplica that was to delete replicas; of those that moved nobody waits to hear."""

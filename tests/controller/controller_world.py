@@ -70,6 +70,8 @@ class World:
         self.refuse_deletes: set[int] = set()
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
         """By broker: replicas whose log directory has failed."""
+        self.epochs_known: dict[int, int] = {}
+        """By broker: the latest controller epoch that it has heard of elsewhere."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)
@@ -302,7 +304,8 @@ class FakeChannel:
         if name == "LeaderAndIsrRequest":
             return self._obey(broker_id, request)
         if name == "UpdateMetadataRequest":
-            return UpdateMetadataResponse(error_code=KafkaError.none)
+            is_stale = request.controller_epoch < self.world.epochs_known.get(broker_id, 0)
+            return UpdateMetadataResponse(error_code=KafkaError.stale_controller_epoch if is_stale else KafkaError.none)
         refused = broker_id in self.world.refuse_deletes
         rows = tuple(
             StopReplicaPartitionError(

@@ -496,6 +496,31 @@ def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
     assert row.error_code is KafkaError.not_controller
 
 
+def test_a_broker_that_knows_a_later_epoch_makes_the_controller_look_whether_it_still_reigns(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.settle()
+    # Somebody writes another number, and there is nothing for the controller to write; broker 3 read it as it started.
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
+    world.settle()
+    assert world.nodes[1].controller.controller_epoch == 1
+    world.epochs_known[3] = 7
+    world.join(3)
+    world.settle()
+    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 8
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
+
+
+def test_a_broker_that_is_mistaken_about_the_epoch_ends_no_reign(world: World) -> None:
+    world.start(1)
+    world.epochs_known[3] = 7
+    world.join(3)
+    world.settle()
+    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 1
+    assert not world.events(ControllerResigned)
+
+
 def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
     world.start(1)
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")

@@ -157,7 +157,7 @@ def test_a_queue_that_overflows_is_an_error_and_unknown_brokers_get_nothing(
 
     monkeypatch.setattr(channel_manager, "REQUESTS_QUEUED_MAX", 5)
     runtime = SimRuntime(world.scheduler, Random(0))
-    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, ControllerConfig())
+    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, ControllerConfig(), lambda: None)
     request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=())
     channels.send(7, request)
     channels.startup([BrokerInfo(7, (BrokerEndpoint("PLAINTEXT", "h", 1),))])
@@ -176,7 +176,7 @@ def test_control_requests_go_to_the_inter_broker_listener(world: World) -> None:
     from tests.controller.controller_world import FakeChannel
 
     config = ControllerConfig(inter_broker_listener_name="IN")
-    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, config)
+    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, config, lambda: None)
     info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("IN", "i", 2)))
     assert channels.endpoint(info)[1:] == ("i", 2)
     assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
