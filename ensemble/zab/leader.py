@@ -143,10 +143,11 @@ class Leader:
         # What it logged and took over does not count once it reconnects: its synchronisation may cut its log back.
         self._broadcast.forget(peer)
         self._adopted.pop(peer.peer_id, None)
+        cause = cause or link_cause(peer.peer_id)
         if peer.counts:
-            self._lost = cause or link_cause(peer.peer_id)
+            self._lost = cause
         if self.established and not self._broadcast.can_commit(self._synced_voters()):
-            self._core.leave("lost the quorum of learners", self._lost, self._broadcast.handover.successor)
+            self._core.leave("lost the quorum of learners", self._lost or cause, self._broadcast.handover.successor)
         self._broadcast.advance()
 
     def on_recovered(self) -> None:
@@ -429,7 +430,9 @@ class Leader:
         self._half_ticks += 1
         if self.established and self._half_ticks % 2 == 0:
             if not self._broadcast.can_commit(self._synced_voters()):
-                core.leave("no quorum of synced learners", self._lost, self._broadcast.handover.successor)
+                # Where nobody that counts was lost it is the membership that became another one.
+                cause = self._lost or request_cause("reconfig")
+                core.leave("no quorum of synced learners", cause, self._broadcast.handover.successor)
                 return
             core.perform(core.application.expire_sessions(core.now))
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.events import MembershipActivated
+from journal.events import MembershipActivated, PeerStateChanged
 from simulation.seeds.reconfiguring import RECONFIGURING
 from simulation.seeds.seed_run import SeedRun
 
@@ -27,3 +27,18 @@ def test_the_same_seed_changes_the_members_in_the_same_way() -> None:
     assert [entry.to_dict() for entry in one.world.record.entries] == [
         entry.to_dict() for entry in other.world.record.entries
     ]
+
+
+def test_a_reign_that_ends_as_an_observer_of_its_quorum_leaves_names_that_observer() -> None:
+    # A membership that was proposed before the election makes peer 1 a voter. Its promise as an observer made the epoch,
+    # and it leaves as soon as the membership is active, to come back as a voter.
+    run = SeedRun(491, RECONFIGURING)
+    assert run.execute().problems == []
+    ends = [
+        (entry.node, entry.event.caused_by)
+        for entry in run.world.record.entries
+        if isinstance(entry.event, PeerStateChanged)
+        and entry.event.state == "LOOKING"
+        and entry.event.caused_by == "link peer-1"
+    ]
+    assert ("peer-3", "link peer-1") in ends
