@@ -30,8 +30,8 @@ def test_the_same_seed_changes_the_members_in_the_same_way() -> None:
 
 
 def test_a_reign_that_ends_as_an_observer_of_its_quorum_leaves_names_that_observer() -> None:
-    # A membership that was proposed before the election makes peer 1 a voter. Its promise as an observer made the epoch,
-    # and it leaves as soon as the membership is active, to come back as a voter.
+    # A membership that was proposed before the election makes peer 1 a voter. Its promise as an observer made the
+    # epoch, and it leaves as soon as the membership is active, to come back as a voter.
     run = SeedRun(491, RECONFIGURING)
     assert run.execute().problems == []
     ends = [
