@@ -176,6 +176,7 @@ class _Connection(asyncio.Protocol):
         self._reading = True
         self._busy = False
         self.last_heard = self._loop.time()
+        self._connected_us = int(self.last_heard * 1e6)
         self.address = ""
         self._remote = "?"
         self._client_host = ""
@@ -298,7 +299,8 @@ class _Connection(asyncio.Protocol):
     async def _answer(self, request: DecodedRequest, clock: ThreadClock | None) -> bool:
         port = self._port
         client_id = request.client_id or ""
-        context = RequestContext(client_id, port.listener, self._client_host, COSTLESS if clock is None else clock)
+        measured = COSTLESS if clock is None else clock
+        context = RequestContext(client_id, port.listener, self._client_host, measured, self._connected_us)
         try:
             work = port.handle(request.payload, context)
             response = await (work if clock is None else clock.measure(work))

@@ -11,7 +11,7 @@ from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.request_context import Handler, RequestContext
+from broker_sim.request_context import Handler, RequestContext, RequestRefused
 from controller.controller import KafkaController
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, respond, version_of
@@ -42,6 +42,8 @@ class ControlHandlers:
         self._controller = controller
         self._groups = groups
         self._heard = heard
+        self._spoken = (-1, 0)
+        """The controller epoch of the last request that was obeyed, and when its connection was accepted."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -62,18 +64,21 @@ class ControlHandlers:
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer LeaderAndIsr; fenced after the overrides are read, so nothing comes between fence and effect."""
         await self._configs.read_ahead([str(topic.topic_name) for topic in request.topic_states])
+        self._check_connection(request, context)
         response = self._replicas.become_leader_or_follower(request)
         self._groups.roles_changed()
-        return self._accepted(request, await self._replicas.when_stored(request, response))
+        return self._accepted(request, context, await self._replicas.when_stored(request, response))
 
     async def stop_replica(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer StopReplica."""
+        self._check_connection(request, context)
         response = self._replicas.stop_replica(request)
         self._groups.roles_changed()
-        return self._accepted(request, response)
+        return self._accepted(request, context, response)
 
     async def update_metadata(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer UpdateMetadata."""
+        self._check_connection(request, context)
         error = self._replicas.accept_control_request("UpdateMetadata", request)
         if error == ErrorCode.none:
             deleted_partitions = self._metadata.apply(request)
@@ -83,10 +88,21 @@ class ControlHandlers:
             for topic in dict.fromkeys(deleted.topic for deleted in deleted_partitions):
                 if topic not in self._metadata:
                     self._configs.forget_topic(topic)
-        return self._accepted(request, respond(request, error_code=error))
+        return self._accepted(request, context, respond(request, error_code=error))
 
-    def _accepted(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
+    def _check_connection(self, request: KafkaMessage, context: RequestContext) -> None:
+        """A controller has one connection at a time with each broker, and sends again what was not answered on one that
+        it has given up.  What still arrives there is older than what came since, and nothing in it says so.
+
+        Raises RequestRefused.
+        """
+        epoch, connected_us = self._spoken
+        if request.controller_epoch == epoch and 0 < context.connected_us < connected_us:
+            raise RequestRefused("the controller has another connection by now")
+
+    def _accepted(self, request: KafkaMessage, context: RequestContext, response: KafkaMessage) -> KafkaMessage:
         if response.error_code == ErrorCode.none:
+            self._spoken = max(self._spoken, (int(request.controller_epoch), context.connected_us))
             self._heard(int(request.controller_id), int(request.controller_epoch))
         return response
 

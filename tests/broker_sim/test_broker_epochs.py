@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.request_context import RequestContext, RequestRefused
 from journal.events import RequestFenced
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, request
@@ -77,6 +78,33 @@ def test_a_broker_refuses_whoever_was_deposed_before_it_registered(cluster: Clus
     assert cluster.on(node, broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
     fenced = node.of(RequestFenced)[-1]
     assert (fenced.reason, fenced.request_epoch, fenced.known_epoch) == ("STALE_CONTROLLER_EPOCH", 8, 9)
+
+
+@KINDS
+def test_what_still_arrives_on_a_connection_that_the_controller_has_given_up_is_refused(
+    cluster: Cluster, key: ApiKey, version: int
+) -> None:
+    node = cluster.nodes[2]
+
+    def obeys(connected_us: int, controller_epoch: int = 1) -> bool:
+        sent = request(key, version, controller_id=9, controller_epoch=controller_epoch, broker_epoch=-1)
+        context = RequestContext("9", "PLAINTEXT", connected_us=connected_us)
+
+        async def ask() -> bool:
+            try:
+                return bool((await node.broker.serve(sent, context)).error_code is ErrorCode.none)
+            except RequestRefused:
+                return False
+
+        return bool(cluster.on(node, ask()))
+
+    # One that the scheduler's clock has not reached yet: newer than those of the cluster's own controller.
+    first, second = cluster.scheduler.now_us + 1_000_000, cluster.scheduler.now_us + 2_000_000
+    assert obeys(first)
+    assert obeys(second)
+    assert not obeys(first)
+    assert obeys(first, controller_epoch=2), "another controller's connection"
+    assert not obeys(second, controller_epoch=1)
 
 
 def test_a_broker_that_wins_the_election_refuses_its_predecessor_before_it_has_sent_anything(cluster: Cluster) -> None:
