@@ -186,9 +186,14 @@ def _table(found: Results) -> Iterator[str]:
         seen = each.difference
         yield (
             f"<tr><td>{escape(short(found.points[each.point]))}</td><td>{escape(_difference(seen))}</td>"
-            f"<td>{seen.p:.4f}</td><td>{seen.seeds}</td><td>{each.verdict}</td></tr>"
+            f"<td>{_chance(seen.p)}</td><td>{seen.seeds}</td><td>{each.verdict}</td></tr>"
         )
     yield "</tbody></table></div>"
+
+
+def _chance(p: float) -> str:
+    # A sampled test knows no chance of nought.
+    return f"{p:.4f}" if p >= 0.0001 else "&lt; 0.0001"
 
 
 def _cell(found: Results, name: str, number: int) -> str:

@@ -103,6 +103,12 @@ def test_what_the_seeds_could_not_tell_apart_is_not_called_alike() -> None:
     assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
 
 
+def test_a_chance_too_small_for_its_digits_is_not_told_as_none() -> None:
+    # Of 20 differences the same way two of 2^20 sign patterns are as far: 0.000002; of 12 it is 2 / 2^12.
+    assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT)
+    assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT)
+
+
 def test_a_best_that_others_may_equal_is_not_told_as_the_only_one() -> None:
     # 2000 and 2001 are 4,000 ms better than 6000 and 5 ms apart, now one way and now the other; 4000 is 2,000 better.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
