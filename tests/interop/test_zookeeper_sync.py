@@ -58,7 +58,8 @@ def modes_of_ours(ensemble: MixedEnsemble, i: int) -> list[str]:
         for line in path.read_text().splitlines()
     ]
     events = [json.loads(line) for line in lines]
-    return [str(event["mode"]) for event in events if event["type"] == "learner_synced"]
+    # Beside events there are messages, which have no type.
+    return [str(event["mode"]) for event in events if event.get("type") == "learner_synced"]
 
 
 def append_unseen(ensemble: MixedEnsemble, i: int) -> None:
