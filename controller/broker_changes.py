@@ -127,8 +127,8 @@ async def _on_failure(reign: Reign, broker_ids: Sequence[int]) -> None:
 async def on_replicas_offline(reign: Reign, replicas: Sequence[Replica]) -> None:
     """onReplicasBecomeOffline: elect first, and only then take the dead out of the ISRs that still hold them."""
     context = reign.context
-    deleting = [r for r in replicas if context.is_being_deleted(r.partition.topic)]
-    staying = [r for r in replicas if not context.is_being_deleted(r.partition.topic)]
+    deleting = [r for r in replicas if context.is_going(r.partition)]
+    staying = [r for r in replicas if not context.is_going(r.partition)]
     await reign.partitions.handle(context.partitions_with_offline_leader(), PartitionState.OFFLINE)
     results = await reign.partitions.trigger_online()
     await reign.replicas.handle(staying, ReplicaState.OFFLINE)

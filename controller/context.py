@@ -223,12 +223,11 @@ class ControllerContext:
         return sorted(partition for partition, state in self.partition_states.items() if state in states)
 
     def partitions_with_offline_leader(self) -> list[TopicPartition]:
-        """Partitions whose leader is not live, topics being deleted left out."""
+        """Partitions whose leader is not live, those on their way out left out."""
         return [
             partition
             for partition in sorted(self.leadership)
-            if not self.is_replica_online(self.leadership[partition].leader, partition)
-            and not self.is_being_deleted(partition.topic)
+            if not self.is_replica_online(self.leadership[partition].leader, partition) and not self.is_going(partition)
         ]
 
     @property
@@ -264,6 +263,14 @@ class ControllerContext:
     def is_being_deleted(self, topic: str) -> bool:
         """Is the topic queued for deletion?"""
         return topic in self.topics_to_be_deleted
+
+    def is_going(self, partition: TopicPartition) -> bool:
+        """Is the partition on its way out, so that nobody need lead it?
+
+        In Kafka every one of a topic in the queue is.  But where a reassignment of it has to end first it needs a
+        leader for that: without one both would wait for ever.
+        """
+        return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
     def is_moving(self, topic: str) -> bool:
         """Is any of the topic's partitions being reassigned?"""

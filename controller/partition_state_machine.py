@@ -74,11 +74,11 @@ class PartitionStateMachine:
         await self.trigger_online()
 
     async def trigger_online(self, topic: str | None = None) -> dict[TopicPartition, Result]:
-        """Try to elect a leader for every offline or new partition (of that topic), topics being deleted left out."""
+        """Try to elect a leader for every offline or new partition (of that topic), those on their way out left out."""
         waiting = [
             partition
             for partition in self._context.partitions_in(PartitionState.OFFLINE, PartitionState.NEW)
-            if not self._context.is_being_deleted(partition.topic) and topic in (None, partition.topic)
+            if not self._context.is_going(partition) and topic in (None, partition.topic)
         ]
         return await self.handle(waiting, PartitionState.ONLINE, ElectionStrategy.OFFLINE)
 

@@ -142,8 +142,7 @@ class ReplicaStateMachine:
         Nobody is elected there when a leader is gone.  Kafka tells it, where it comes back, to lead on in the leader
         epoch of its former life; there is nothing left to do but to delete, unless a reassignment has to end first.
         """
-        doomed = self._context.is_being_deleted(replica.partition.topic)
-        return doomed and state.leader == replica.broker_id and replica.partition not in self._context.reassigning
+        return self._context.is_going(replica.partition) and state.leader == replica.broker_id
 
     async def _to_offline(self, broker_id: int, replicas: Sequence[Replica]) -> list[Replica]:
         context = self._context
@@ -152,7 +151,7 @@ class ReplicaStateMachine:
         led = [r.partition for r in replicas if r.partition in context.leadership]
         shrunk = await self._remove_from_isr(broker_id, led)
         for partition, state in shrunk.items():
-            if not context.is_being_deleted(partition.topic):
+            if not context.is_going(partition):
                 others = [b for b in context.replicas(partition) if b != broker_id]
                 self._batch.add_leader_and_isr(others, partition, state, is_new=False)
         refused: list[Replica] = []

@@ -488,6 +488,25 @@ def test_a_deletion_halted_by_a_reassignment_stays_halted_when_a_replicas_broker
     assert not world.has("orders")
 
 
+def test_a_reassignment_that_halts_a_deletion_gets_a_leader_again_when_its_only_one_returns(world: World) -> None:
+    # Kafka elects nobody in a topic that is to be deleted: then nobody catches up, and both wait for ever.
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.leave(1)
+    world.settle()
+    assert world.brief("orders")[:2] == (-1, (1,))
+    world.told.clear()
+    world.join(1)
+    world.settle()
+    assert world.brief("orders")[:2] == (1, (1,))
+    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], "who is to catch up"
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
+
+
 def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:
     world.start(8)
     world.create_topic("orders", {0: [1]})
