@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.configs.entity_configs import CHANGE_PREFIX
 from broker_sim.refusals import Refused
-from ensemble.client.service import Check, Create, SetData
+from ensemble.client.service import Check, Create, Delete, OpResult, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
@@ -62,15 +62,15 @@ class EntityZnodes:
         if version < 0 and parent.count("/") > 2:
             await create_recursive(zk, parent, None)
         write = Create(path, data) if version < 0 else SetData(path, data, version)
-        results = await zk.call(lambda: service.multi([Check(znodes.CONTROLLER, controller.version), write]))
+        ops = [Check(znodes.CONTROLLER, controller.version), write, _notice(entity)]
+        results = await zk.call(lambda: service.multi(ops))
         if results[1].error in (ErrorCode.BAD_VERSION, ErrorCode.NODE_EXISTS, ErrorCode.NO_NODE):
             # Ours, where the answer to a first sending was lost.
             return (await self.read(entity))[0] == overrides and await self._notify(entity)
         if results[0].error in (ErrorCode.NO_NODE, ErrorCode.BAD_VERSION):
             raise Refused(KafkaError.stale_controller_epoch, "The controller changed meanwhile.")
-        if results[1].error is not ErrorCode.OK:
-            raise error_for(results[1].error, path)
-        return await self._notify(entity)
+        _raise_first(results, path)
+        return True
 
     async def clear(self, entity: str, version: int) -> bool:
         """Nothing is overridden any more: remove the znode, and "users/U/clients" and "users/U" where they are empty
@@ -80,11 +80,15 @@ class EntityZnodes:
         """
         if version < 0:
             return await self._notify(entity)
-        outcome = await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{entity}", version))
-        if outcome.error is ErrorCode.NOT_EMPTY:
+        path = f"/config/{entity}"
+        results = await self._zk.call(lambda: self._zk.service.multi([Delete(path, version), _notice(entity)]))
+        deleted = results[0].error
+        if deleted is ErrorCode.NOT_EMPTY:
             return await self.write(entity, {}, version)
-        if outcome.error is ErrorCode.BAD_VERSION:
+        if deleted is ErrorCode.BAD_VERSION:
             return False
+        if deleted is not ErrorCode.NO_NODE:
+            _raise_first(results, path)
         user, clients, _ = entity.partition("/clients/")
         if clients:
             # Each is refused where it still holds something, and then stays.
@@ -92,10 +96,23 @@ class EntityZnodes:
             overrides, user_version = await self.read(user)
             if not overrides and user_version >= 0:
                 await self._zk.attempt(lambda: self._zk.service.delete(f"/config/{user}", user_version))
-        return await self._notify(entity)
+        # Gone before, perhaps by a first sending whose answer was lost.
+        return await self._notify(entity) if deleted is ErrorCode.NO_NODE else True
 
     async def _notify(self, entity: str) -> bool:
-        path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
-        data = znodes.encode_config_change(entity)
-        await self._zk.call(lambda: self._zk.service.create(path, data, sequential=True))
+        notice = _notice(entity)
+        await self._zk.call(lambda: self._zk.service.create(notice.path, notice.data, sequential=True))
         return True
+
+
+def _notice(entity: str) -> Create:
+    """What tells every broker of a change.  Part of the same transaction: Kafka writes it behind that, and whoever dies
+    in between leaves a change that nobody hears of."""
+    path = f"{znodes.CONFIG_CHANGES}/{CHANGE_PREFIX}"
+    return Create(path, znodes.encode_config_change(entity), sequential=True)
+
+
+def _raise_first(results: Sequence[OpResult], path: str) -> None:
+    failed = next((result.error for result in results if result.error is not ErrorCode.OK), None)
+    if failed is not None:
+        raise error_for(failed, path)

@@ -232,6 +232,28 @@ def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {}
 
 
+def test_every_broker_hears_of_a_change_though_who_made_it_dies_with_the_write(cluster: Cluster) -> None:
+    # Kafka writes what notifies in a transaction of its own, and between the two nobody ever hears of the change.
+    node = cluster.nodes[1]
+    session, multi = node.session, node.session.multi
+
+    def last_words(ops: Any) -> Any:
+        written = multi(ops)
+        if any(op.path == "/config/topics/orders" for op in ops):
+            cluster.scheduler.after(1_500, node.kill)
+        return written
+
+    session.multi = last_words  # type: ignore[method-assign]
+    rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
+    message = request(ApiKey.ALTER_CONFIGS, 2, resources=rows)
+    node.runtime.spawn(node.broker.handle(message), "alter")
+    cluster.wait(100)
+    assert node.runtime.stopped
+    assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {"retention.ms": "5"}
+    for heard in (cluster.nodes[2], cluster.nodes[3]):
+        assert heard.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
+
+
 def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
     session = cluster.nodes[1].session
     multi, beaten = session.multi, []
