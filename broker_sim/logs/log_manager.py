@@ -11,6 +11,7 @@ from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, To
 from broker_sim.logs import checkpoints
 from broker_sim.logs.directory_names import delete_name, future_name, future_of, is_deleted, partition_of
 from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
+from broker_sim.logs.log_dir import LogDir
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.ports import LogDirectory
@@ -28,40 +29,6 @@ class DirectoryLogs(NamedTuple):
 
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
-
-
-class _LogDir:
-    """One log directory and the logs in it."""
-
-    __slots__ = ("checkpointed", "directory", "futures", "logs")
-
-    def __init__(self, directory: GuardedDirectory) -> None:
-        self.directory = directory
-        self.logs: dict[TopicPartition, PartitionLog] = {}
-        self.futures: dict[TopicPartition, PartitionLog] = {}
-        """On their way from another directory."""
-        self.checkpointed: dict[str, dict[TopicPartition, int]] = {}
-        """What each checkpoint file says."""
-
-    @property
-    def all(self) -> dict[TopicPartition, PartitionLog]:
-        """Both; a partition has one of them at most in a directory."""
-        return self.logs | self.futures if self.futures else self.logs
-
-    def checkpoint(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write a checkpoint of offsets, unless it says that already."""
-        if self.checkpointed.get(file, {}) != offsets:
-            self.write_checkpoint(file, offsets)
-
-    def write_checkpoint(self, file: str, offsets: dict[TopicPartition, int]) -> None:
-        """Write a checkpoint of offsets, whatever it says."""
-        self.checkpointed[file] = offsets
-        checkpoints.write_offsets(self.directory, file, offsets)
-
-    def read_checkpoint(self, file: str) -> dict[TopicPartition, int]:
-        """What a checkpoint says."""
-        self.checkpointed[file] = checkpoints.read_offsets(self.directory, file)
-        return dict(self.checkpointed[file])
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -88,7 +55,7 @@ class LogManager:
         self._topic_configs = topic_configs
         self._emit = emit
         self._failed = failed
-        self._dirs = [_LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
+        self._dirs = [LogDir(GuardedDirectory(directory, self._dir_failed)) for directory in directories]
         self._topic_ids: dict[TopicPartition, str] = {}
         self._epochs_left: list[int] = []
         """The broker epochs in the marks that log directories bore when they were opened."""
@@ -98,7 +65,7 @@ class LogManager:
         self._was_whole = True
         """Was every log that was opened as it had been left?"""
         self._unique = unique
-        self._preferred: dict[TopicPartition, _LogDir] = {}
+        self._preferred: dict[TopicPartition, LogDir] = {}
         """Where logs that are not there yet are to be created."""
 
     def settings(self, topic: str) -> PartitionConfig:
@@ -107,7 +74,7 @@ class LogManager:
 
     # ---- directories -------------------------------------------------------------------------------------------
 
-    def _online(self) -> Iterator[_LogDir]:
+    def _online(self) -> Iterator[LogDir]:
         return (log_dir for log_dir in self._dirs if log_dir.directory.is_online)
 
     @property
@@ -151,7 +118,7 @@ class LogManager:
         self._emit(LogDamageFound(f"log.dirs[{self._dirs.index(log_dir)}]", 0, str(failure), "taken offline"))
         self._failed(lost, futures)
 
-    def _dir_of(self, topic_partition: TopicPartition) -> _LogDir | None:
+    def _dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.logs), None)
 
     def claim(self, cluster_id: str) -> None:
@@ -183,7 +150,7 @@ class LogManager:
             with suppress(LogDirFailed):
                 directory.exchange_text("", checkpoints.ALIVE, checkpoints.alive(broker_epoch, directory.boot_id))
 
-    def _open_dir(self, log_dir: _LogDir) -> None:
+    def _open_dir(self, log_dir: LogDir) -> None:
         directory = log_dir.directory
         left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
         epoch_left = checkpoints.broker_epoch_of(left_behind)
@@ -223,7 +190,7 @@ class LogManager:
             )
             if mark > log.end_offset:
                 self._journal_loss(topic_partition, log.end_offset, mark)
-        self._checkpoint_starts(log_dir)  # What is written where a log has lost its end is not compacted.
+        log_dir.checkpoint_starts()  # What is written where a log has lost its end is not compacted.
 
     def _journal_loss(self, topic_partition: TopicPartition, end_offset: int, mark: int) -> None:
         """The log ends below what was committed when the mark was written: a power loss, or damage, took the rest."""
@@ -248,7 +215,7 @@ class LogManager:
         for log_dir in sorted(copies, key=lambda each: each.futures[topic_partition].end_offset)[:-1]:
             log_dir.futures.pop(topic_partition).delete()
 
-    def _is_only_replica(self, log_dir: _LogDir, topic_partition: TopicPartition) -> bool:
+    def _is_only_replica(self, log_dir: LogDir, topic_partition: TopicPartition) -> bool:
         """Is the replica just opened the one to work with?
 
         A broker that was killed, or lost a disk, between the two renames of a move has two replicas.  The one whose
@@ -271,7 +238,7 @@ class LogManager:
         return longer is log_dir
 
     def _open(
-        self, log_dir: _LogDir, topic_partition: TopicPartition, stopped_cleanly: bool, name: str | None = None
+        self, log_dir: LogDir, topic_partition: TopicPartition, stopped_cleanly: bool, name: str | None = None
     ) -> PartitionLog:
         settings = self.settings(topic_partition.topic)
         log = PartitionLog(
@@ -282,7 +249,7 @@ class LogManager:
             index_interval_bytes=self._config.log_index_interval_bytes,
             stopped_cleanly=stopped_cleanly,
             name=name,
-            dirty_again=lambda: self._checkpoint_starts(log_dir),
+            dirty_again=log_dir.checkpoint_starts,
         )
         logs = log_dir.logs if name in (None, str(topic_partition)) else log_dir.futures
         logs[topic_partition] = log
@@ -339,7 +306,7 @@ class LogManager:
         log_dir = self._future_dir_of(topic_partition)
         return None if log_dir is None else log_dir.futures[topic_partition]
 
-    def _future_dir_of(self, topic_partition: TopicPartition) -> _LogDir | None:
+    def _future_dir_of(self, topic_partition: TopicPartition) -> LogDir | None:
         return next((log_dir for log_dir in self._dirs if topic_partition in log_dir.futures), None)
 
     def prefer(self, topic_partition: TopicPartition, place: int) -> bool:
@@ -388,8 +355,8 @@ class LogManager:
         log_dir = self._future_dir_of(topic_partition)
         if log_dir is not None:
             self._remove(log_dir.futures.pop(topic_partition))
-            self._checkpoint_marks(log_dir)
-            self._checkpoint_starts(log_dir)
+            log_dir.checkpoint_high_watermarks()
+            log_dir.checkpoint_starts()
 
     def replace_with_future(self, topic_partition: TopicPartition) -> PartitionLog:
         """Put the future log in the place of the current one, which goes; both hold the same.
@@ -401,15 +368,15 @@ class LogManager:
         assert target is not None and source is not None, topic_partition
         future, current = target.futures[topic_partition], source.logs[topic_partition]
         future.take_over(current)
-        self._checkpoint_marks(target)
-        self._checkpoint_starts(target)
+        target.checkpoint_high_watermarks()
+        target.checkpoint_starts()
         future.rename(str(topic_partition))
         target.logs[topic_partition] = target.futures.pop(topic_partition)
         del source.logs[topic_partition]
         with suppress(LogDirFailed):
             self._remove(current)
-            self._checkpoint_marks(source)
-            self._checkpoint_starts(source)
+            source.checkpoint_high_watermarks()
+            source.checkpoint_starts()
         return future
 
     def _remove(self, log: PartitionLog) -> None:
@@ -450,8 +417,8 @@ class LogManager:
         self._topic_ids.pop(topic_partition, None)
         if log_dir is not None:
             self._remove(log_dir.logs.pop(topic_partition))
-            self._checkpoint_marks(log_dir)
-            self._checkpoint_starts(log_dir)
+            log_dir.checkpoint_high_watermarks()
+            log_dir.checkpoint_starts()
 
     # ---- checkpoints and the end -------------------------------------------------------------------------------
 
@@ -460,23 +427,13 @@ class LogManager:
         their broker notices that their disk has failed (ReplicaManager.checkpointHighWatermarks)."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
-                if log_dir.all:
-                    log_dir.write_checkpoint(checkpoints.REPLICATION_OFFSETS, _high_watermarks(log_dir))
+                log_dir.write_high_watermarks()
 
     def checkpoint_starts(self) -> None:
         """Write where logs start that do not start with a segment, and how far compaction has come."""
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
-                self._checkpoint_starts(log_dir)
-
-    def _checkpoint_marks(self, log_dir: _LogDir) -> None:
-        log_dir.checkpoint(checkpoints.REPLICATION_OFFSETS, _high_watermarks(log_dir))
-
-    def _checkpoint_starts(self, log_dir: _LogDir) -> None:
-        starts = {tp: log.start_offset for tp, log in log_dir.all.items() if log.starts_within_a_segment}
-        log_dir.checkpoint(checkpoints.LOG_START_OFFSETS, starts)
-        cleaned = {tp: log.first_dirty_offset for tp, log in log_dir.all.items() if log.first_dirty_offset}
-        log_dir.checkpoint(checkpoints.CLEANER_OFFSETS, cleaned)
+                log_dir.checkpoint_starts()
 
     def close(self, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
         """Stop cleanly: everything flushed, checkpoints written, and a mark that says so, and who this was."""
@@ -486,15 +443,11 @@ class LogManager:
                 for log in log_dir.all.values():
                     log.flush()
                     log.close()
-                self._checkpoint_marks(log_dir)
-                self._checkpoint_starts(log_dir)
+                log_dir.checkpoint_high_watermarks()
+                log_dir.checkpoint_starts()
                 log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, mark)
                 log_dir.logs.clear()
                 log_dir.futures.clear()
-
-
-def _high_watermarks(log_dir: _LogDir) -> dict[TopicPartition, int]:
-    return {topic_partition: log.high_watermark for topic_partition, log in log_dir.all.items()}
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:

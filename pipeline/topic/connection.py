@@ -24,6 +24,9 @@ SCHEME = "kafka:/"
 NO_PROGRESS_S = 60.0
 """So long a log may give nothing of what is there by its own word."""
 
+KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
+"""So soon every broker has heard of a topic that has just been made."""
+
 
 class LostRecords(Exception):
     """A log does not hold what it held: it lost its end, or the topic was made anew."""
@@ -72,7 +75,12 @@ def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 
 async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
     """The topic's partitions.  Raises KafkaUnavailable where there is no such topic, or nobody answers."""
-    info = (await client.metadata([topic])).topics.get(topic)
+    deadline = time.monotonic() + KNOWN_WITHIN_S
+    while True:
+        info = (await client.metadata([topic])).topics.get(topic)
+        if (info is not None and info.partitions) or time.monotonic() > deadline:
+            break
+        await asyncio.sleep(LOOK_AGAIN_S)
     if info is None or not info.partitions:
         raise KafkaUnavailable(f"there is no topic {topic}" + ("" if info is None else f" ({info.error.name})"))
     return [TopicPartition(topic, row.partition) for row in sorted(info.partitions)]

@@ -51,6 +51,7 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_that_nobody_wrote() -> N
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1_800)
 def test_nothing_acknowledged_is_lost_in_many_more_runs() -> None:
     for seed in range(1000, 4000):
         StorageRun(seed).run()
