@@ -717,7 +717,7 @@ def test_our_own_tools_say_what_kafkas_say(both: TwoClusters) -> None:
         configs --describe --entity-type brokers
         configs --describe --entity-type topics
         configs --alter --topic own --add-config cleanup.policy=[compact,delete],retention.bytes=5
-        configs --alter --topic own --delete-config cleanup.policy,retention.bytes
+        configs --alter --topic own --delete-config flush.ms,retention.ms
         get-offsets --topic own
         get-offsets --topic own --time earliest
         get-offsets --topic-partitions own:1-
