@@ -13,10 +13,14 @@ from kio.schema.alter_partition_reassignments.v0.request import (
 )
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
+from kio.schema.list_partition_reassignments.v0 import request as listing
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
 
 from controller.context import ControllerContext
 from journal.events import TopicPartition
 from kafka_protocol.topic_ids import topic_id_to_kafka
+from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_world import World
 
 
@@ -85,3 +89,26 @@ def reassignment_answer(world: World, partition: TopicPartition, target: Sequenc
     assert response.error_code is KafkaError.none
     world.settle()
     return response.responses[0].partitions[0]
+
+
+def under_way(world: World, *partitions: TopicPartition) -> dict[TopicPartition, ReplicaAssignment]:
+    """ListPartitionReassignments, of these or of all."""
+    rows = [
+        listing.ListPartitionReassignmentsTopics(name=TopicName(p.topic), partition_indexes=(i32(p.partition),))
+        for p in partitions
+    ]
+    request = listing.ListPartitionReassignmentsRequest(topics=tuple(rows) or None)
+    response = world.call(world.active().controller.list_partition_reassignments(request))
+    return {
+        TopicPartition(str(topic.name), int(row.partition_index)): ReplicaAssignment(
+            row.replicas, row.adding_replicas, row.removing_replicas
+        )
+        for topic in response.topics
+        for row in topic.partitions
+    }
+
+
+def caught_up(world: World, isr: Sequence[int], topic: str = "orders") -> None:
+    """The leader asks for that ISR."""
+    assert ask_for_isr(world, isr, topic) is KafkaError.none
+    world.settle()

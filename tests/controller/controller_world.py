@@ -23,6 +23,7 @@ from controller.config import ControllerConfig
 from controller.controller import KafkaController
 from ensemble.client.service import (
     Create,
+    Delete,
     Op,
     SessionState,
     SetData,
@@ -327,3 +328,22 @@ def lose_all_but(world: World, topic: str, survivor: int, last: int) -> None:
     world.settle()
     world.join(survivor)
     world.settle()
+
+
+def epoch(world: World) -> tuple[str, int]:
+    node = world.ensemble.nodes[znodes.CONTROLLER_EPOCH]
+    return (node.data or b"").decode(), node.version
+
+
+def take_over(world: World, broker_id: int = 99) -> None:
+    """Another process deletes /controller and wins the election, as in Kafka's ControllerIntegrationTest."""
+    world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
+    number, version = epoch(world)
+    results = world.ensemble.multi(
+        [
+            Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, 0), ephemeral=True),
+            SetData(znodes.CONTROLLER_EPOCH, str(int(number) + 1).encode(), version),
+        ],
+        0x7777,
+    )
+    assert results[1].stat is not None

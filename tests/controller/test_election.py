@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
 from controller.config import ControllerConfig
-from ensemble.client.service import Check, Create, Delete, SetData
+from ensemble.client.service import Create
 from journal.cause import UNKNOWN
 from journal.events import (
     ControllerBelieved,
@@ -29,31 +29,12 @@ from journal.events import (
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved
 from kafka_protocol.zk.znodes import LeaderAndIsr
-from tests.controller.controller_world import Node, World
+from tests.controller.controller_world import Node, World, epoch, take_over
 
 
 @pytest.fixture
 def world() -> World:
     return World()
-
-
-def epoch(world: World) -> tuple[str, int]:
-    node = world.ensemble.nodes[znodes.CONTROLLER_EPOCH]
-    return (node.data or b"").decode(), node.version
-
-
-def take_over(world: World, broker_id: int = 99) -> None:
-    """Another process deletes /controller and wins the election, as in Kafka's ControllerIntegrationTest."""
-    world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
-    number, version = epoch(world)
-    results = world.ensemble.multi(
-        [
-            Create(znodes.CONTROLLER, znodes.encode_controller(broker_id, 0), ephemeral=True),
-            SetData(znodes.CONTROLLER_EPOCH, str(int(number) + 1).encode(), version),
-        ],
-        0x7777,
-    )
-    assert results[1].stat is not None
 
 
 @pytest.mark.scenario(1)
@@ -385,18 +366,6 @@ def test_a_paused_controller_finds_another_when_it_runs_again(world: World) -> N
     assert [e.reason for e in resigned] == ["session_expired"]
 
 
-def test_a_request_that_names_a_later_controller_makes_a_zombie_look(world: World) -> None:
-    world.start(1)
-    node = world.nodes[1]
-    node.session.hold_watches = True
-    take_over(world)
-    world.settle()
-    assert node.controller.is_active
-    node.controller.controller_seen(99, 2)
-    world.settle()
-    assert not node.controller.is_active and node.controller.active_controller_id == 99
-
-
 def test_the_winner_that_vanishes_before_the_loser_watches_again_is_succeeded(world: World) -> None:
     world.start(1, 2)
     loser = next(n for n in world.nodes.values() if not n.controller.is_active)
@@ -419,25 +388,6 @@ def test_garbage_in_controller_is_journalled_and_survived(world: World) -> None:
     world.ensemble.end_session(0x5050)
     world.run(1_500)
     assert world.nodes[1].controller.is_active
-
-
-def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world: World) -> None:
-    world.start(1)
-    node = world.nodes[1]
-    node.session.multis.clear()
-    world.join(2, 3)
-    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
-    world.settle()
-    world.leave(2)
-    world.settle()
-    world.join(2)
-    world.settle()
-    world.ensemble.put(znodes.delete_topic_path("t"))
-    world.settle()
-    assert not world.has("t")
-    assert node.session.multis
-    for ops in node.session.multis:
-        assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
 
 
 @pytest.mark.scenario(11)
@@ -494,57 +444,6 @@ def test_a_broker_that_is_not_active_refuses_requests(world: World) -> None:
     assert answer.error_code is KafkaError.not_controller
     [row] = answer.replica_election_results[0].partition_result
     assert row.error_code is KafkaError.not_controller
-
-
-def test_a_broker_that_knows_a_later_epoch_makes_the_controller_look_whether_it_still_reigns(world: World) -> None:
-    world.start(1)
-    world.join(2)
-    world.settle()
-    # Somebody writes another number, and there is nothing for the controller to write; broker 3 read it as it started.
-    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
-    world.settle()
-    assert world.nodes[1].controller.controller_epoch == 1
-    world.epochs_known[3] = 7
-    world.join(3)
-    world.settle()
-    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 8
-    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
-    assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
-
-
-def test_a_broker_that_is_mistaken_about_the_epoch_ends_no_reign(world: World) -> None:
-    world.start(1)
-    world.epochs_known[3] = 7
-    world.join(3)
-    world.settle()
-    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 1
-    assert not world.events(ControllerResigned)
-
-
-def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
-    world.start(1)
-    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
-    world.nodes[1].controller.controller_changed()
-    world.settle()
-    assert epoch(world) == ("8", 3) and world.nodes[1].controller.is_active
-    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
-    assert world.nodes[1].controller.controller_epoch == 8
-
-
-def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -> None:
-    node = world.nodes[1] = Node(world, 1, ControllerConfig())
-    original, moved = node.session.multi, []
-
-    def multi(ops):
-        if any(op.path == znodes.CONTROLLER for op in ops) and not moved:
-            moved.append(1)
-            world.ensemble.put(znodes.CONTROLLER_EPOCH, b"5")
-        return original(ops)
-
-    node.session.multi = multi
-    node.start()
-    world.settle()
-    assert moved and node.controller.is_active and epoch(world)[0] == "6"
 
 
 @pytest.mark.scenario(34)

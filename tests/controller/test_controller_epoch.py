@@ -1,0 +1,98 @@
+"""The controller epoch: every write checks it, and whoever hears of a later one looks whether it still reigns."""
+
+from __future__ import annotations
+
+import pytest
+
+from controller.config import ControllerConfig
+from ensemble.client.service import Check
+from journal.events import ControllerResigned
+from kafka_protocol.zk import znodes
+from tests.controller.controller_world import Node, World, epoch, take_over
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+def test_a_request_that_names_a_later_controller_makes_a_zombie_look(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    node.session.hold_watches = True
+    take_over(world)
+    world.settle()
+    assert node.controller.is_active
+    node.controller.controller_seen(99, 2)
+    world.settle()
+    assert not node.controller.is_active and node.controller.active_controller_id == 99
+
+
+def test_every_write_of_a_reign_carries_the_check_of_the_controller_epoch(world: World) -> None:
+    world.start(1)
+    node = world.nodes[1]
+    node.session.multis.clear()
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    world.leave(2)
+    world.settle()
+    world.join(2)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not world.has("t")
+    assert node.session.multis
+    for ops in node.session.multis:
+        assert ops[0] == Check(znodes.CONTROLLER_EPOCH, 1) and len(ops) >= 2
+
+
+def test_a_broker_that_knows_a_later_epoch_makes_the_controller_look_whether_it_still_reigns(world: World) -> None:
+    world.start(1)
+    world.join(2)
+    world.settle()
+    # Somebody writes another number, and there is nothing for the controller to write; broker 3 read it as it started.
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
+    world.settle()
+    assert world.nodes[1].controller.controller_epoch == 1
+    world.epochs_known[3] = 7
+    world.join(3)
+    world.settle()
+    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 8
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert world.requests("UpdateMetadata", 3)[-1].request.controller_epoch == 8
+
+
+def test_a_broker_that_is_mistaken_about_the_epoch_ends_no_reign(world: World) -> None:
+    world.start(1)
+    world.epochs_known[3] = 7
+    world.join(3)
+    world.settle()
+    assert world.nodes[1].controller.is_active and world.nodes[1].controller.controller_epoch == 1
+    assert not world.events(ControllerResigned)
+
+
+def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(world: World) -> None:
+    world.start(1)
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
+    world.nodes[1].controller.controller_changed()
+    world.settle()
+    assert epoch(world) == ("8", 3) and world.nodes[1].controller.is_active
+    assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
+    assert world.nodes[1].controller.controller_epoch == 8
+
+
+def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -> None:
+    node = world.nodes[1] = Node(world, 1, ControllerConfig())
+    original, moved = node.session.multi, []
+
+    def multi(ops):
+        if any(op.path == znodes.CONTROLLER for op in ops) and not moved:
+            moved.append(1)
+            world.ensemble.put(znodes.CONTROLLER_EPOCH, b"5")
+        return original(ops)
+
+    node.session.multi = multi
+    node.start()
+    world.settle()
+    assert moved and node.controller.is_active and epoch(world)[0] == "6"

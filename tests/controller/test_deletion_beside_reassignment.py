@@ -1,0 +1,123 @@
+"""Topics that are to be deleted while their partitions are being reassigned: the one waits for the other."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode as KafkaError
+
+from journal.events import TopicPartition
+from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import ReplicaAssignment
+from tests.controller.controller_requests import ask_for_isr, caught_up, reassign, under_way
+from tests.controller.controller_world import World
+
+P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
+
+
+@pytest.fixture
+def world() -> World:
+    world = World()
+    world.join(1, 2, 3, 4)
+    world.start(9)
+    return world
+
+
+def test_a_topic_being_reassigned_is_deleted_only_after_that(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    assert world.has("orders")
+    reign = world.active().controller.reign
+    assert reign is not None
+    assert reign.context.topics_ineligible_for_deletion == {"orders"}
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
+
+
+def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_that_is_over(world: World) -> None:
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    world.told.clear()
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.join(7)
+    world.settle()
+
+    def leaders_told() -> set[int]:
+        told = [
+            row.leader for each in world.requests("UpdateMetadata") for p, row in each.partitions().items() if p == P0
+        ]
+        return set(told)
+
+    # Who is to catch up names the topic by its id, which its leader must know.
+    assert leaders_told() == {1}
+    caught_up(world, [1, 2])
+    assert -2 in leaders_told()
+
+
+def test_a_topic_is_deleted_once_the_last_of_its_partitions_that_move_has_arrived(world: World) -> None:
+    world.create_topic("orders", {0: [1], 1: [1], 2: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    reassign(world, P1, [3])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    caught_up(world, [1, 2])
+    assert under_way(world) == {P1: ReplicaAssignment((3, 1), (3,), (1,))}
+    assert world.has("orders")
+    assert ask_for_isr(world, [1, 3], partition=1) is KafkaError.none
+    world.settle()
+    assert not world.has("orders")
+    last = {p: row.leader for told in world.requests("UpdateMetadata", 4) for p, row in told.partitions().items()}
+    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "or brokers would show it for ever"
+
+
+def test_a_deletion_halted_by_a_reassignment_stays_halted_when_a_replicas_broker_returns(world: World) -> None:
+    world.create_topic("orders", {0: [1, 3]})
+    world.settle()
+    reassign(world, P0, [3, 2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.join(3)
+    world.settle()
+    assert world.has("orders") and under_way(world)
+    caught_up(world, [1, 3, 2])
+    assert not world.has("orders")
+
+
+def test_a_reassignment_that_halts_a_deletion_gets_a_leader_again_when_its_only_one_returns(world: World) -> None:
+    # Kafka elects nobody in a topic that is to be deleted: then nobody catches up, and both wait for ever.
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.leave(1)
+    world.settle()
+    assert world.brief("orders")[:2] == (-1, (1,))
+    world.told.clear()
+    world.join(1)
+    world.settle()
+    assert world.brief("orders")[:2] == (1, (1,))
+    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], "who is to catch up"
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
+
+
+def test_a_deletion_halted_by_a_reassignment_stays_halted_under_the_next_controller(world: World) -> None:
+    world.start(8)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.kill(world.active().broker_id)
+    world.settle()
+    assert world.has("orders")
+    caught_up(world, [1, 2])
+    assert not world.has("orders")
