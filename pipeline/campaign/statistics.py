@@ -51,12 +51,20 @@ def estimate(values: Sequence[float], confidence: float) -> Estimate:
 
 def difference(of: Mapping[int, float], baseline: Mapping[int, float], confidence: float) -> Difference:
     """The paired difference of two settings, both by seed."""
-    seeds = [seed for seed in of if seed in baseline]
-    if not seeds:
+    values = _paired(of, baseline)
+    if not len(values):
         return Difference(0, None, None, None, 1.0)
-    values = np.asarray([of[seed] - baseline[seed] for seed in seeds], float)
     low, high = _interval(values, confidence)
-    return Difference(len(seeds), float(values.mean()), low, high, sign_flip_p(values))
+    return Difference(len(values), float(values.mean()), low, high, sign_flip_p(values))
+
+
+def paired_p(of: Mapping[int, float], other: Mapping[int, float]) -> float:
+    """The p-value of "no difference" for two settings, both by seed; 1 where no seed has both."""
+    return sign_flip_p(_paired(of, other))
+
+
+def _paired(of: Mapping[int, float], other: Mapping[int, float]) -> np.ndarray:
+    return np.asarray([of[seed] - other[seed] for seed in of if seed in other], float)
 
 
 def _interval(values: np.ndarray, confidence: float) -> tuple[float, float]:

@@ -17,7 +17,7 @@ from enum import StrEnum
 
 import msgspec
 
-from pipeline.campaign.statistics import Difference, difference, seeds_to_be_equal
+from pipeline.campaign.statistics import Difference, difference, paired_p, seeds_to_be_equal
 
 STRUCK = 0.1
 """The share of seeds that a rare misfortune strikes, which equality does not overlook."""
@@ -67,7 +67,7 @@ def rivals(by_point: Mapping[int, Mapping[int, float]], best: int, *, confidence
     pairs = math.comb(len(by_point), 2)
     level = (1 - confidence) / (looks * max(1, pairs))
     others = [point for point in by_point if point not in (0, best)]
-    return [point for point in others if difference(by_point[point], by_point[best], 1 - level).p > level]
+    return [point for point in others if paired_p(by_point[point], by_point[best]) > level]
 
 
 def _verdict(seen: Difference, level: float, equal_within: float) -> Verdict:
