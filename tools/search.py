@@ -51,9 +51,9 @@ def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
     calls = (partial(run_tape, search.next_tape(), wanted.scenario, settings) for _ in count())
     if jobs == 1:
         with planted(wanted.plant):
-            for call in calls:
-                yield call()
-    yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.plant))
+            yield from (call() for call in calls)
+    else:
+        yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.plant))
 
 
 class _Shown:
