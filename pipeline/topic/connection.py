@@ -76,13 +76,10 @@ def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
 async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
     """The topic's partitions.  Raises KafkaUnavailable where there is no such topic, or nobody answers."""
     deadline = time.monotonic() + KNOWN_WITHIN_S
-    while True:
-        info = (await client.metadata([topic])).topics.get(topic)
-        if (info is not None and info.partitions) or time.monotonic() > deadline:
-            break
+    while (info := (await client.metadata([topic])).topics.get(topic)) is None or not info.partitions:
+        if time.monotonic() > deadline:
+            raise KafkaUnavailable(f"there is no topic {topic}" + ("" if info is None else f" ({info.error.name})"))
         await asyncio.sleep(LOOK_AGAIN_S)
-    if info is None or not info.partitions:
-        raise KafkaUnavailable(f"there is no topic {topic}" + ("" if info is None else f" ({info.error.name})"))
     return [TopicPartition(topic, row.partition) for row in sorted(info.partitions)]
 
 

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
+from kafka_protocol.client.client_errors import KafkaUnavailable
 from kafka_protocol.record_batch import Record
 from pipeline import jobs, places, stream, versions
 from pipeline.gold import TABLES
@@ -26,7 +27,7 @@ from pipeline.places import Uri, below, place_of
 from pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
 from pipeline.runs import journal_files
 from pipeline.topic import connection
-from pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, records_between
+from pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
 from pipeline.topic.publish import MadeAnew, Publisher, publish
 from pipeline.topic.records import record_of, rows_of_records
 from pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
@@ -247,6 +248,32 @@ def test_a_streams_offset_holds_the_topics_id(monkeypatch: pytest.MonkeyPatch) -
     assert reader.latestOffset({}, ReadAllAvailable()) == {"0": 0, "1": 0, TOPIC_ID: "x"}
     with pytest.raises(LostRecords, match="made anew"):
         reader.latestOffset({"0": 0, TOPIC_ID: "y"}, ReadAllAvailable())
+
+
+class LateBrokers(Brokers):
+    """Of which the one that is asked hears of the topic a few questions later, or never."""
+
+    def __init__(self, unheard: int) -> None:
+        super().__init__()
+        self.unheard = unheard
+
+    async def metadata(self, topics: list[str]) -> Any:
+        class Nothing:
+            topics: ClassVar[dict[str, Any]] = {}
+
+        self.unheard -= 1
+        return Nothing if self.unheard >= 0 else await super().metadata(topics)
+
+
+def test_a_topic_that_has_just_been_made_is_asked_for_again_and_one_that_is_none_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(connection, "LOOK_AGAIN_S", 0.0)
+    partitions = asyncio.run(partitions_of(LateBrokers(3), "t"))  # type: ignore[arg-type]
+    assert partitions == [TopicPartition("t", 0), TopicPartition("t", 1)]
+    monkeypatch.setattr(connection, "KNOWN_WITHIN_S", 0.0)
+    with pytest.raises(KafkaUnavailable, match="there is no topic t"):
+        asyncio.run(partitions_of(LateBrokers(1_000_000), "t"))  # type: ignore[arg-type]
 
 
 def test_records_that_do_not_come_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
