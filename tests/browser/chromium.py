@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -49,6 +49,14 @@ def wait_until(page: Page, told: str, arg: Any = None) -> None:
     until = time.monotonic() + WAIT_MS / 1000
     while not page.evaluate(told, arg):
         assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {told}"
+        page.wait_for_timeout(POLL_MS)
+
+
+def wait_here(page: Page, seen: Callable[[], object]) -> None:
+    """Wait until the test itself has seen something, while the page and what it tells the test go on."""
+    until = time.monotonic() + WAIT_MS / 1000
+    while not seen():
+        assert time.monotonic() < until, f"not seen within {WAIT_MS} ms"
         page.wait_for_timeout(POLL_MS)
 
 

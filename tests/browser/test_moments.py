@@ -14,7 +14,7 @@ from playwright.sync_api import Page, Route, expect
 
 from journal import events as e
 from journal.fold import fold
-from tests.browser.chromium import Watched, wait_until
+from tests.browser.chromium import Watched, wait_here, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_page import button, card, region, turn_to
@@ -224,6 +224,8 @@ def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_ano
 
     tracks.route("**/runs/live/state?at=10", hold)
     tracks.evaluate("location.hash = 'run=live&at=10'")
+    # The page says that it goes there as soon as it asks how far the run reaches: the state is asked for after that.
+    wait_here(tracks, lambda: held)
     expect(tracks.locator(".when.past")).to_contain_text("going there…")
     go_to(tracks, 20)
     held[0].continue_()
