@@ -12,6 +12,12 @@ IS_NOT_HEARD, HEARS_NOTHING = 3, 4
 """Places among them: what cuts one way alone."""
 CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
 """The machines of clients of the ensemble."""
+RETRIES_MS = (0, 3, 30, 300, 1_200)
+"""How long a sender waits until it tries again to reach whom it was cut off from."""
+STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
+"""Others may give somebody up that long, or not; a client of the ensemble waits for its server a little longer."""
+LAST_WORDS_MS = (30, 100, 200)
+"""A server goes on for so long before it dies."""
 
 
 def rest(stage: Stage, words: Words) -> str:
@@ -93,6 +99,44 @@ def pause(stage: Stage, words: Words) -> str:
     return f"stop {name} for {lasts_ms} ms"
 
 
+def stop_apart(stage: Stage, words: Words) -> str:
+    """Somebody is stopped while it is cut off from every server.  When it goes on, what clients have asked it is there,
+    and that others have given it up is not: each of them is heard of in its own time."""
+    world = stage.world
+    leads = "" if world.brokers or words.below(OTHERS, 2) else stage.cast.zab_leader
+    name = leads or stage.subject(words)
+    if not name or not world.is_running(name) or world.is_paused(name):
+        return ""
+    stage.cast.last = name
+    first, lasts_ms = words.below(MEASURE, len(RETRIES_MS)), words.time_ms(LASTS, STOPPED_MS)
+    for number, other in enumerate((other for other in world.node_names() if other != name), first):
+        stage.until_mended(world.cut(name, other), lasts_ms + RETRIES_MS[number % len(RETRIES_MS)])
+    world.pause(name)
+    stage.after(lasts_ms, lambda: world.resume(name))
+    return f"stop {name} for {lasts_ms} ms, cut off from everybody"
+
+
+def last_words(stage: Stage, words: Words) -> str:
+    """A server of the ensemble dies and comes back, and what it sent to the leader is under way for longer."""
+    world, leader = stage.world, stage.cast.zab_leader
+    servers = [name for name in world.peer_names() if name != leader and world.is_running(name)]
+    if not leader or not servers:
+        return ""
+    name = servers[words.below(WHICH, len(servers))]
+    late_ms, dies_ms = words.time_ms(LASTS, DELAYS_MS), words.time_ms(MEASURE, LAST_WORDS_MS)
+    back_ms = words.time_ms(OTHERS, LASTS_MS)
+    arrive_in_time = world.delay(name, leader, late_ms)
+
+    def die() -> None:
+        world.kill(name)
+        arrive_in_time()
+        stage.after(back_ms, lambda: world.start(name))
+
+    stage.until_mended(die, dies_ms)
+    stage.cast.last = name
+    return f"kill {name} in {dies_ms} ms, whose last words to {leader} take {late_ms} ms; it is back {back_ms} ms later"
+
+
 def slow_disk(stage: Stage, words: Words) -> str:
     """A peer's disk is slow until the links heal."""
     peers = stage.world.peer_names()
@@ -154,6 +198,8 @@ EVERYWHERE: dict[str, Deed] = {
     "bounce": bounce,
     "cut_all_power": cut_all_power,
     "pause": pause,
+    "stop_apart": stop_apart,
+    "last_words": last_words,
     "slow_disk": slow_disk,
     "cut": cut,
     "delay": delay,

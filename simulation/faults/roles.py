@@ -47,6 +47,11 @@ class Cast:
         self.last = ""
         """Whom something befell last."""
 
+    @property
+    def zab_leader(self) -> str:
+        """The peer that leads; the empty string for nobody."""
+        return parts(self._world, self._focus).zab_leader
+
     def one(self, role: Callable[[int], int], name: Callable[[int], int]) -> str:
         """A node: `role` and `name` draw below what they are given.  The empty string where nobody plays that part."""
         world = self._world

@@ -86,7 +86,8 @@ class SimRuntime:
     """`ensemble.ports.Runtime` for one node: the world's clock (with the node's own skew) and that node's tasks.
 
     `stop()` is the process's death: tasks end where they stand, timers and futures of this node wake nobody any more.
-    While `paused` (SIGSTOP) nothing of this node runs; what came due meanwhile runs at `resume()`, in order.
+    While `paused` (SIGSTOP) nothing of this node runs; what came due meanwhile runs at `resume()`: what has arrived, in
+    order, and then the timers.
     """
 
     WALL_START_MS = 1_700_000_000_000
@@ -110,6 +111,7 @@ class SimRuntime:
         self.paused = False
         """Is the process stopped by a signal?"""
         self._held: list[Callable[[], object]] = []
+        self._held_timers: list[Callable[[], object]] = []
         self._now = Instant(-1, -1)
         self._now_us = -1
 
@@ -140,6 +142,10 @@ class SimRuntime:
             self._held.append(callback)
         else:
             callback()
+
+    def hold_timer(self, due: Callable[[], object]) -> None:
+        """A timer has come due while this node is stopped."""
+        self._held_timers.append(due)
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> SimTask:
         """Start a task of this node."""
@@ -179,9 +185,14 @@ class SimRuntime:
         self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT: everything held runs now, in the order it came due."""
+        """SIGCONT: everything held runs now.
+
+        A process that waits for events is stopped in that wait.  It wakes with all that its sockets have got, and looks
+        at the clock after that (`asyncio.BaseEventLoop._run_once`, libuv's `uv_run`): so who has been away for long
+        answers what lay there before it can notice how late it is.
+        """
         self.paused = False
-        held, self._held = self._held, []
+        held, self._held, self._held_timers = self._held + self._held_timers, [], []
         for callback in held:
             self.scheduler.soon(partial(self.run, callback))
 
@@ -189,6 +200,7 @@ class SimRuntime:
         """The process dies: nothing of it runs again."""
         self.stopped = True
         self._held.clear()
+        self._held_timers.clear()
         for task in self._tasks:
             task.cancel()
         self._tasks.clear()
@@ -208,7 +220,7 @@ class _NodeTimer(Call):
         runtime = self._runtime
         if self.callback is not None and not runtime.stopped:
             if runtime.paused:
-                runtime.run(self.due)
+                runtime.hold_timer(self.due)
             else:
                 callback, self.callback = self.callback, None
                 callback()

@@ -21,6 +21,8 @@ from simulation.world import World
 PATIENT = "patient"
 PATIENCE_MS = 40_000
 PAUSE_MS = 120
+ASKED_MAX = 100
+"""How many questions it leaves open: a server that is stopped for a while has as many to answer when it goes on."""
 MACHINES = ("visitor-1", "visitor-2")
 PREFIX = "/visit-"
 SESSION_TIMEOUTS_MS = (2_000, 4_000, 8_000)
@@ -39,26 +41,39 @@ class Visiting:
         connector = SimConnector(world.network, world.network.boot(PATIENT, runtime))
         self._client = Client(world.zookeeper_connect, connector, runtime, session_timeout_ms=PATIENCE_MS, name=PATIENT)
         self._runtime = runtime
+        self._asked = 0
+        self._is_over = False
         runtime.spawn(self._stay(), PATIENT)
         self._visitors = [_Visitor(world, machine) for machine in MACHINES]
 
     async def _stay(self) -> None:
+        """Ask again and again, whether or not what was asked before has been answered."""
         await self._client.start()
         while True:
             await self._runtime.sleep(PAUSE_MS)
-            try:
-                promised = self._acknowledged()
-                await self._client.sync(PATH)
-                data, _ = await self._client.get(PATH)
-            except SessionExpired:
+            if self._is_over:
                 await self._client.renew()
-            except ZooKeeperError:
-                continue
-            else:
-                if int(data) < promised:
-                    self.violations.append(
-                        f"behind a sync {PATH} is {data.decode()}, {promised} was acknowledged before"
-                    )
+                self._is_over = False
+            if self._asked < ASKED_MAX:
+                self._asked += 1
+                self._runtime.spawn(self._ask(), PATIENT)
+
+    async def _ask(self) -> None:
+        """One sync and the read behind it, both sent at once: a server answers a session in the order it asks."""
+        promised = self._acknowledged()
+        synced, read = self._client.sync(PATH), self._client.get(PATH)
+        try:
+            await synced
+            data, _ = await read
+        except SessionExpired:
+            self._is_over = True
+        except ZooKeeperError:
+            pass  # lost on the way
+        else:
+            if int(data) < promised:
+                self.violations.append(f"behind a sync {PATH} is {data.decode()}, {promised} was acknowledged before")
+        finally:
+            self._asked -= 1
 
     def leave(self) -> None:
         """Nobody comes any more, and whoever is there vanishes."""

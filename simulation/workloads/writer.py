@@ -6,7 +6,8 @@ from contextlib import suppress
 
 from ensemble.client.client import Client
 from ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
-from ensemble.ports import Runtime
+from ensemble.ports import Future, Runtime
+from ensemble.records import Stat
 
 MACHINE = "writer"
 PATH = "/zabka-writer"
@@ -15,7 +16,7 @@ KEPT = 20
 
 
 class Writer:
-    """Sets PATH to 1, 2, 3, … and creates a child for each number.
+    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the numbers between are under way alone.
 
     The set overwrites, the child stays: a peer that took on a transaction nobody else has keeps another tree for good.
     """
@@ -46,6 +47,11 @@ class Writer:
                 await self._runtime.sleep(self._pause_ms)
             await self._runtime.sleep(self._pause_ms)
 
+    def _change_children(self, number: int) -> tuple[Future[tuple[str, Stat]], Future[None]]:
+        """One is born, and one that is old enough goes."""
+        client = self._client
+        return client.create(f"{PATH}/{number}"), client.delete(f"{PATH}/{number - KEPT}")
+
     async def _write(self) -> None:
         client = self._client
         if self.tried == 0:
@@ -55,14 +61,12 @@ class Writer:
             self.tried += 1
             number = self.tried
             counted = client.set(PATH, str(number).encode())
-            born = client.create(f"{PATH}/{number}")
-            gone = client.delete(f"{PATH}/{number - KEPT}")
+            others = self._change_children(number) if number % 2 else ()
             await counted
             self.acknowledged = number
-            with suppress(NodeExists):
-                await born
-            with suppress(NoNode):
-                await gone
+            for other in others:
+                with suppress(NodeExists, NoNode):
+                    await other
         # A synced read sees at least what was acknowledged to this client, and nothing it never tried.
         await client.sync(PATH)
         data, _ = await client.get(PATH)

@@ -74,6 +74,15 @@ OF_HISTORIES: dict[str, tuple[str, ...]] = {
     "a spoiled snapshot is made good at once": ("acknowledged and not durable", "processConsistency"),
 }
 """The five faults that lost or split committed history, and what each has to show."""
+SEEN_BY_CLIENTS: dict[str, tuple[str, ...]] = {
+    "session owner not checked": (" went back from ", " was acknowledged before", ", acknowledged "),
+    "sync answered by the leader alone": (" was acknowledged before",),
+    "answers overtake the commits they rely on": (" was acknowledged before",),
+    "ephemerals forgotten in snapshots": ("took their ephemerals along", " outlives its session "),
+    "epochs do not rise": ("gap in history", "a serving ensemble did not come true"),
+}
+"""What bugs have to show where clients come and go.  In a script of its own each shows as that script's expectation,
+whose words nobody says here."""
 _BESIDE = {
     "reading goes on behind damage": planted_histories.the_log_is_read_by_its_numbers,
     "places in the log outlive what was there": planted_histories.the_log_is_read_by_its_numbers,
@@ -127,7 +136,8 @@ class Made(msgspec.Struct, frozen=True):
 def bugs() -> Iterator[Bug]:
     """All of them."""
     for name, plant in planted_ensemble.PLANTED.items():
-        yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, plant)
+        shows = SEEN_BY_CLIENTS.get(name, plant.shows)
+        yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL, Plant(plant.plant, shows))
     for name, plant in planted.PLANTED.items():
         yield Bug(name, ENSEMBLE if name in OF_CLIENTS else PROTOCOL if name in OF_THE_PROTOCOL else BROKERS, plant)
     for name, plant in planted_disks.PLANTED.items():
