@@ -136,10 +136,14 @@ class DataHandlers:
     # ---- Produce ----------------------------------------------------------------------------------------------
 
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong."""
+        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong.
+
+        Of a partition that is named twice the later records are stored, and a refusal of either is the answer: Kafka's
+        handler keeps maps by partition.
+        """
         acks, version = int(request.acks), version_of(request)
         rows: dict[TopicPartition, ProducedPartition] = {}
-        batches: list[tuple[TopicPartition, bytes]] = []
+        batches: dict[TopicPartition, bytes] = {}
         try:
             for topic in request.topic_data:
                 for partition in topic.partition_data:
@@ -148,13 +152,13 @@ class DataHandlers:
                     if refused is not ErrorCode.none:
                         rows[topic_partition] = ProducedPartition(topic_partition, refused, -1, -1, -1)
                     else:
-                        batches.append((topic_partition, partition.records))
+                        batches[topic_partition] = partition.records
         except ProduceRefused as all_refused:
             batches.clear()
             rows = _all_refused(request, all_refused)
         if batches:
-            for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
-                rows[produced.topic_partition] = produced
+            for produced in await self._replicas.produce(list(batches.items()), acks, milliseconds(request.timeout)):
+                rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
         throttle_ms = quota.note(context.client_id, produce_size(request, context)) if quota.is_used else 0
         if acks == 0:
