@@ -4,6 +4,8 @@ kio's reader reserves memory for as many members as an array announces, before i
 stranger could end the process.  So every message is walked through first, by the schema of its class, and a length that
 reaches beyond the frame is found before anything is reserved for it; so is a null where the schema allows none, which
 kio passes on.
+
+And kio reads no text that is no UTF-8, where Java reads U+FFFD: such a message is written anew for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varint
+from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varint, string, text_of
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -122,6 +124,15 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
     return _joined(steps)
 
 
+class _Text(NamedTuple):
+    """Where a text and the length before it are."""
+
+    at: int
+    begin: int
+    end: int
+    is_compact: bool
+
+
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
     """Walk through a message of that class, which begins at `at`; where it ends.  Raises WireError."""
     try:
@@ -133,7 +144,22 @@ def check_shape(schema: type[Any], data: bytes, at: int) -> int:
     return end
 
 
-def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
+def with_readable_texts(schema: type[Any], data: bytes, at: int) -> bytes:
+    """`data` with a sound message of that class from `at` on, of which each text is UTF-8: what is not is read as Java
+    does.  Those in tagged fields stay as they are.  Raises WireError where a text grows beyond what one may have."""
+    texts: list[_Text] = []
+    _walk(_steps_of(schema), data, at, len(data), texts)
+    parts, done = [], 0
+    for text in texts:
+        found = data[text.begin : text.end]
+        readable = text_of(found)
+        if readable.encode() != found:
+            parts += [data[done : text.at], string(readable, text.is_compact)]
+            done = text.end
+    return b"".join([*parts, data[done:]])
+
+
+def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int, texts: list[_Text] | None = None) -> int:
     for step in steps:
         kind = step.kind
         if kind is _Kind.FIXED:
@@ -142,22 +168,27 @@ def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
             size, at = read_varint(data, at)
             at += _length(size - 1, step)
         elif kind is _Kind.COMPACT_TEXT:
-            size, at = read_varint(data, at)
-            at += _text_length(size - 1, step)
+            size, begin = read_varint(data, at)
+            before, at = at, begin + _text_length(size - 1, step)
+            if texts is not None:
+                texts.append(_Text(before, begin, at, is_compact=True))
         elif kind is _Kind.TEXT:
-            at += 2 + _length(_I16.unpack_from(data, at)[0], step)
+            before, begin = at, at + 2
+            at = begin + _length(_I16.unpack_from(data, at)[0], step)
+            if texts is not None:
+                texts.append(_Text(before, begin, at, is_compact=False))
         elif kind is _Kind.BYTES:
             at += 4 + _length(_I32.unpack_from(data, at)[0], step)
         elif kind is _Kind.COMPACT_ARRAY:
             count, at = read_varint(data, at)
-            at = _members(_length(count - 1, step), step.inside, data, at, end)
+            at = _members(_length(count - 1, step), step.inside, data, at, end, texts)
         elif kind is _Kind.ARRAY:
             count = _length(_I32.unpack_from(data, at)[0], step)
-            at = _members(count, step.inside, data, at + 4, end)
+            at = _members(count, step.inside, data, at + 4, end, texts)
         elif kind is _Kind.TAGGED:
             at = _tagged(step.tags, data, at, end)
         else:
-            at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end)
+            at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end, texts)
         if at > end:
             raise WireError("a length reaches beyond its end")
     return at
@@ -177,13 +208,13 @@ def _text_length(announced: int, step: _Step) -> int:
     return _length(announced, step)
 
 
-def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int) -> int:
+def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int, texts: list[_Text] | None) -> int:
     if count > end - at:
         raise WireError(f"an array announces {count} members in {end - at} bytes")
     if len(steps) == 1 and steps[0].kind is _Kind.FIXED:
         return at + count * steps[0].width
     for _ in range(count):
-        at = _walk(steps, data, at, end)
+        at = _walk(steps, data, at, end, texts)
     return at
 
 

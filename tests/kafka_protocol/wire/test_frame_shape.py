@@ -80,3 +80,51 @@ def test_a_text_is_no_longer_in_the_compact_form_than_in_the_older_one() -> None
     assert decode_request(asked(longest)).payload.group_id == longest  # type: ignore[attr-defined]
     with pytest.raises(WireError, match="a string of 32768 bytes"):
         decode_request(asked(longest + "g"))
+
+
+SAID = "a\u00a7"
+"""A text whose second character takes two bytes, neither of which is UTF-8 by itself."""
+UNREADABLE = b"a\xff\xff"
+READ = "a\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (ApiKey.PRODUCE, {"topic_data": [{"name": SAID, "partition_data": [{"index": 1, "records": b"r"}]}]}),
+        (ApiKey.METADATA, {"topics": [{"name": SAID}]}),
+        (
+            ApiKey.OFFSET_COMMIT,
+            {"group_id": SAID, "topics": [{"name": SAID, "partitions": [{"committed_metadata": SAID}]}]},
+        ),
+        (ApiKey.OFFSET_DELETE, {"group_id": SAID, "topics": [{"name": "t"}, {"name": SAID}]}),
+        (ApiKey.DELETE_GROUPS, {"groups_names": ["g", SAID, "h"]}),
+        (ApiKey.CREATE_TOPICS, {"topics": [{"name": SAID, "configs": [{"name": SAID, "value": None}]}], "timeout": 7}),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_what_is_no_utf_8_is_read_as_java_reads_it(key: ApiKey, values: dict[str, Any]) -> None:
+    for version in versions(key):
+        frame = encode_request(1, f"client {SAID}", request(key, version, **values))[4:]
+        sent = frame.replace(SAID.encode(), UNREADABLE)
+        assert sent != frame
+        read = encode_request(1, f"client {READ}", request(key, version, **_with(values)))[4:]
+        assert decode_request(sent + b"behind") == decode_request(read)
+
+
+def _with(value: Any) -> Any:
+    """The same with the text that is read."""
+    if isinstance(value, dict):
+        return {name: _with(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with(each) for each in value]
+    return READ if value == SAID else value
+
+
+def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
+    # Each byte becomes three, and the name could be neither answered nor stored.
+    asked = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
+    read = decode_request(asked.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
+    assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
+    with pytest.raises(WireError, match="no UTF-8"):
+        decode_request(asked.replace(b"g", b"\xff"))
