@@ -5,7 +5,8 @@ stranger could end the process.  So every message is walked through first, by th
 reaches beyond the frame is found before anything is reserved for it; so is a null where the schema allows none, which
 kio passes on.
 
-And kio reads no text that is no UTF-8, where Java reads U+FFFD: such a message is written anew for it.
+And kio is stricter than Java: it takes no text that is no UTF-8, where Java reads U+FFFD, no truth but 0 and 1, and no
+duration of more than 292,000 years.  A message that has such is written anew for it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,13 @@ from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varin
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
+_I64 = Struct(">q")
+_DURATION_MS_MAX = (2**63 - 1) // 1000
+"""kio counts microseconds, in 64 bits."""
 
 _WIDTHS: Mapping[str, int] = {
-    **{"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4},
-    **{"timedelta_i32": 4, "int64": 8, "timedelta_i64": 8, "datetime_i64": 8, "float64": 8, "uuid": 16},
+    **{"int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "error_code": 2, "int32": 4, "uint32": 4},
+    **{"timedelta_i32": 4, "int64": 8, "datetime_i64": 8, "float64": 8, "uuid": 16},
 }
 
 
@@ -47,6 +51,9 @@ class _Kind(IntEnum):
     TAGGED = 7
     COMPACT_TEXT = 8
     """As COMPACT, but no longer than a TEXT can be."""
+    TRUTH = 9
+    DURATION = 10
+    """Milliseconds in 64 bits."""
 
 
 class _Step(NamedTuple):
@@ -69,6 +76,10 @@ def _without_none(hint: Any) -> Any:
 
 
 def _primitive(kafka_type: str, flexible: bool, nullable: bool) -> _Step:
+    if kafka_type == "bool":
+        return _Step(_Kind.TRUTH)
+    if kafka_type == "timedelta_i64":
+        return _Step(_Kind.DURATION)
     if kafka_type in _WIDTHS:
         return _Step(_Kind.FIXED, _WIDTHS[kafka_type])
     if kafka_type == "string":
@@ -124,13 +135,12 @@ def _steps(schema: Any) -> tuple[_Step, ...]:
     return _joined(steps)
 
 
-class _Text(NamedTuple):
-    """Where a text and the length before it are."""
+class _Amendment(NamedTuple):
+    """What is to stand between two places instead."""
 
-    at: int
     begin: int
     end: int
-    is_compact: bool
+    instead: bytes
 
 
 def check_shape(schema: type[Any], data: bytes, at: int) -> int:
@@ -144,51 +154,72 @@ def check_shape(schema: type[Any], data: bytes, at: int) -> int:
     return end
 
 
-def with_readable_texts(schema: type[Any], data: bytes, at: int) -> bytes:
-    """`data` with a sound message of that class from `at` on, of which each text is UTF-8: what is not is read as Java
-    does.  Those in tagged fields stay as they are.  Raises WireError where a text grows beyond what one may have."""
-    texts: list[_Text] = []
-    _walk(_steps_of(schema), data, at, len(data), texts)
+def as_java_reads(schema: type[Any], data: bytes, at: int) -> bytes:
+    """`data` with a sound message of that class from `at` on, in which kio can read all that Java can.  What is in
+    tagged fields stays as it is.  Raises WireError where a text grows beyond what one may have."""
+    amendments: list[_Amendment] = []
+    _walk(_steps_of(schema), data, at, len(data), amendments)
     parts, done = [], 0
-    for text in texts:
-        found = data[text.begin : text.end]
-        readable = text_of(found)
-        if readable.encode() != found:
-            parts += [data[done : text.at], string(readable, text.is_compact)]
-            done = text.end
+    for begin, end, instead in amendments:
+        parts += [data[done:begin], instead]
+        done = end
     return b"".join([*parts, data[done:]])
 
 
-def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int, texts: list[_Text] | None = None) -> int:
+def _amended_text(data: bytes, before: int, begin: int, end: int, is_compact: bool) -> list[_Amendment]:
+    found = data[begin:end]
+    readable = text_of(found)
+    return [] if readable.encode() == found else [_Amendment(before, end, string(readable, is_compact))]
+
+
+def _amended_truth(data: bytes, at: int) -> list[_Amendment]:
+    return [_Amendment(at, at + 1, b"\x01")] if data[at] > 1 else []
+
+
+def _amended_duration(data: bytes, at: int) -> list[_Amendment]:
+    (duration_ms,) = _I64.unpack_from(data, at)
+    nearest_ms = max(-_DURATION_MS_MAX, min(duration_ms, _DURATION_MS_MAX))
+    return [] if nearest_ms == duration_ms else [_Amendment(at, at + 8, _I64.pack(nearest_ms))]
+
+
+def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int, amendments: list[_Amendment] | None = None) -> int:
     for step in steps:
         kind = step.kind
         if kind is _Kind.FIXED:
             at += step.width
+        elif kind is _Kind.TRUTH:
+            if amendments is not None:
+                amendments += _amended_truth(data, at)
+            at += 1
+        elif kind is _Kind.DURATION:
+            if amendments is not None:
+                amendments += _amended_duration(data, at)
+            at += 8
         elif kind is _Kind.COMPACT:
             size, at = read_varint(data, at)
             at += _length(size - 1, step)
         elif kind is _Kind.COMPACT_TEXT:
             size, begin = read_varint(data, at)
             before, at = at, begin + _text_length(size - 1, step)
-            if texts is not None:
-                texts.append(_Text(before, begin, at, is_compact=True))
+            if amendments is not None:
+                amendments += _amended_text(data, before, begin, at, True)
         elif kind is _Kind.TEXT:
             before, begin = at, at + 2
             at = begin + _length(_I16.unpack_from(data, at)[0], step)
-            if texts is not None:
-                texts.append(_Text(before, begin, at, is_compact=False))
+            if amendments is not None:
+                amendments += _amended_text(data, before, begin, at, False)
         elif kind is _Kind.BYTES:
             at += 4 + _length(_I32.unpack_from(data, at)[0], step)
         elif kind is _Kind.COMPACT_ARRAY:
             count, at = read_varint(data, at)
-            at = _members(_length(count - 1, step), step.inside, data, at, end, texts)
+            at = _members(_length(count - 1, step), step.inside, data, at, end, amendments)
         elif kind is _Kind.ARRAY:
             count = _length(_I32.unpack_from(data, at)[0], step)
-            at = _members(count, step.inside, data, at + 4, end, texts)
+            at = _members(count, step.inside, data, at + 4, end, amendments)
         elif kind is _Kind.TAGGED:
             at = _tagged(step.tags, data, at, end)
         else:
-            at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end, texts)
+            at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end, amendments)
         if at > end:
             raise WireError("a length reaches beyond its end")
     return at
@@ -208,13 +239,15 @@ def _text_length(announced: int, step: _Step) -> int:
     return _length(announced, step)
 
 
-def _members(count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int, texts: list[_Text] | None) -> int:
+def _members(
+    count: int, steps: tuple[_Step, ...], data: bytes, at: int, end: int, amendments: list[_Amendment] | None
+) -> int:
     if count > end - at:
         raise WireError(f"an array announces {count} members in {end - at} bytes")
     if len(steps) == 1 and steps[0].kind is _Kind.FIXED:
         return at + count * steps[0].width
     for _ in range(count):
-        at = _walk(steps, data, at, end, texts)
+        at = _walk(steps, data, at, end, amendments)
     return at
 
 

@@ -27,7 +27,7 @@ from kafka_protocol.wire.control_wire import (
 from kafka_protocol.wire.data_messages import FETCH_FLEXIBLE_FROM, PRODUCE_FLEXIBLE_FROM
 from kafka_protocol.wire.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
 from kafka_protocol.wire.frame_reader import FRAME_SIZE
-from kafka_protocol.wire.frame_shape import check_shape, with_readable_texts
+from kafka_protocol.wire.frame_shape import as_java_reads, check_shape
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request_class, response_class, version_of
 from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_metadata
 from kafka_protocol.wire.primitives import EMPTY_TAGS, WireError, skip_tags, text_of
@@ -127,8 +127,8 @@ def _read_request(frame: bytes, offset: int, api_key: int, version: int) -> tupl
     end = check_shape(schema, frame, offset)
     try:
         payload, _ = entity_reader(schema)(frame, offset)
-    except InvalidUnicode:
-        payload, _ = entity_reader(schema)(with_readable_texts(schema, frame, offset), offset)
+    except (InvalidUnicode, ValueError):
+        payload, _ = entity_reader(schema)(as_java_reads(schema, frame, offset), offset)
     return payload, end
 
 

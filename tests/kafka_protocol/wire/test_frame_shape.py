@@ -12,7 +12,7 @@ from kio.serial import entity_reader, entity_writer
 from kafka_protocol.wire.api_versions import SUPPORTED
 from kafka_protocol.wire.frame_shape import check_shape
 from kafka_protocol.wire.frames import WireError, decode_request, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, request, request_class, response_class
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, request, request_class, response_class
 from tests.fuzz.kafka_targets import filled
 
 
@@ -128,3 +128,22 @@ def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
     assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
     with pytest.raises(WireError, match="no UTF-8"):
         decode_request(asked.replace(b"g", b"\xff"))
+
+
+def test_a_truth_is_whatever_is_not_0_as_java_reads_it() -> None:
+    for version in range(4, 13):
+        asked = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
+        frame = encode_request(1, "c", asked)[4:]
+        at = frame.index(b"\x01", 13)
+        for truth in (b"\x02", b"\xff"):
+            assert decode_request(frame[:at] + truth + frame[at + 1 :]).payload == asked
+
+
+@pytest.mark.parametrize("said_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
+def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(said_ms: int) -> None:
+    for version in range(2, 5):
+        asked = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
+        frame = encode_request(1, "c", asked)[4:]
+        sent = frame.replace(struct.pack(">q", 77), struct.pack(">q", said_ms))
+        read_ms = milliseconds(decode_request(sent).payload.retention_time)  # type: ignore[attr-defined]
+        assert read_ms == (said_ms if abs(said_ms) < 2**31 else (1 if said_ms > 0 else -1) * (2**63 // 1000))
