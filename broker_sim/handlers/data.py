@@ -62,6 +62,7 @@ from kafka_protocol.wire.kafka_schema import (
 )
 
 _ACKS = (-1, 0, 1)
+_ISOLATION_LEVELS = (0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
@@ -190,8 +191,6 @@ class DataHandlers:
             error = error_code(refused.error)
         if acks not in _ACKS:
             return ErrorCode.invalid_required_acks
-        if getattr(request, "transactional_id", None) is not None:
-            return ErrorCode.transactional_id_authorization_failed
         if not self._known(topic_partition):
             return ErrorCode.unknown_topic_or_partition
         if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
@@ -233,6 +232,11 @@ class DataHandlers:
     async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer Fetch, in a session or without one."""
         version = version_of(request)
+        if not _is_isolated_in_a_known_way(request):
+            asked = {} if version >= FETCH_BY_TOPIC_ID else self._asked(request, version)
+            error = ErrorCode.unknown_server_error
+            rows = {key: _refused(row.topic_partition, error) for key, row in asked.items()}
+            return self._fetch_answer(request, context, error, int(getattr(request, "session_id", 0)), rows)
         replica_id, replica_epoch = _fetching_replica(request, version)
         now_ms = self._runtime.now().mono_ms
         opened = self._sessions.open(
@@ -301,7 +305,8 @@ class DataHandlers:
                 asked[key, number] = FetchPartition(
                     TopicPartition(name, number),
                     partition.fetch_offset,
-                    getattr(partition, "current_leader_epoch", -1),
+                    # Any negative one is none (FetchRequest.optionalEpoch), though not in other requests.
+                    max(-1, getattr(partition, "current_leader_epoch", -1)),
                     getattr(partition, "last_fetched_epoch", -1),
                     partition.partition_max_bytes,
                     getattr(partition, "log_start_offset", -1),
@@ -315,11 +320,11 @@ class DataHandlers:
         wanted: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
             topic_partition = row.topic_partition
-            if not topic_partition.topic:
+            if not topic_partition.topic and row.topic_id is not None:
                 # Perhaps this broker has heard of the id since the session began.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
-            if not topic_partition.topic:
+            if not topic_partition.topic and row.topic_id is not None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
             elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
@@ -374,6 +379,8 @@ class DataHandlers:
     ) -> tuple[int, int, int, int]:
         version = version_of(request)
         timestamp = int(partition.timestamp)
+        if not _is_isolated_in_a_known_way(request):
+            return ErrorCode.unknown_server_error, -1, -1, -1
         if is_double:
             return ErrorCode.invalid_request, -1, -1, -1
         if timestamp < 0 and version < _TIMESTAMPS_SINCE.get(timestamp, version + 1):
@@ -434,6 +441,11 @@ class DataHandlers:
 
 
 _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
+
+
+def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
+    """Kafka answers a level of isolation that there is not as an error of its own (IsolationLevel.forId)."""
+    return getattr(request, "isolation_level", 0) in _ISOLATION_LEVELS
 
 
 def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:

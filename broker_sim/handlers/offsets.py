@@ -95,12 +95,12 @@ class OffsetHandlers:
         return respond(request, coordinators=rows)
 
     def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
-        if kind == _SHARE_GROUPS and version < _SHARE_GROUPS_FROM:
-            return ErrorCode.invalid_request, _NOBODY
         if kind == _TRANSACTIONS:
             return ErrorCode.transactional_id_authorization_failed, _NOBODY
-        if kind != _GROUPS:
+        if kind == _SHARE_GROUPS and version >= _SHARE_GROUPS_FROM:
             return ErrorCode.coordinator_not_available, _NOBODY
+        if kind != _GROUPS:
+            return ErrorCode.invalid_request, _NOBODY
         if CONSUMER_OFFSETS not in self._metadata:
             self._create_missing(CONSUMER_OFFSETS, context.client_id)
             return ErrorCode.coordinator_not_available, _NOBODY

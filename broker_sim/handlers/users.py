@@ -57,7 +57,7 @@ class UserHandlers:
         """Answer AlterClientQuotas: what is named twice is altered twice, and answered once, as in Kafka."""
         rows: dict[Entity, dict[str, Any]] = {}
         for entry in request.entries:
-            entity = tuple((str(part.entity_type), part.entity_name) for part in entry.entity)
+            entity = tuple({str(part.entity_type): part.entity_name for part in entry.entity}.items())
             changes = [QuotaChange(str(op.key), None if op.remove else float(op.value)) for op in entry.ops]
             result = await self._quotas.alter(entity, changes, bool(request.validate_only))
             row = {"entity": _entity_rows(entity), "error_code": result.error, "error_message": result.message}
