@@ -5,8 +5,9 @@ stranger could end the process.  So every message is walked through first, by th
 reaches beyond the frame is found before anything is reserved for it; so is a null where the schema allows none, which
 kio passes on.
 
-And kio is stricter than Java: it takes no text that is no UTF-8, where Java reads U+FFFD, no truth but 0 and 1, and no
-duration of more than 292,000 years.  A message that has such is written anew for it.
+And kio is stricter than Java: it takes no tagged field that it does not know, though a newer client may send such
+(KIP-482), no text that is no UTF-8, where Java reads U+FFFD, no truth but 0 and 1, and no duration of more than 292,000
+years.  A message that has such is written anew for it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from struct import Struct
 from struct import error as struct_error
 from typing import Any, NamedTuple
 
-from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varint, string, text_of
+from kafka_protocol.wire.primitives import TEXT_BYTES_MAX, WireError, read_varint, string, text_of, varint
 
 _I16 = Struct(">h")
 _I32 = Struct(">i")
@@ -217,7 +218,7 @@ def _walk(steps: tuple[_Step, ...], data: bytes, at: int, end: int, amendments: 
             count = _length(_I32.unpack_from(data, at)[0], step)
             at = _members(count, step.inside, data, at + 4, end, amendments)
         elif kind is _Kind.TAGGED:
-            at = _tagged(step.tags, data, at, end)
+            at = _tagged(step.tags, data, at, end, amendments)
         else:
             at = at + 1 if data[at] & 0x80 else _walk(step.inside, data, at + 1, end, amendments)
         if at > end:
@@ -251,11 +252,16 @@ def _members(
     return at
 
 
-def _tagged(tags: Mapping[int, tuple[_Step, ...]], data: bytes, at: int, end: int) -> int:
+def _tagged(
+    tags: Mapping[int, tuple[_Step, ...]], data: bytes, at: int, end: int, amendments: list[_Amendment] | None
+) -> int:
+    begin = at
     count, at = read_varint(data, at)
     if count > end - at:
         raise WireError(f"{count} tagged fields in {end - at} bytes")
+    known = []
     for _ in range(count):
+        before = at
         tag, at = read_varint(data, at)
         size, at = read_varint(data, at)
         if size > end - at:
@@ -263,4 +269,8 @@ def _tagged(tags: Mapping[int, tuple[_Step, ...]], data: bytes, at: int, end: in
         if tag in tags and _walk(tags[tag], data, at, at + size) != at + size:
             raise WireError("a tagged field's length is not its content's")
         at += size
+        if tag in tags:
+            known.append(data[before:at])
+    if amendments is not None and len(known) < count:
+        amendments.append(_Amendment(begin, at, varint(len(known)) + b"".join(known)))
     return at

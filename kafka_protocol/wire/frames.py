@@ -43,6 +43,8 @@ _I32 = Struct(">i")
 _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
+_STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
+"""What kio raises for texts, for truths and durations, and for tagged fields that Java reads."""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,
@@ -124,10 +126,14 @@ def _read_request(frame: bytes, offset: int, api_key: int, version: int) -> tupl
     schema = request_class(api_key, version)
     if schema.__flexible__:
         offset = skip_tags(frame, offset)
+    return _read_by_schema(schema, frame, offset)
+
+
+def _read_by_schema(schema: type[Any], frame: bytes, offset: int) -> tuple[KafkaMessage, int]:
     end = check_shape(schema, frame, offset)
     try:
         payload, _ = entity_reader(schema)(frame, offset)
-    except (InvalidUnicode, ValueError):
+    except _STRICTER_THAN_JAVA:
         payload, _ = entity_reader(schema)(as_java_reads(schema, frame, offset), offset)
     return payload, end
 
@@ -211,8 +217,6 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
             return by_hand(frame, offset, version)[0]
         schema = response_class(api_key, version)
         offset = skip_tags(frame, 4) if schema.__header_schema__.__version__ == 1 else 4
-        check_shape(schema, frame, offset)
-        payload, _ = entity_reader(schema)(frame, offset)
+        return _read_by_schema(schema, frame, offset)[0]
     except Exception as wrong:
         raise WireError(f"a response to {ApiKey(api_key).name} that cannot be read: {wrong}") from None
-    return payload

@@ -11,8 +11,8 @@ from kio.serial import entity_reader, entity_writer
 
 from kafka_protocol.wire.api_versions import SUPPORTED
 from kafka_protocol.wire.frame_shape import check_shape
-from kafka_protocol.wire.frames import WireError, decode_request, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, request, request_class, response_class
+from kafka_protocol.wire.frames import ResponseEncoder, WireError, decode_request, decode_response, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, request, request_class, respond, response_class
 from tests.fuzz.kafka_targets import filled
 
 
@@ -147,3 +147,35 @@ def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(said_ms: int
         sent = frame.replace(struct.pack(">q", 77), struct.pack(">q", said_ms))
         read_ms = milliseconds(decode_request(sent).payload.retention_time)  # type: ignore[attr-defined]
         assert read_ms == (said_ms if abs(said_ms) < 2**31 else (1 if said_ms > 0 else -1) * (2**63 // 1000))
+
+
+UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
+"""Two of them, the higher tag first: three bytes and none."""
+
+
+@pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
+def test_tagged_fields_that_nobody_here_knows_are_passed_over(key: ApiKey) -> None:
+    # KIP-482: a newer client, or broker, may send such in any version that is flexible.
+    for version in versions(key):
+        schema = request_class(key, version)
+        if not schema.__flexible__:
+            continue
+        asked = filled(schema)
+        frame = encode_request(1, "c", asked)[4:]
+        assert frame.endswith(b"\x00"), "the request has no tagged field of its own"
+        assert decode_request(frame[:-1] + UNKNOWN_FIELDS + b"behind") == decode_request(frame)
+        if key is not ApiKey.API_VERSIONS:
+            answer = ResponseEncoder().encode(1, filled(response_class(key, version)))[4:]
+            assert answer.endswith(b"\x00"), "nor has the answer"
+            assert decode_response(answer[:-1] + UNKNOWN_FIELDS, asked) == decode_response(answer, asked)
+
+
+def test_known_tagged_fields_are_read_beside_unknown_ones() -> None:
+    asked = request(ApiKey.API_VERSIONS, 3)
+    answer = respond(asked, finalized_features_epoch=7)
+    frame = ResponseEncoder().encode(1, answer)[4:]
+    known = b"\x01\x08" + struct.pack(">q", 7)
+    assert frame.endswith(known)
+    more = frame.removesuffix(known)
+    assert more.endswith(b"\x01"), "one tagged field"
+    assert decode_response(more[:-1] + b"\x03\x63\x03abc" + known + b"\x62\x00", asked) == answer
