@@ -10,6 +10,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.handlers.fetched_rows import fetched_row
 from broker_sim.handlers.message_sizes import fetch_size, produce_size
 from broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from broker_sim.metadata_cache import MetadataCache
@@ -35,9 +36,7 @@ from kafka_protocol.topic_names import INTERNAL_TOPICS
 from kafka_protocol.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
-    NOT_DIVERGING,
     BatchIndexAndErrorMessage,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -73,7 +72,6 @@ _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
 _PRODUCE_SAYS_LEADER = 10
-_FETCH_KNOWS_STORAGE_ERROR = 6
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Timestamps that stand for something, by the first ListOffsets version that may name them."""
@@ -343,7 +341,7 @@ class DataHandlers:
             if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
                 word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
                 leaders.append(word.leader_id)
-            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+            topics.setdefault(key[0], []).append(fetched_row(row, version, word))
         if version >= FETCH_BY_TOPIC_ID:
             responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
@@ -489,22 +487,3 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
     """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
-
-
-def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
-    error = row.error
-    if error == ErrorCode.kafka_storage_error and version < _FETCH_KNOWS_STORAGE_ERROR:
-        # A client that old takes it for fatal; this error makes it look for the leader again.
-        error = ErrorCode.not_leader_or_follower
-    return PartitionData(
-        row.topic_partition.partition,
-        error_code(error),
-        row.high_watermark,
-        # Without transactions every record below the high watermark is stable.
-        row.high_watermark,
-        row.log_start_offset,
-        row.records,
-        diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
-        current_leader=leader,
-        preferred_read_replica=row.preferred_read_replica,
-    )
