@@ -109,6 +109,7 @@ class KafkaPort:
 
     def arrive(self, connection: _Connection) -> None:
         """A client has connected; it is heard once there is room for it."""
+        connection.number = self._quotas.number()
         if self._arrivals.qsize() < WAITING_MAX:
             self._arrivals.put_nowait(connection)
         else:
@@ -176,7 +177,7 @@ class _Connection(asyncio.Protocol):
         self._reading = True
         self._busy = False
         self.last_heard = self._loop.time()
-        self._connected_us = int(self.last_heard * 1e6)
+        self.number = 0
         self.address = ""
         self._remote = "?"
         self._client_host = ""
@@ -300,7 +301,7 @@ class _Connection(asyncio.Protocol):
         port = self._port
         client_id = request.client_id or ""
         measured = COSTLESS if clock is None else clock
-        context = RequestContext(client_id, port.listener, self._client_host, measured, self._connected_us)
+        context = RequestContext(client_id, port.listener, self._client_host, measured, self.number)
         try:
             work = port.handle(request.payload, context)
             response = await (work if clock is None else clock.measure(work))

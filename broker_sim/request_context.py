@@ -33,11 +33,11 @@ COSTLESS = Costless()
 class RequestContext:
     """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it.
 
-    `connected_us` is when its connection was accepted, on the broker's monotonic clock; 0 where there is none.
+    `connection` is the number of its connection, in the order in which they were accepted; 0 where there is none.
     `muted_ms` is set by whoever throttles the client: once it has been answered, nothing is heard from it for so long.
     """
 
-    __slots__ = ("client_host", "client_id", "clock", "connected_us", "listener", "muted_ms")
+    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms")
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class RequestContext:
         listener: str,
         client_host: str = "",
         clock: RequestClock = COSTLESS,
-        connected_us: int = 0,
+        connection: int = 0,
     ) -> None:
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
         self.clock = clock
-        self.connected_us = connected_us
+        self.connection = connection
         self.muted_ms = 0
 
 

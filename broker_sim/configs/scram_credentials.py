@@ -127,6 +127,8 @@ def _check(user: str, deletions: Sequence[int], upsertions: Sequence[Upsertion])
             raise Refused(KafkaError.unacceptable_credential, "Too few iterations")
         if upsertion.iterations > ITERATIONS_MAX:
             raise Refused(KafkaError.unacceptable_credential, "Too many iterations")
+        if not upsertion.salted_password:
+            raise Refused(KafkaError.unknown_server_error, "Empty key")
 
 
 def _stored(upsertion: Upsertion) -> str:

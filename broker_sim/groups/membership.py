@@ -25,6 +25,7 @@ from broker_sim.groups.requests import Joining, Leaving, Syncing
 from broker_sim.groups.store import GroupStore
 from ensemble.ports import Runtime
 from kafka_protocol.client.consumer_protocol import NO_MEMBER
+from kafka_protocol.wire.primitives import TEXT_BYTES_MAX
 
 _PREPARING, _COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD
@@ -95,7 +96,10 @@ class GroupMembership:
     def _join_new(self, group: Group, joining: Joining, answer: AnswerJoin) -> None:
         instance_id = joining.group_instance_id
         new_id = f"{joining.client_id if instance_id is None else instance_id}-{self._random_uuid()}"
-        if instance_id is not None:
+        if len(new_id.encode()) > TEXT_BYTES_MAX:
+            # Neither an answer nor the group's record could hold it.  Kafka finds that out when it writes the answer.
+            answer(JoinResult(ErrorCode.unknown_server_error, NO_MEMBER))
+        elif instance_id is not None:
             old_id = group.static_members.get(instance_id)
             if old_id is None:
                 self._add_member(group, joining, new_id, answer)

@@ -47,6 +47,11 @@ def java_hash(text: str) -> int:
     return 0 if code == 1 << 31 else min(code, (1 << 32) - code)
 
 
+def java_length(text: str) -> int:
+    """String.length: UTF-16 code units, of which a character beyond the first 65,536 has two."""
+    return len(text) + sum(character > "\uffff" for character in text)
+
+
 def group_error(error: int) -> ErrorCode:
     """What SyncGroup answers where the group's record could not be stored."""
     if error in _NOT_AVAILABLE:
@@ -229,9 +234,9 @@ class GroupStore:
 
     def store_offsets(self, group: Group, offsets: OffsetsByPartition) -> Awaitable[Mapping[TopicPartition, ErrorCode]]:
         """Append a commit now; each partition's outcome once the ISR has it.  Metadata longer than
-        offset.metadata.max.bytes is refused."""
+        offset.metadata.max.bytes, which are Java's characters, is refused."""
         size_max = self._config.offset_metadata_max_bytes
-        fitting = {tp: offset for tp, offset in offsets.items() if len(offset.metadata) <= size_max}
+        fitting = {tp: offset for tp, offset in offsets.items() if java_length(offset.metadata) <= size_max}
         appended = None
         if fitting:
             group.offsets.prepare(fitting)

@@ -83,7 +83,8 @@ class AbsentHandlers:
         """Answer UpdateFeatures: in ZooKeeper mode Kafka 3.9 supports no feature that could be finalized."""
         if not self._is_controller():
             return respond(request, error_code=ErrorCode.not_controller)
-        rows = [{"feature": str(update.feature), **_unsupported_feature(update)} for update in request.feature_updates]
+        updates = {str(update.feature): update for update in request.feature_updates}
+        rows = [{"feature": feature, **_unsupported_feature(update)} for feature, update in updates.items()]
         return respond(request, results=rows)
 
     # ---- transactions -----------------------------------------------------------------------------------------

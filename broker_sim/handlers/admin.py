@@ -28,6 +28,8 @@ DELETION_DISABLED_SINCE = 3
 CLUSTER_METADATA = "__cluster_metadata"
 """The topic of brokers without ZooKeeper."""
 
+Doomed = tuple[str | None, Any]
+"""A topic to delete, by its name or its id; None for what was not given."""
 Alter = Callable[[Resource, Sequence[Alteration], bool], Awaitable[ConfigResult]]
 """One way to alter a resource: `ConfigAdmin`'s methods."""
 
@@ -69,7 +71,7 @@ class AdminHandlers:
         counted = self._counted(request, context, CREATE_TOPICS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
-            results = [TopicResult(name, ErrorCode.not_controller) for name in dict.fromkeys(names)]
+            results = [TopicResult(name, ErrorCode.not_controller) for name in names]
         else:
             refused = _not_created(names)
             topics = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
@@ -81,36 +83,43 @@ class AdminHandlers:
                 counted.record,
                 client=context.client_id,
             )
-        return _throttled(request, context, counted, topics=[_created(result) for result in results])
+        # As Kafka's: a row for each that was asked for, in that order, also where a name comes twice.
+        answers = {result.name: _created(result) for result in results}
+        return _throttled(request, context, counted, topics=[answers[name] for name in names])
 
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DeleteTopics, by names and (version 6) by topic ids."""
         counted = self._counted(request, context, DELETE_TOPICS_STRICT)
+        asked = _doomed(request)
+        if not self._is_controller():
+            rows = _all_refused(asked, ErrorCode.not_controller)
+        elif any(name is not None and topic_id is not None for name, topic_id in asked):
+            message = "Topic name and topic ID can not both be specified."
+            rows = _all_refused(asked, ErrorCode.invalid_request, message)
+        else:
+            rows = await self._deleted(request, context, asked, counted)
+        return _throttled(request, context, counted, responses=rows)
+
+    async def _deleted(
+        self, request: KafkaMessage, context: RequestContext, asked: Sequence[Doomed], counted: Mutations
+    ) -> list[dict[str, Any]]:
+        """A row for each that was asked for, in that order, also where a topic comes twice, as in Kafka."""
+        found = [name if name is not None else self._metadata.topic_of_id(topic_id) for name, topic_id in asked]
+        topic_ids = {name: self._metadata.topic_id(name) for name in found if name is not None}
+        timeout_ms = milliseconds(request.timeout)
+        results = await self._admin.delete_topics(list(topic_ids), timeout_ms, counted.record, client=context.client_id)
+        answers = {result.name: result for result in results}
         rows: list[dict[str, Any]] = []
-        names: list[str] = []
-        for name, topic_id in _doomed(request):
-            found = name if name is not None else self._metadata.topic_of_id(topic_id)
-            if not self._is_controller():
-                rows.append({"name": name, "topic_id": topic_id, "error_code": ErrorCode.not_controller})
-            elif found is None:
+        for topic, (_, topic_id) in zip(found, asked, strict=True):
+            if topic is None:
                 rows.append({"name": None, "topic_id": topic_id, "error_code": ErrorCode.unknown_topic_id})
-            else:
-                names.append(found)
-        topic_ids = {name: self._metadata.topic_id(name) for name in names}
-        doomed, timeout_ms = list(dict.fromkeys(names)), milliseconds(request.timeout)
-        for result in await self._admin.delete_topics(doomed, timeout_ms, counted.record, client=context.client_id):
-            error = result.error
+                continue
+            error, message = answers[topic].error, answers[topic].message
             if error is ErrorCode.topic_deletion_disabled and version_of(request) < DELETION_DISABLED_SINCE:
                 error = ErrorCode.invalid_request
-            rows.append(
-                {
-                    "name": result.name,
-                    "topic_id": topic_ids[result.name],
-                    "error_code": error,
-                    "error_message": result.message,
-                }
-            )
-        return _throttled(request, context, counted, responses=rows)
+            row = {"name": topic, "topic_id": topic_ids[topic], "error_code": error, "error_message": message}
+            rows.append(row)
+        return rows
 
     async def create_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer CreatePartitions."""
@@ -219,13 +228,16 @@ def _new_partitions(topic: KafkaMessage) -> NewPartitions:
     return NewPartitions(str(topic.name), int(topic.count), given)
 
 
-def _doomed(request: KafkaMessage) -> list[tuple[str | None, Any]]:
-    """Topics to delete: (name, None) or (None, topic id)."""
+def _doomed(request: KafkaMessage) -> list[Doomed]:
+    """Topics to delete."""
     if hasattr(request, "topic_names"):
         return [(str(name), None) for name in request.topic_names]
+    return [(topic.name, None if topic.topic_id == uuid_zero else topic.topic_id) for topic in request.topics]
+
+
+def _all_refused(asked: Sequence[Doomed], error: ErrorCode, message: str | None = None) -> list[dict[str, Any]]:
     return [
-        (topic.name, None) if topic.name is not None else (None, topic.topic_id or uuid_zero)
-        for topic in request.topics
+        {"name": name, "topic_id": topic_id, "error_code": error, "error_message": message} for name, topic_id in asked
     ]
 
 

@@ -43,7 +43,7 @@ class ControlHandlers:
         self._groups = groups
         self._heard = heard
         self._spoken = (-1, 0)
-        """The controller epoch of the last request that was obeyed, and when its connection was accepted."""
+        """The controller epoch of the last request that was obeyed, and the number of its connection."""
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -96,13 +96,13 @@ class ControlHandlers:
 
         Raises RequestRefused.
         """
-        epoch, connected_us = self._spoken
-        if request.controller_epoch == epoch and 0 < context.connected_us < connected_us:
+        epoch, connection = self._spoken
+        if request.controller_epoch == epoch and 0 < context.connection < connection:
             raise RequestRefused("the controller has another connection by now")
 
     def _accepted(self, request: KafkaMessage, context: RequestContext, response: KafkaMessage) -> KafkaMessage:
         if response.error_code == ErrorCode.none:
-            self._spoken = max(self._spoken, (int(request.controller_epoch), context.connected_us))
+            self._spoken = max(self._spoken, (int(request.controller_epoch), context.connection))
             self._heard(int(request.controller_id), int(request.controller_epoch))
         return response
 

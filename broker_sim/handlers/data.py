@@ -10,6 +10,7 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.handlers.fetched_rows import fetched_row
 from broker_sim.handlers.message_sizes import fetch_size, produce_size
 from broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from broker_sim.metadata_cache import MetadataCache
@@ -35,9 +36,7 @@ from kafka_protocol.topic_names import INTERNAL_TOPICS
 from kafka_protocol.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
-    NOT_DIVERGING,
     BatchIndexAndErrorMessage,
-    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -62,6 +61,7 @@ from kafka_protocol.wire.kafka_schema import (
 )
 
 _ACKS = (-1, 0, 1)
+_ISOLATION_LEVELS = (0, 1)
 ADMIN_CLIENT_ID = "__admin_client"
 """AdminUtils.ADMIN_CLIENT_ID."""
 FETCH_SESSION_EVICTION_MS = 120_000
@@ -72,7 +72,6 @@ _FETCH_BY_REPLICA_STATE = 15
 _FETCH_BY_READER = 11
 _FETCH_SAYS_LEADER = 16
 _PRODUCE_SAYS_LEADER = 10
-_FETCH_KNOWS_STORAGE_ERROR = 6
 _OFFSETS_KNOW_NOT_AVAILABLE = 5
 _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Timestamps that stand for something, by the first ListOffsets version that may name them."""
@@ -136,10 +135,14 @@ class DataHandlers:
     # ---- Produce ----------------------------------------------------------------------------------------------
 
     async def produce(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
-        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong."""
+        """Answer Produce; with acks=0 nothing, or by closing the connection where something went wrong.
+
+        Of a partition that is named twice the later records are stored, and a refusal of either is the answer: Kafka's
+        handler keeps maps by partition.
+        """
         acks, version = int(request.acks), version_of(request)
         rows: dict[TopicPartition, ProducedPartition] = {}
-        batches: list[tuple[TopicPartition, bytes]] = []
+        batches: dict[TopicPartition, bytes] = {}
         try:
             for topic in request.topic_data:
                 for partition in topic.partition_data:
@@ -148,13 +151,13 @@ class DataHandlers:
                     if refused is not ErrorCode.none:
                         rows[topic_partition] = ProducedPartition(topic_partition, refused, -1, -1, -1)
                     else:
-                        batches.append((topic_partition, partition.records))
+                        batches[topic_partition] = partition.records
         except ProduceRefused as all_refused:
             batches.clear()
             rows = _all_refused(request, all_refused)
         if batches:
-            for produced in await self._replicas.produce(batches, acks, milliseconds(request.timeout)):
-                rows[produced.topic_partition] = produced
+            for produced in await self._replicas.produce(list(batches.items()), acks, milliseconds(request.timeout)):
+                rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
         throttle_ms = quota.note(context.client_id, produce_size(request, context)) if quota.is_used else 0
         if acks == 0:
@@ -186,8 +189,6 @@ class DataHandlers:
             error = error_code(refused.error)
         if acks not in _ACKS:
             return ErrorCode.invalid_required_acks
-        if getattr(request, "transactional_id", None) is not None:
-            return ErrorCode.transactional_id_authorization_failed
         if not self._known(topic_partition):
             return ErrorCode.unknown_topic_or_partition
         if error is ErrorCode.none and topic_partition.topic in INTERNAL_TOPICS:
@@ -229,6 +230,11 @@ class DataHandlers:
     async def fetch(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer Fetch, in a session or without one."""
         version = version_of(request)
+        if not _is_isolated_in_a_known_way(request):
+            asked = {} if version >= FETCH_BY_TOPIC_ID else self._asked(request, version)
+            error = ErrorCode.unknown_server_error
+            rows = {key: _refused(row.topic_partition, error) for key, row in asked.items()}
+            return self._fetch_answer(request, context, error, int(getattr(request, "session_id", 0)), rows)
         replica_id, replica_epoch = _fetching_replica(request, version)
         now_ms = self._runtime.now().mono_ms
         opened = self._sessions.open(
@@ -297,7 +303,8 @@ class DataHandlers:
                 asked[key, number] = FetchPartition(
                     TopicPartition(name, number),
                     partition.fetch_offset,
-                    getattr(partition, "current_leader_epoch", -1),
+                    # Any negative one is none (FetchRequest.optionalEpoch), though not in other requests.
+                    max(-1, getattr(partition, "current_leader_epoch", -1)),
                     getattr(partition, "last_fetched_epoch", -1),
                     partition.partition_max_bytes,
                     getattr(partition, "log_start_offset", -1),
@@ -311,11 +318,11 @@ class DataHandlers:
         wanted: dict[FetchKey, FetchPartition] = {}
         for key, row in asked.items():
             topic_partition = row.topic_partition
-            if not topic_partition.topic:
+            if not topic_partition.topic and row.topic_id is not None:
                 # Perhaps this broker has heard of the id since the session began.
                 topic_partition = TopicPartition(self._topic_of(key[0]), key[1])
                 row = msgspec.structs.replace(row, topic_partition=topic_partition)
-            if not topic_partition.topic:
+            if not topic_partition.topic and row.topic_id is not None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_id)
             elif self._metadata.partition(topic_partition) is None:
                 rows[key] = _refused(topic_partition, ErrorCode.unknown_topic_or_partition)
@@ -334,7 +341,7 @@ class DataHandlers:
             if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
                 word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
                 leaders.append(word.leader_id)
-            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
+            topics.setdefault(key[0], []).append(fetched_row(row, version, word))
         if version >= FETCH_BY_TOPIC_ID:
             responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
@@ -370,6 +377,8 @@ class DataHandlers:
     ) -> tuple[int, int, int, int]:
         version = version_of(request)
         timestamp = int(partition.timestamp)
+        if not _is_isolated_in_a_known_way(request):
+            return ErrorCode.unknown_server_error, -1, -1, -1
         if is_double:
             return ErrorCode.invalid_request, -1, -1, -1
         if timestamp < 0 and version < _TIMESTAMPS_SINCE.get(timestamp, version + 1):
@@ -432,6 +441,11 @@ class DataHandlers:
 _LEADER_IS_ELSEWHERE = (ErrorCode.not_leader_or_follower, ErrorCode.fenced_leader_epoch)
 
 
+def _is_isolated_in_a_known_way(request: KafkaMessage) -> bool:
+    """Kafka answers a level of isolation that there is not as an error of its own (IsolationLevel.forId)."""
+    return getattr(request, "isolation_level", 0) in _ISOLATION_LEVELS
+
+
 def _fetching_replica(request: KafkaMessage, version: int) -> tuple[int, int]:
     """(replica id, broker epoch) of a fetching follower; (-1, -1) for a consumer."""
     if version >= _FETCH_BY_REPLICA_STATE:
@@ -473,22 +487,3 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
     """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
-
-
-def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
-    error = row.error
-    if error == ErrorCode.kafka_storage_error and version < _FETCH_KNOWS_STORAGE_ERROR:
-        # A client that old takes it for fatal; this error makes it look for the leader again.
-        error = ErrorCode.not_leader_or_follower
-    return PartitionData(
-        row.topic_partition.partition,
-        error_code(error),
-        row.high_watermark,
-        # Without transactions every record below the high watermark is stable.
-        row.high_watermark,
-        row.log_start_offset,
-        row.records,
-        diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
-        current_leader=leader,
-        preferred_read_replica=row.preferred_read_replica,
-    )

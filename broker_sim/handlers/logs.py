@@ -7,6 +7,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from broker_sim.logs.directory_names import has_future_name
 from broker_sim.logs.log_manager import DirectoryLogs
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.metadata_cache import MetadataCache
@@ -91,6 +92,8 @@ class LogHandlers:
         return respond(request, results=rows)
 
     def _move(self, topic_partition: TopicPartition, path: str) -> ErrorCode:
+        if not has_future_name(topic_partition):
+            return ErrorCode.invalid_topic_exception
         if path not in self._log_dirs:
             return ErrorCode.log_dir_not_found
         error = self._replicas.move_log(topic_partition, self._log_dirs.index(path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,6 +31,11 @@ NOT_ASKED = -(2**31)
 """Instead of the operations that are allowed, where nobody asked for them."""
 EVERYTHING_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
 """One bit for each of AclOperation's codes that a cluster knows: without an authorizer everyone may do everything."""
+
+_SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+"""What a client's software and its version may be called (ApiVersionsRequest)."""
+_BROKERS, _CONTROLLERS = 1, 2
+"""Kinds of endpoints that DescribeCluster may mean."""
 
 CreateMissing = Callable[[str, str], ErrorCode]
 """Begin to create a topic that a client (its own name) asked for; the error to answer meanwhile."""
@@ -66,7 +72,10 @@ class MetadataHandlers:
         }
 
     async def api_versions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ApiVersions."""
+        """Answer ApiVersions; from version 3 on a client says what it is, and says so properly (KIP-511)."""
+        said = (getattr(request, name, "unknown") for name in ("client_software_name", "client_software_version"))
+        if not all(map(_SOFTWARE.fullmatch, said)):
+            return respond(request, error_code=ErrorCode.invalid_request)
         return api_versions.answer(request)
 
     # ---- Metadata ---------------------------------------------------------------------------------------------
@@ -194,12 +203,13 @@ class MetadataHandlers:
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeCluster; there are no KRaft controllers to ask for (endpoint type 2)."""
-        if getattr(request, "endpoint_type", 1) != 1:
+        if (wanted := getattr(request, "endpoint_type", _BROKERS)) != _BROKERS:
+            known = wanted == _CONTROLLERS
             return respond(
                 request,
-                error_code=ErrorCode.unsupported_endpoint_type,
+                error_code=ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type,
                 error_message="Only broker endpoints can be described.",
-                endpoint_type=request.endpoint_type,
+                endpoint_type=_BROKERS,
             )
         return respond(
             request,
@@ -213,6 +223,9 @@ class MetadataHandlers:
 
     async def init_producer_id(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer InitProducerId: a fresh id for an idempotent producer; transactions have no coordinator here."""
+        says_id, says_epoch = (getattr(request, name, -1) != -1 for name in ("producer_id", "producer_epoch"))
+        if says_id != says_epoch or request.transactional_id == "":
+            return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         if request.transactional_id is not None:
             error = ErrorCode.transactional_id_authorization_failed
             return respond(request, error_code=error, producer_id=-1, producer_epoch=-1)

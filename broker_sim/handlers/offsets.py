@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
 from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
+from broker_sim.groups.store import java_length
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.request_context import Handler, RequestContext
 from ensemble.errors import SessionExpired, ZooKeeperError
@@ -94,12 +95,12 @@ class OffsetHandlers:
         return respond(request, coordinators=rows)
 
     def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
-        if kind == _SHARE_GROUPS and version < _SHARE_GROUPS_FROM:
-            return ErrorCode.invalid_request, _NOBODY
         if kind == _TRANSACTIONS:
             return ErrorCode.transactional_id_authorization_failed, _NOBODY
-        if kind != _GROUPS:
+        if kind == _SHARE_GROUPS and version >= _SHARE_GROUPS_FROM:
             return ErrorCode.coordinator_not_available, _NOBODY
+        if kind != _GROUPS:
+            return ErrorCode.invalid_request, _NOBODY
         if CONSUMER_OFFSETS not in self._metadata:
             self._create_missing(CONSUMER_OFFSETS, context.client_id)
             return ErrorCode.coordinator_not_available, _NOBODY
@@ -113,46 +114,49 @@ class OffsetHandlers:
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 
     async def offset_commit(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer OffsetCommit; offsets of partitions that do not exist are refused one by one."""
-        errors: PartitionErrors = {}
-        offsets: dict[TopicPartition, OffsetAndMetadata] = {}
+        """Answer OffsetCommit; offsets of partitions that do not exist are refused one by one.
+
+        Of a partition that is named twice the later offset is kept, and the coordinator answers once; what has nothing
+        to do with coordinators is answered row by row, as in Kafka.
+        """
+        errors: list[tuple[TopicPartition, ErrorCode]] = []
+        offsets: list[tuple[TopicPartition, OffsetAndMetadata]] = []
         now_ms = self._runtime.now().wall_ms
         retention = getattr(request, "retention_time", None)
         retention_ms = -1 if retention is None else milliseconds(retention)
         for topic in request.topics:
             for row in topic.partitions:
                 topic_partition = TopicPartition(str(topic.name), int(row.partition_index))
-                errors[topic_partition] = ErrorCode.unknown_topic_or_partition
-                if self._metadata.partition(topic_partition) is not None:
-                    offsets[topic_partition] = _offset(row, now_ms, None if retention_ms < 0 else now_ms + retention_ms)
-        if offsets and version_of(request) == 0:
-            errors |= await self._write_to_zookeeper(request.group_id, offsets)
+                if self._metadata.partition(topic_partition) is None:
+                    errors.append((topic_partition, ErrorCode.unknown_topic_or_partition))
+                else:
+                    expire_ms = None if retention_ms < 0 else now_ms + retention_ms
+                    offsets.append((topic_partition, _offset(row, now_ms, expire_ms)))
+        if version_of(request) == 0:
+            errors += [(each, await self._write_to_zookeeper(request.group_id, each, of)) for each, of in offsets]
         elif offsets:
-            errors |= await self._groups.commit(
+            committed = await self._groups.commit(
                 Committing(
                     group_id=request.group_id,
                     member_id=getattr(request, "member_id", NO_MEMBER),
                     group_instance_id=getattr(request, "group_instance_id", None),
                     generation_id=int(getattr(request, "generation_id_or_member_epoch", NO_GENERATION)),
-                    offsets=offsets,
+                    offsets=dict(offsets),
                 )
             )
+            errors += committed.items()
         return respond(request, topics=_by_topic(errors, _error_row))
 
     async def _write_to_zookeeper(
-        self, group_id: str, offsets: Mapping[TopicPartition, OffsetAndMetadata]
-    ) -> PartitionErrors:
-        errors: PartitionErrors = {}
-        for topic_partition, offset in offsets.items():
-            if len(offset.metadata) > self._groups.config.offset_metadata_max_bytes:
-                errors[topic_partition] = ErrorCode.offset_metadata_too_large
-                continue
-            try:
-                await consumer_znodes.write_offset(self._zk, group_id, topic_partition, offset.offset)
-                errors[topic_partition] = ErrorCode.none
-            except ZooKeeperError as failure:
-                errors[topic_partition] = _zookeeper_error(failure)
-        return errors
+        self, group_id: str, topic_partition: TopicPartition, offset: OffsetAndMetadata
+    ) -> ErrorCode:
+        if java_length(offset.metadata) > self._groups.config.offset_metadata_max_bytes:
+            return ErrorCode.offset_metadata_too_large
+        try:
+            await consumer_znodes.write_offset(self._zk, group_id, topic_partition, offset.offset)
+        except ZooKeeperError as failure:
+            return _zookeeper_error(failure)
+        return ErrorCode.none
 
     # ---- OffsetFetch ------------------------------------------------------------------------------------------
 
@@ -166,13 +170,15 @@ class OffsetHandlers:
             rows = []
             for group in request.groups:
                 error, found = self._groups.fetch_offsets(group.group_id, _wanted(group.topics), stable)
-                rows.append({"group_id": group.group_id, "error_code": error, "topics": _by_topic(found, _offset_row)})
+                rows.append(
+                    {"group_id": group.group_id, "error_code": error, "topics": _by_topic(found.items(), _offset_row)}
+                )
             return respond(request, groups=rows)
         wanted = _wanted(request.topics)
         error, found = self._groups.fetch_offsets(request.group_id, wanted, stable)
         if error is not ErrorCode.none and version < _ERROR_OF_THE_WHOLE_FROM:
             found = {topic_partition: CommittedOffset(error=error) for topic_partition in wanted or ()}
-        return respond(request, error_code=error, topics=_by_topic(found, _offset_row))
+        return respond(request, error_code=error, topics=_by_topic(found.items(), _offset_row))
 
     async def _read_from_zookeeper(self, request: KafkaMessage) -> list[dict[str, Any]]:
         found: dict[TopicPartition, CommittedOffset] = {}
@@ -185,7 +191,7 @@ class OffsetHandlers:
                 except ZooKeeperError as failure:
                     error = _zookeeper_error(failure)
             found[wanted] = CommittedOffset(error=error) if offset is None else CommittedOffset(offset)
-        return _by_topic(found, _offset_row)
+        return _by_topic(found.items(), _offset_row)
 
     # ---- OffsetDelete -----------------------------------------------------------------------------------------
 
@@ -202,7 +208,7 @@ class OffsetHandlers:
         error, found = self._groups.delete_offsets(request.group_id, wanted)
         if error is not ErrorCode.none:
             return respond(request, error_code=error)
-        return respond(request, topics=_by_topic(errors | found, _error_row))
+        return respond(request, topics=_by_topic((errors | found).items(), _error_row))
 
 
 def _node(endpoint: Endpoint) -> dict[str, Any]:
@@ -245,8 +251,10 @@ def _offset_row(topic_partition: TopicPartition, found: CommittedOffset) -> dict
     }
 
 
-def _by_topic(rows: Mapping[TopicPartition, Any], render: Callable[[TopicPartition, Any], Any]) -> list[dict[str, Any]]:
+def _by_topic(
+    rows: Iterable[tuple[TopicPartition, Any]], render: Callable[[TopicPartition, Any], Any]
+) -> list[dict[str, Any]]:
     topics: dict[str, list[dict[str, Any]]] = {}
-    for topic_partition, row in rows.items():
+    for topic_partition, row in rows:
         topics.setdefault(topic_partition.topic, []).append(render(topic_partition, row))
     return [{"name": topic, "partitions": rendered} for topic, rendered in topics.items()]

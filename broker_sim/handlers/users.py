@@ -54,14 +54,15 @@ class UserHandlers:
         return respond(request, entries=entries)
 
     async def alter_client_quotas(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer AlterClientQuotas."""
-        rows = []
+        """Answer AlterClientQuotas: what is named twice is altered twice, and answered once, as in Kafka."""
+        rows: dict[Entity, dict[str, Any]] = {}
         for entry in request.entries:
-            entity = tuple((str(part.entity_type), part.entity_name) for part in entry.entity)
+            entity = tuple({str(part.entity_type): part.entity_name for part in entry.entity}.items())
             changes = [QuotaChange(str(op.key), None if op.remove else float(op.value)) for op in entry.ops]
             result = await self._quotas.alter(entity, changes, bool(request.validate_only))
-            rows.append({"entity": _entity_rows(entity), "error_code": result.error, "error_message": result.message})
-        return respond(request, entries=rows)
+            row = {"entity": _entity_rows(entity), "error_code": result.error, "error_message": result.message}
+            rows[tuple(sorted(entity, key=str))] = row
+        return respond(request, entries=list(rows.values()))
 
     # ---- credentials ------------------------------------------------------------------------------------------
 

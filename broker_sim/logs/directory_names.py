@@ -42,6 +42,11 @@ def future_name(topic_partition: TopicPartition, unique: str) -> str:
     return f"{topic_partition}.{unique}{FUTURE_SUFFIX}"
 
 
+def has_future_name(topic_partition: TopicPartition) -> bool:
+    """Is there a name for a replica of it on its way, whatever makes it unique (32 characters)?"""
+    return len(future_name(topic_partition, "u" * 32)) <= LENGTH_MAX
+
+
 def delete_name(topic_partition: TopicPartition, unique: str) -> str:
     """The name of a replica that is about to go; a long topic's is cut."""
     rest = f"-{topic_partition.partition}.{unique}{DELETE_SUFFIX}"

@@ -46,7 +46,7 @@ class EpochCache:
 
         (-1, -1) where that cannot be told, as for an epoch that this replica has not heard of yet.
         """
-        if epoch < 0 or not self._entries:
+        if epoch == UNDEFINED_EPOCH or not self._entries:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET
         if epoch == self._entries[-1][0]:
             return epoch, log_end_offset

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from math import trunc
+from math import isinf, trunc
 from typing import NamedTuple
 from urllib.parse import unquote
 
@@ -152,6 +152,12 @@ class ClientQuotas:
 def _by_type(components: Sequence[Component]) -> dict[str, Component]:
     wanted: dict[str, Component] = {}
     for component in components:
+        # Kafka's handler stumbles over these.
+        if component.match_type not in (EXACT, DEFAULT, ANY):
+            raise Refused(KafkaError.unknown_server_error, f"Unexpected match type: {component.match_type}")
+        if component.match_type == EXACT and component.name is None:
+            raise Refused(KafkaError.unknown_server_error, "An exact match needs a name.")
+    for component in components:
         kind = component.entity_type
         if not kind:
             raise Refused(KafkaError.invalid_request, "Unexpected empty filter component entity type")
@@ -214,6 +220,6 @@ def _apply(overrides: dict[str, str], change: QuotaChange, keys: Mapping[str, Co
         overrides[change.key] = render(change.value)
         return
     whole = trunc(change.value + _EPSILON) if abs(change.value) < 2**63 else 2**63 - 1
-    if abs(whole - change.value) > _EPSILON * max(1.0, abs(change.value)):
+    if isinf(change.value) or abs(whole - change.value) > _EPSILON * max(1.0, abs(change.value)):
         raise Refused(KafkaError.invalid_request, f"Configuration {change.key} must be a {key.type.name} value")
     overrides[change.key] = str(whole)

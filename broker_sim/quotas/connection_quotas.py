@@ -75,6 +75,7 @@ class ConnectionQuotas:
         self._listeners: dict[str, _Listener] = {}
         self._connections: dict[str, int] = {}
         self._total = 0
+        self._accepted = 0
         self._waiting: list[Future[None]] = []
 
     def _amount(self) -> SampledAmount:
@@ -103,6 +104,11 @@ class ConnectionQuotas:
             self._address_rates[address] = creations_per_second
 
     # ---- connections ------------------------------------------------------------------------------------------
+
+    def number(self) -> int:
+        """That of a connection that has just been accepted: above those of all that any listener accepted before."""
+        self._accepted += 1
+        return self._accepted
 
     async def admit(self, listener: str, address: str) -> None:
         """Let a new connection in; waits while there is no room for it, or until the rates allow it.

@@ -12,6 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from controller.historical import Historical
 
+_UNSAID = -1
+
 
 class Fences(NamedTuple):
     """What a broker compares epochs by."""
@@ -24,7 +26,7 @@ class Fences(NamedTuple):
 
 def _fenced_by_epoch(believed: int, known: int) -> int:
     """KIP-320; -1 is a fetcher that does not say."""
-    if believed < 0 or believed == known:
+    if believed in (_UNSAID, known):
         return ErrorCode.none
     return ErrorCode.fenced_leader_epoch if believed < known else ErrorCode.unknown_leader_epoch
 

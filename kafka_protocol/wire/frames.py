@@ -14,6 +14,7 @@ from struct import error as struct_error
 from typing import Any, NamedTuple
 
 from kio.serial import entity_reader, entity_writer
+from kio.serial.errors import InvalidUnicode
 
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.api_versions import is_supported
@@ -26,10 +27,10 @@ from kafka_protocol.wire.control_wire import (
 from kafka_protocol.wire.data_messages import FETCH_FLEXIBLE_FROM, PRODUCE_FLEXIBLE_FROM
 from kafka_protocol.wire.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
 from kafka_protocol.wire.frame_reader import FRAME_SIZE
-from kafka_protocol.wire.frame_shape import check_shape
+from kafka_protocol.wire.frame_shape import as_java_reads, check_shape
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request_class, response_class, version_of
 from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_metadata
-from kafka_protocol.wire.primitives import EMPTY_TAGS, WireError, skip_tags
+from kafka_protocol.wire.primitives import EMPTY_TAGS, WireError, skip_tags, text_of
 from kafka_protocol.wire.produce_wire import (
     pack_produce,
     pack_produce_request,
@@ -42,6 +43,8 @@ _I32 = Struct(">i")
 _REQUEST_HEAD = Struct(">hhih")
 _REQUEST_START = Struct(">hhi")
 _METADATA_REMEMBERED_MAX = 64
+_STRICTER_THAN_JAVA = (InvalidUnicode, ValueError, KeyError)
+"""What kio raises for texts, for truths and durations, and for tagged fields that Java reads."""
 _FLEXIBLE_FROM = {ApiKey.PRODUCE: PRODUCE_FLEXIBLE_FROM, ApiKey.FETCH: FETCH_FLEXIBLE_FROM}
 _READ_REQUEST: dict[int, Callable[[bytes, int, int], tuple[Any, int]]] = {
     ApiKey.PRODUCE: read_produce_request,
@@ -103,7 +106,7 @@ def decode_request(frame: bytes) -> DecodedRequest:
     if client_size < -1 or offset > len(frame):
         raise WireError("a client id that ends early")
     try:
-        client_id = frame[_REQUEST_HEAD.size : offset].decode() if client_size >= 0 else None
+        client_id = text_of(frame[_REQUEST_HEAD.size : offset]) if client_size >= 0 else None
         payload, end = _read_request(frame, offset, api_key, version)
     except Exception as wrong:
         # kio raises many kinds (DecodeError, ValueError, OverflowError, ...) for bytes that do not fit the schema.
@@ -123,9 +126,16 @@ def _read_request(frame: bytes, offset: int, api_key: int, version: int) -> tupl
     schema = request_class(api_key, version)
     if schema.__flexible__:
         offset = skip_tags(frame, offset)
-    check_shape(schema, frame, offset)
-    payload, size = entity_reader(schema)(frame, offset)
-    return payload, offset + size
+    return _read_by_schema(schema, frame, offset)
+
+
+def _read_by_schema(schema: type[Any], frame: bytes, offset: int) -> tuple[KafkaMessage, int]:
+    end = check_shape(schema, frame, offset)
+    try:
+        payload, _ = entity_reader(schema)(frame, offset)
+    except _STRICTER_THAN_JAVA:
+        payload, _ = entity_reader(schema)(as_java_reads(schema, frame, offset), offset)
+    return payload, end
 
 
 def encode_request(correlation_id: int, client_id: str, payload: KafkaMessage) -> bytes:
@@ -207,8 +217,6 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
             return by_hand(frame, offset, version)[0]
         schema = response_class(api_key, version)
         offset = skip_tags(frame, 4) if schema.__header_schema__.__version__ == 1 else 4
-        check_shape(schema, frame, offset)
-        payload, _ = entity_reader(schema)(frame, offset)
+        return _read_by_schema(schema, frame, offset)[0]
     except Exception as wrong:
         raise WireError(f"a response to {ApiKey(api_key).name} that cannot be read: {wrong}") from None
-    return payload

@@ -68,6 +68,17 @@ def uuid(value: KafkaUuid | None) -> bytes:
 # ---- reading --------------------------------------------------------------------------------------------------
 
 
+def text_of(data: bytes) -> str:
+    """A text as Java reads it: U+FFFD for what is no UTF-8.  Raises WireError where no string is as long as that."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        raise WireError("a string that is no UTF-8")
+    return text
+
+
 def read_varint(data: bytes, offset: int) -> tuple[int, int]:
     """(value, offset behind it).  Raises WireError."""
     if offset < len(data) and data[offset] < 0x80:
@@ -101,7 +112,7 @@ def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
 
 
 def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str | None, int]:
-    """(text or None, offset behind it).  Raises WireError, struct.error, UnicodeDecodeError."""
+    """(text or None, offset behind it).  Raises WireError, struct.error."""
     if flexible:
         size, offset = read_varint(data, offset)
         size -= 1
@@ -117,11 +128,11 @@ def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str 
     end = offset + size
     if end > len(data):
         raise WireError("a string that ends early")
-    return data[offset:end].decode(), end
+    return text_of(data[offset:end]), end
 
 
 def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
-    """A string that may not be null.  Raises WireError, struct.error, UnicodeDecodeError."""
+    """A string that may not be null.  Raises WireError, struct.error."""
     text, offset = read_nullable_string(data, offset, flexible)
     if text is None:
         raise WireError("a string that may not be null")

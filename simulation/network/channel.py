@@ -127,7 +127,7 @@ class Served:
         self._broker = broker
         self._runtime = runtime
         self._endpoint = endpoint
-        self._connected_us = runtime.scheduler.now_us
+        self._number = broker.connections.number()
         self._waiting: deque[KafkaMessage] = deque()
         self._busy = False
         endpoint.on_item = self._take
@@ -142,7 +142,7 @@ class Served:
         try:
             while self._waiting:
                 request = self._waiting.popleft()
-                context = RequestContext("simulated", "PLAINTEXT", connected_us=self._connected_us)
+                context = RequestContext("simulated", "PLAINTEXT", connection=self._number)
                 response = await self._broker.serve(request, context)
                 if response is not None:
                     self._endpoint.send(response)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import struct
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -199,6 +200,33 @@ def test_an_unknown_version_of_api_versions_is_answered_on_the_same_connection()
             writer.close()
 
     run(test)
+
+
+def test_connections_are_told_apart_by_their_order_whatever_the_clock_says() -> None:
+    # A process that stood still accepts all that came meanwhile in one turn, for which uvloop's clock shows one moment.
+    async def test() -> None:
+        loop = asyncio.get_running_loop()
+        precise = loop.time
+        loop.time = lambda: float(int(precise()))  # type: ignore[method-assign]
+        numbers: dict[str, int] = {}
+        async with serving() as (served, port):
+
+            async def handle(message: KafkaMessage, context: RequestContext) -> KafkaMessage:
+                numbers[context.client_id] = context.connection
+                return api_versions.answer(message)
+
+            port.handle = handle
+            for client in ("first", "second"):
+                link = socket.create_connection(("127.0.0.1", served.number))
+                link.sendall(encode_request(1, client, request(ApiKey.API_VERSIONS, 0)))
+                links.append(link)
+            await until(lambda: len(numbers) == 2)
+            assert 0 < numbers["first"] < numbers["second"]
+
+    links: list[socket.socket] = []
+    run(test)
+    for link in links:
+        link.close()
 
 
 def test_acks_0_gets_no_answer_and_a_refusal_closes_the_connection() -> None:

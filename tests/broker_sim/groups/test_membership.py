@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 
 from journal.events import GroupChanged, TopicPartition
 from kafka_protocol.client.consumer_protocol import decode_assignment, encode_subscription
+from kafka_protocol.wire.frames import ResponseEncoder
 from kafka_protocol.wire.kafka_schema import ApiKey
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
@@ -41,6 +42,20 @@ def test_a_dynamic_member_is_given_an_id_and_has_to_join_with_it(members: Member
     assert again.answer is None
     members.cluster.wait(INITIAL_DELAY_MS + 100)
     assert again.error is NONE and again.answer.generation_id == 1
+
+
+@pytest.mark.parametrize(("length", "error"), [(32_730, NONE), (32_731, ErrorCode.unknown_server_error)])
+def test_a_member_whose_id_would_be_longer_than_any_text_does_not_join(
+    members: Members, length: int, error: ErrorCode
+) -> None:
+    # The id is the name, a dash and 36 characters. A member that no answer could name would stay in the group, and
+    # nobody could have that described any more.
+    asked = members.join(instance_id="i" * length)
+    members.cluster.wait(INITIAL_DELAY_MS + 100)
+    assert asked.error is error
+    described = members.ask(ApiKey.DESCRIBE_GROUPS, 4, groups=[members.group_id]).answer
+    assert [len(row.member_id) for row in described.groups[0].members] == ([32_767] if error is NONE else [])
+    assert ResponseEncoder().encode(1, described)
 
 
 def test_before_version_4_and_with_an_instance_id_the_first_join_is_enough(members: Members) -> None:

@@ -91,6 +91,14 @@ def test_metadata_beyond_its_limit_is_refused(members: Members) -> None:
     assert members.committed().committed_offset == -1
 
 
+@pytest.mark.parametrize("version", [0, 9])
+def test_metadata_is_as_long_as_java_says(members: Members, version: int) -> None:
+    # String.length of GroupMetadataManager.validateOffsetMetadataLength: what lies beyond U+FFFF has two units.
+    assert commit_error(members.commit(1, metadata="\U0001f600" * 5, version=version).answer) is NONE
+    refused = members.commit(2, metadata="\U0001f600" * 5 + "x", version=version).answer
+    assert commit_error(refused) is ErrorCode.offset_metadata_too_large
+
+
 # ---- what is told ----------------------------------------------------------------------------------------------
 
 

@@ -16,9 +16,10 @@ from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, Sen
 from ensemble.zab.handover import Handover, designated_leader
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.membership import Membership
-from ensemble.zab.messages import NewLeader, Proposal
+from ensemble.zab.messages import NewLeader, PeerState, Proposal
 from ensemble.zab.quorum import JointQuorum
 from ensemble.zab.reconfiguration import Reconfiguration
+from journal.events import LeaderEstablished, PeerStateChanged
 from tests.ensemble.zab.zab_driver import Node, World
 from tests.simulation.planting import broken
 
@@ -423,6 +424,30 @@ def test_an_open_reconfiguration_is_completed_by_the_next_leader(seed: int) -> N
     world.run_until(lambda: world.settled() and 4 in leader_of(world).peer.membership.voters)
     world.run_until(lambda: everybody_knows(world, leader_of(world).peer.membership))
     assert all(n.disk.next_membership is None for n in world.nodes.values() if not n.queue)
+
+
+def test_a_reign_whose_quorum_ends_with_the_change_that_it_completes_names_that_change() -> None:
+    """An observer that is a voter of what an earlier leader left open makes the epoch by its promise.  Where it has not
+    come back as a voter when the leader looks, nobody was lost: it is the membership that became another one."""
+    world = ensemble(31, voters=3, observers=1)
+    leader = leader_of(world)
+    stays, leaves = (i for i in (1, 2, 3) if i != leader.id)
+    world.reconfigure(leader.id, members=",".join(map(line, (leader.id, stays, 4))))
+    world.run_until(lambda: all(world.nodes[i].disk.next_membership is not None for i in (1, 2, 3)))
+    for i in world.nodes:
+        world.stop(i)
+    began = len(world.events)
+    world.start(leader.id, leaves, 4)
+    world.run_until(lambda: any(isinstance(event, LeaderEstablished) for _, _, event in world.events[began:]))
+    assert leader_of(world) is leader and leader.peer.membership.voters == tuple(sorted((leader.id, stays, 4)))
+    world.pause(4)
+    world.run_until(lambda: leader.peer.state is PeerState.LOOKING)
+    ended = world.emitted(PeerStateChanged, leader.id)[-1]
+    assert isinstance(ended, PeerStateChanged)
+    assert (ended.state, ended.caused_by) == ("LOOKING", "request reconfig")
+    world.resume(4)
+    world.run_until(world.settled)
+    write(world)
 
 
 def test_a_reconfiguration_that_nobody_else_logged_is_taken_back() -> None:

@@ -11,8 +11,8 @@ from kio.serial import entity_reader, entity_writer
 
 from kafka_protocol.wire.api_versions import SUPPORTED
 from kafka_protocol.wire.frame_shape import check_shape
-from kafka_protocol.wire.frames import WireError, decode_request, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, request, request_class, response_class
+from kafka_protocol.wire.frames import ResponseEncoder, WireError, decode_request, decode_response, encode_request
+from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, request, request_class, respond, response_class
 from tests.fuzz.kafka_targets import filled
 
 
@@ -80,3 +80,102 @@ def test_a_text_is_no_longer_in_the_compact_form_than_in_the_older_one() -> None
     assert decode_request(asked(longest)).payload.group_id == longest  # type: ignore[attr-defined]
     with pytest.raises(WireError, match="a string of 32768 bytes"):
         decode_request(asked(longest + "g"))
+
+
+SAID = "a\u00a7"
+"""A text whose second character takes two bytes, neither of which is UTF-8 by itself."""
+UNREADABLE = b"a\xff\xff"
+READ = "a\ufffd\ufffd"
+
+
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        (ApiKey.PRODUCE, {"topic_data": [{"name": SAID, "partition_data": [{"index": 1, "records": b"r"}]}]}),
+        (ApiKey.METADATA, {"topics": [{"name": SAID}]}),
+        (
+            ApiKey.OFFSET_COMMIT,
+            {"group_id": SAID, "topics": [{"name": SAID, "partitions": [{"committed_metadata": SAID}]}]},
+        ),
+        (ApiKey.OFFSET_DELETE, {"group_id": SAID, "topics": [{"name": "t"}, {"name": SAID}]}),
+        (ApiKey.DELETE_GROUPS, {"groups_names": ["g", SAID, "h"]}),
+        (ApiKey.CREATE_TOPICS, {"topics": [{"name": SAID, "configs": [{"name": SAID, "value": None}]}], "timeout": 7}),
+    ],
+    ids=lambda value: value.name if isinstance(value, ApiKey) else "",
+)
+def test_what_is_no_utf_8_is_read_as_java_reads_it(key: ApiKey, values: dict[str, Any]) -> None:
+    for version in versions(key):
+        frame = encode_request(1, f"client {SAID}", request(key, version, **values))[4:]
+        sent = frame.replace(SAID.encode(), UNREADABLE)
+        assert sent != frame
+        read = encode_request(1, f"client {READ}", request(key, version, **_with(values)))[4:]
+        assert decode_request(sent + b"behind") == decode_request(read)
+
+
+def _with(value: Any) -> Any:
+    """The same with the text that is read."""
+    if isinstance(value, dict):
+        return {name: _with(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_with(each) for each in value]
+    return READ if value == SAID else value
+
+
+def test_a_text_that_is_no_utf_8_is_no_longer_than_another() -> None:
+    # Each byte becomes three, and the name could be neither answered nor stored.
+    asked = encode_request(1, "c", request(ApiKey.HEARTBEAT, 4, group_id="g" * 20_000, member_id="m"))[4:]
+    read = decode_request(asked.replace(b"g" * 5_000, b"\xff" * 5_000, 1)).payload
+    assert read.group_id == "\ufffd" * 5_000 + "g" * 15_000  # type: ignore[attr-defined]
+    with pytest.raises(WireError, match="no UTF-8"):
+        decode_request(asked.replace(b"g", b"\xff"))
+
+
+def test_a_truth_is_whatever_is_not_0_as_java_reads_it() -> None:
+    for version in range(4, 13):
+        asked = request(ApiKey.METADATA, version, topics=[], allow_auto_topic_creation=True)
+        frame = encode_request(1, "c", asked)[4:]
+        at = frame.index(b"\x01", 13)
+        for truth in (b"\x02", b"\xff"):
+            assert decode_request(frame[:at] + truth + frame[at + 1 :]).payload == asked
+
+
+@pytest.mark.parametrize("said_ms", [-(2**63), -1, 0, 2**62, 2**63 - 1])
+def test_a_duration_that_kio_cannot_hold_is_the_longest_that_it_can(said_ms: int) -> None:
+    for version in range(2, 5):
+        asked = request(ApiKey.OFFSET_COMMIT, version, group_id="g", retention_time=77)
+        frame = encode_request(1, "c", asked)[4:]
+        sent = frame.replace(struct.pack(">q", 77), struct.pack(">q", said_ms))
+        read_ms = milliseconds(decode_request(sent).payload.retention_time)  # type: ignore[attr-defined]
+        assert read_ms == (said_ms if abs(said_ms) < 2**31 else (1 if said_ms > 0 else -1) * (2**63 // 1000))
+
+
+UNKNOWN_FIELDS = b"\x02\x63\x03abc\x62\x00"
+"""Two of them, the higher tag first: three bytes and none."""
+
+
+@pytest.mark.parametrize("key", SUPPORTED, ids=lambda key: key.name)
+def test_tagged_fields_that_nobody_here_knows_are_passed_over(key: ApiKey) -> None:
+    # KIP-482: a newer client, or broker, may send such in any version that is flexible.
+    for version in versions(key):
+        schema = request_class(key, version)
+        if not schema.__flexible__:
+            continue
+        asked = filled(schema)
+        frame = encode_request(1, "c", asked)[4:]
+        assert frame.endswith(b"\x00"), "the request has no tagged field of its own"
+        assert decode_request(frame[:-1] + UNKNOWN_FIELDS + b"behind") == decode_request(frame)
+        if key is not ApiKey.API_VERSIONS:
+            answer = ResponseEncoder().encode(1, filled(response_class(key, version)))[4:]
+            assert answer.endswith(b"\x00"), "nor has the answer"
+            assert decode_response(answer[:-1] + UNKNOWN_FIELDS, asked) == decode_response(answer, asked)
+
+
+def test_known_tagged_fields_are_read_beside_unknown_ones() -> None:
+    asked = request(ApiKey.API_VERSIONS, 3)
+    answer = respond(asked, finalized_features_epoch=7)
+    frame = ResponseEncoder().encode(1, answer)[4:]
+    known = b"\x01\x08" + struct.pack(">q", 7)
+    assert frame.endswith(known)
+    more = frame.removesuffix(known)
+    assert more.endswith(b"\x01"), "one tagged field"
+    assert decode_response(more[:-1] + b"\x03\x63\x03abc" + known + b"\x62\x00", asked) == answer
