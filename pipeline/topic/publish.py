@@ -25,6 +25,7 @@ from kafka_protocol.record_batch import Record
 from pipeline.positions import Offset, is_anew, key_of, mark_of
 from pipeline.ranges import LongLine, blocks, complete_bytes
 from pipeline.runs import journal_files
+from pipeline.topic.alone import alone
 from pipeline.topic.connection import TopicPlace, connected, partitions_of, records_between
 from pipeline.topic.records import end_of, is_cut, mark_in, place_of, record_of
 
@@ -154,14 +155,17 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable[[int], None]) -> Published:
     """Publish what is below a directory; with `follow`, what is written there later, too, until it is cancelled.
 
-    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew.
+    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, and
+    NotAlone where another process does the same.
     """
     async with connected(place) as client:
-        publisher = Publisher(root, client, place.topic)
-        await publisher.begin()
-        while True:
-            if await publisher.publish_what_is_there():
-                tell(publisher.lines)
-            elif not follow:
-                return Published(publisher.lines, publisher.cut)
-            await asyncio.sleep(LOOK_S if follow else 0)
+        cluster = await client.metadata([place.topic])
+        with alone(root, place, cluster.cluster_id):
+            publisher = Publisher(root, client, place.topic)
+            await publisher.begin()
+            while True:
+                if await publisher.publish_what_is_there():
+                    tell(publisher.lines)
+                elif not follow:
+                    return Published(publisher.lines, publisher.cut)
+                await asyncio.sleep(LOOK_S if follow else 0)
