@@ -180,6 +180,26 @@ def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_pa
     assert sum(map(len, brokers.logs.values())) == 2
 
 
+def test_another_history_with_the_same_first_line_is_not_published_behind_the_old_one(tmp_path: Path) -> None:
+    history = tmp_path / "seed-1.jsonl"
+    history.write_bytes(b"first\nsecond\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 2
+    history.write_bytes(b"first\nanother\nand more\n")
+    with pytest.raises(MadeAnew, match="publish to another topic"):
+        published(tmp_path, brokers)
+
+
+def test_a_line_of_which_the_topic_holds_the_beginning_is_not_told_from_another(tmp_path: Path) -> None:
+    history = tmp_path / "seed-1.jsonl"
+    history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 2
+    with history.open("ab") as file:
+        file.write(b"third\n")
+    assert published(tmp_path, brokers) == 1
+
+
 def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made_anew(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
