@@ -128,7 +128,8 @@ class _Calls:
         return _json(FaultState(self._host.faults))
 
     async def set_faults(self, request: Request) -> Response:
-        await self._host.set_faults((await _body(request, FaultState)).faults)
+        told = await _body(request, FaultState)
+        await self._host.set_faults(told.faults, whole=told.whole)
         return await self.faults(request)
 
 
