@@ -30,6 +30,9 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             (TopicPartition(json_text(row["topic"]), json_number(row["partition"])), json_number(row["offset"], 64))
             for row in document["partitions"]
         ]
+    except UnicodeDecodeError:
+        # Its own words hold all that was read.
+        raise CommandFailed(f"cannot read offsets from {path}: it is no text") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
     if document.get("version", 1) != 1:
