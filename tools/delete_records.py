@@ -52,4 +52,5 @@ async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
         try:
             say(f"partition: {partition}\tlow_watermark: {await delete_records(client, partition, offset)}")
         except (KafkaRequestFailed, KafkaUnavailable) as reason:
-            say(f"partition: {partition}\terror: {reason}")
+            absent = isinstance(reason, KafkaUnavailable) and client.partition(partition) is None
+            say(f"partition: {partition}\terror: {'there is no such partition' if absent else reason}")
