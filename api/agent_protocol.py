@@ -33,18 +33,23 @@ class NodeStatus(msgspec.Struct, frozen=True):
 
 
 class Snapshot(msgspec.Struct, frozen=True):
-    """Everything an agent knows, in one answer.  `taken_us` is the host's wall clock, as in its journals."""
+    """Everything an agent knows, in one answer.  `taken_us` is the host's wall clock, as in its journals.
+
+    `faults_told`: it was told which link faults hold since it began.  An older agent does not say.
+    """
 
     host: str
     processes: list[ProcessInfo]
     statuses: list[NodeStatus]
     taken_us: int = 0
+    faults_told: bool = True
 
 
 class FaultState(msgspec.Struct, frozen=True):
-    """Every fault that holds; replaces what held before."""
+    """Every fault that holds; replaces what held before.  `whole` is false where not every agent was heard of them."""
 
     faults: list[HeldFault]
+    whole: bool = True
 
 
 class FirstLine(msgspec.Struct, frozen=True):

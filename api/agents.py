@@ -136,9 +136,9 @@ class Agent:
         """The link faults that hold at this agent."""
         return (await self._call("GET", "/v1/faults", FaultState, timeout_s=SILENT_AFTER_S)).faults
 
-    async def set_faults(self, faults: list[HeldFault]) -> None:
-        """Make exactly these faults hold."""
-        await self._call("PUT", "/v1/faults", FaultState, FaultState(faults))
+    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+        """Make exactly these faults hold; unless they are `whole`, it is to be told again."""
+        await self._call("PUT", "/v1/faults", FaultState, FaultState(faults, whole))
 
     def close(self) -> None:
         """Close the connections."""
@@ -188,7 +188,16 @@ class Agents:
             # An agent that is down or restarting is no reason to stop looking.
             with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
+                if agent.snapshot is not None and not agent.snapshot.faults_told:
+                    await self._tell_faults(agent)
             await asyncio.sleep(self.interval_s)
+
+    async def _tell_faults(self, agent: Agent) -> None:
+        """Tell an agent that began anew which faults hold, as the others know them: they last until they are healed."""
+        async with self._faults_change:
+            faults, whole = await self._faults_by_all()
+            if whole or faults != await agent.faults():
+                await agent.set_faults(faults, whole=whole)
 
     @property
     def interval_s(self) -> float:
@@ -234,14 +243,19 @@ class Agents:
 
     async def faults(self) -> list[HeldFault]:
         """The faults that hold, as those agents know them that answer.  Raises Problem."""
+        return (await self._faults_by_all())[0]
+
+    async def _faults_by_all(self) -> tuple[list[HeldFault], bool]:
+        """The same, and whether every agent has answered."""
         asked = [agent.faults() for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
-        for answer in await asyncio.gather(*asked, return_exceptions=True):
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        for answer in answers:
             if isinstance(answer, list):
                 known.update({f.id: f for f in answer})
             elif not isinstance(answer, AgentSilent):
                 raise answer
-        return list(known.values())
+        return list(known.values()), sum(isinstance(answer, list) for answer in answers) == len(self.all)
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:

@@ -6,7 +6,15 @@ from collections import Counter
 
 import msgspec
 
-from journal.events import ControllerElected, Entry, IsrChanged, LeaderElected, RecordsLost, SessionExpired
+from journal.events import (
+    ControllerElected,
+    Entry,
+    IsrChanged,
+    LeaderElected,
+    RecordsLost,
+    SessionExpired,
+    TopicDeleted,
+)
 
 
 class ToldCounts(msgspec.Struct):
@@ -52,6 +60,9 @@ class EventCounts:
             self.sessions_expired += 1
         elif isinstance(event, RecordsLost):
             self.records_lost += event.count
+        elif isinstance(event, TopicDeleted):
+            for name in [name for name in self._isr_sizes if name[0] == event.topic]:
+                del self._isr_sizes[name]
 
     def told(self) -> ToldCounts:
         """The counts, to be kept."""

@@ -1,4 +1,4 @@
-"""Routes of link faults.  The agents hold them, so that they outlive this process."""
+"""Routes of link faults.  The agents hold them, so that they outlive this process; who begins anew is told again."""
 
 from __future__ import annotations
 

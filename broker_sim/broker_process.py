@@ -104,9 +104,19 @@ def _complaint(failed: OSError) -> str:
     )
 
 
+def _read_config(path: Path) -> KafkaConfig:
+    """A broker's server.properties.  Raises ConfigError, which names the file."""
+    try:
+        return parse_config(path.read_text())
+    except (OSError, UnicodeDecodeError) as bad:
+        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+    except ConfigError as bad:
+        raise ConfigError(f"{bad} (in {path})") from None
+
+
 def run_broker(config_path: Path) -> None:
     """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
-    config = parse_config(config_path.read_text())
+    config = _read_config(config_path)
     with ExitStack() as held:
         lock_log_dirs(config, held)
         if config.broker_id < 0:

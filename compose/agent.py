@@ -128,7 +128,8 @@ class _Calls:
         return _json(FaultState(self._host.faults))
 
     async def set_faults(self, request: Request) -> Response:
-        await self._host.set_faults((await _body(request, FaultState)).faults)
+        told = await _body(request, FaultState)
+        await self._host.set_faults(told.faults, whole=told.whole)
         return await self.faults(request)
 
 
@@ -161,11 +162,16 @@ def create_app(host: Host, token: str) -> Starlette:
 
 
 def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
-    """Read an agent's configuration and its topology.  Raises BadTopology."""
-    wanted = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
+    """Read an agent's configuration and its topology.  Raises BadTopology, OSError."""
+    try:
+        wanted = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
+    except msgspec.MsgspecError as reason:
+        raise BadTopology(f"{config} is no agent.json: {reason}") from None
     topology = load(Path(wanted.data))
     if topology is None:
         raise BadTopology(f"there is no topology in {wanted.data}")
+    if wanted.host not in [host.name for host in topology.hosts]:
+        raise BadTopology(f"{config} names host {wanted.host}, which the topology in {wanted.data} does not have")
     return topology, wanted
 
 
@@ -173,7 +179,7 @@ def main(config: Path) -> int:
     """Run an agent in the foreground until SIGTERM or SIGINT; the process's exit code."""
     try:
         topology, wanted = load_agent(config)
-    except (BadTopology, OSError, msgspec.MsgspecError) as reason:
+    except (BadTopology, OSError) as reason:
         print(f"zabka: {reason}", file=sys.stderr)  # noqa: T201
         return 1
     data = Path(wanted.data)

@@ -72,6 +72,7 @@ class Host:
         self._fork = fork
         self._journal = JournalWriter(journal_directory(data, spec.name), spec.name)
         self._faults: list[HeldFault] = []
+        self._faults_told = False
         self._names = self._name_addresses()
         self._tasks: list[asyncio.Task[None]] = []
         self._stopping = False
@@ -224,7 +225,7 @@ class Host:
         """The process table and every node's last status."""
         statuses = [NodeStatus(n, link.age_ms(), link.status) for n, link in self.links.items() if link.status]
         processes = [self._info(p) for p in self.processes.values()]
-        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000)
+        return Snapshot(self.spec.name, processes, statuses, time.time_ns() // 1000, self._faults_told)
 
     def trouble(self) -> str | None:
         """Why this host is not healthy (a process is down, a node does not answer or serve), None when it is."""
@@ -267,8 +268,12 @@ class Host:
         """The link faults that hold."""
         return self._faults
 
-    async def set_faults(self, faults: list[HeldFault]) -> None:
-        """Make exactly these hold: told to every node here (and again after a node's restart), then journalled."""
+    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+        """Make exactly these hold: told to every node here (and again after a node's restart), then journalled.
+
+        Unless they are `whole`, the API is to tell them again.
+        """
+        self._faults_told = whole
         before = {f.id: f for f in self._faults}
         self._faults = faults
         for link in self.links.values():

@@ -113,10 +113,11 @@ class _Foreground:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, self._on_signal)
         agent = self._start_agent()
-        save_run(self._data, Run(agent.pid, self._topology.api_url))
         try:
+            save_run(self._data, Run(agent.pid, self._topology.api_url))
             wait_until_ready(self._topology, self._data, self._progress, self._trouble)
-        except (CannotStart, Stopped) as reason:
+        except (CannotStart, Stopped, OSError) as reason:
+            # Nobody would know of a cluster that goes on behind a command that failed.
             self._stop()
             if isinstance(reason, Stopped):
                 # As the shell has it: whoever goes on where `--detach` ends with 0 would find nothing.

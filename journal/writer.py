@@ -4,7 +4,8 @@ A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when th
 next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
 operating system at `flush()`, or by themselves once BUFFER_BYTES_MAX are waiting, so a killed process loses at most
 what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.  Where a disk is full
-lines wait in memory until there is room; beyond WAITING_BYTES_MAX the oldest of them go.
+lines wait in memory until there is room; beyond WAITING_BYTES_MAX the oldest of them go.  Their numbers are missing
+then, and standard error says how many were lost.
 """
 
 from __future__ import annotations
@@ -86,6 +87,7 @@ class JournalWriter:
         self._clocks = clocks
         self._buffer = bytearray()
         self._stalled = False
+        self._lost = 0
         self._node_seq = last_node_seq(directory, node)
         self._file, self._size = self._open_newest()
 
@@ -136,7 +138,8 @@ class JournalWriter:
             return
         if self._stalled:
             self._stalled = False
-            self._say("it goes on")
+            self._say("it goes on" + self._without())
+            self._lost = 0
 
     def _wait(self, reason: OSError) -> None:
         if not self._stalled:
@@ -146,7 +149,14 @@ class JournalWriter:
         if surplus > 0:
             # The first line may be half in the file: it stays.
             first = self._buffer.find(b"\n") + 1
-            del self._buffer[first : self._buffer.find(b"\n", first + surplus) + 1]
+            self._lose(first, self._buffer.find(b"\n", first + surplus) + 1)
+
+    def _lose(self, begin: int, end: int) -> None:
+        self._lost += self._buffer.count(b"\n", begin, end)
+        del self._buffer[begin:end]
+
+    def _without(self) -> str:
+        return f", without {self._lost:,} events that were lost" if self._lost else ""
 
     def _say(self, text: str) -> None:
         # Standard error may be a file on the same full disk.
@@ -161,6 +171,9 @@ class JournalWriter:
             old.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Flush and close."""
+        """Flush and close; what the operating system does not take even now is lost."""
         self.flush()
+        if self._buffer:
+            self._lose(0, len(self._buffer))
+            self._say("it ends" + self._without())
         self._file.close()

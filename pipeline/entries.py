@@ -5,7 +5,8 @@ knows, with every field that the type has.  Beyond that its numbers must fit Spa
 A line that does not is set aside with its reason, and nothing after it suffers.
 
 One pass of one decoder reads envelope and body together; it is made of the classes of `journal.events`, so that a new
-type or field is known here too.
+type or field is known here too.  Spark reads the body again with a parser that has bounds of its own, in fields that
+nobody knows, too: what is beyond them would be a row of nulls.
 """
 
 from __future__ import annotations
@@ -28,6 +29,11 @@ UNSIGNED = "digest"
 
 CLOCK_US_MAX = 2**53
 """No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
+
+NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
+"""What Spark's parser takes (Jackson's `StreamReadConstraints`; it goes twice as deep, but not every Python does)."""
+_WITHIN_BYTES = 1_000
+"""In a line that is no longer there is nothing beyond these."""
 
 Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 _Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
@@ -80,6 +86,9 @@ _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP
 _anything = msgspec.json.Decoder()
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
 _CLOCKS = ("wall_us", "mono_us")
+_TOKEN = re.compile(
+    rb'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"(?P<names>\s*:)?|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<opens>[\[{])|[\]}]'
+)
 _TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
 
 
@@ -94,22 +103,44 @@ def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
     try:
         # The decoder passes over text that it does not keep without looking at its bytes.
         b"\n".join(lines).decode()
-        return [_decoder.decode(line) for line in lines]
+        entries = [_decoder.decode(line) for line in lines]
     except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
         return None
+    return None if any(map(_beyond_bounds, lines)) else entries
 
 
 def check_line(line: bytes) -> Any:
     """The entry in a line (without its newline), or why the line is set aside: Refused."""
     try:
         line.decode()
-        return _decoder.decode(line)
+        entry = _decoder.decode(line)
     except UnicodeDecodeError as reason:
         return Refused(f"no UTF-8 at byte {reason.start}")
     except RecursionError:
         return Refused("nested too deeply")
     except msgspec.MsgspecError as reason:
         return Refused(_reason(line, str(reason)))
+    beyond = _beyond_bounds(line)
+    return entry if beyond is None else Refused(beyond)
+
+
+def _beyond_bounds(line: bytes) -> str | None:
+    """What in a line of JSON is more than Spark's parser takes; None where it takes it."""
+    if len(line) <= _WITHIN_BYTES:
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        if token["number"] is not None:
+            if len(token["number"]) > NUMBER_CHARACTERS_MAX:
+                return f"a number of {len(token['number']):,} characters"
+        elif token["text"] is not None:
+            if token["names"] is not None and len(token["text"]) > NAME_BYTES_MAX:
+                return f"a field's name of {len(token['text']):,} bytes"
+        elif token["opens"] is None:
+            depth -= 1
+        elif (depth := depth + 1) > DEPTH_MAX:
+            return "nested too deeply"
+    return None
 
 
 def _reason(line: bytes, said: str) -> str:

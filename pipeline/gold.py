@@ -74,6 +74,7 @@ def never(name: str, broken: str) -> Expectation:
 
 _PARTITION = ("run", "topic", "partition")
 _LIFE = (*_PARTITION, "life")
+_LOG = (*_PARTITION, "topic_id")
 _STATES = ("leader_elected", "isr_changed", "topic_deleted", "controller_elected", "session_created", "session_closed")
 _PROCESSES = ("process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed", "config_changed")
 _REIGNS = (
@@ -117,8 +118,8 @@ TABLES = (
         (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
     ),
     Table(
-        "records_lost", records_lost, (*_PARTITION, "first_offset"), (*_PARTITION, "first_offset"), ("records_lost",),
-        (apart("first_offset", "last_offset", _PARTITION, ("first_offset",)),),
+        "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), ("records_lost",),
+        (apart("first_offset", "last_offset", _LOG, ("first_offset",)),),
     ),
     Table(
         "sessions", sessions, ("run", "session_id"), ("run", "created_zxid", "session_id"),

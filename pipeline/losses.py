@@ -9,28 +9,29 @@ from pyspark.sql.types import LongType, StringType
 from pipeline.bodies import bodies
 from pipeline.rows import Journal
 
-_PARTITION = ["run", "topic", "partition"]
+_LOG = ["run", "topic", "partition", "topic_id"]
 
 
 def records_lost(journal: Journal) -> DataFrame:
-    """Which records are gone: run, topic, partition, first_offset, last_offset, count, below_high_watermark, and who.
+    """Which records are gone: run, topic, partition, topic_id, first_offset, last_offset, count, below_high_watermark.
 
     Several replicas may tell of the loss of the same records: a row is a span of the union of their offsets, and spans
-    of a partition do not touch.  `below_high_watermark` is the most that one of them had committed of it; broker_ids
-    told of it, first at first_us and last at last_us, because of causes.
+    of a partition do not touch.  A topic that was deleted and made again has another topic_id, and rows of its own
+    (topic_id is empty in journals that do not tell it).  `below_high_watermark` is the most that one of them had
+    committed of it; broker_ids told of it, first at first_us and last at last_us, because of causes.
     """
     told = bodies(
         journal.rows, ["records_lost"],
         broker_id=LongType(), topic=StringType(), partition=LongType(), first_offset=LongType(), last_offset=LongType(),
-        below_high_watermark=LongType(), cause=StringType(),
-    )  # fmt: skip
-    in_order = Window.partitionBy(*_PARTITION).orderBy("first_offset", "last_offset", "node", "node_seq")
+        below_high_watermark=LongType(), cause=StringType(), topic_id=StringType(),
+    ).na.fill({"topic_id": ""})  # fmt: skip
+    in_order = Window.partitionBy(*_LOG).orderBy("first_offset", "last_offset", "node", "node_seq")
     reached = f.max("last_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
     begins = f.coalesce(f.col("first_offset") > f.try_add(reached, f.lit(1)), reached.isNull()).cast(LongType())
     return (
         told.withColumn("begins", begins)
         .withColumn("span", f.sum("begins").over(in_order))
-        .groupBy(*_PARTITION, "span")
+        .groupBy(*_LOG, "span")
         .agg(
             f.min("first_offset").alias("first_offset"),
             f.max("last_offset").alias("last_offset"),
@@ -42,7 +43,7 @@ def records_lost(journal: Journal) -> DataFrame:
         )
         .withColumn("count", f.try_add(f.try_subtract("last_offset", "first_offset"), f.lit(1)))
         .select(
-            *_PARTITION, "first_offset", "last_offset", "count", "below_high_watermark", "broker_ids", "causes",
+            *_LOG, "first_offset", "last_offset", "count", "below_high_watermark", "broker_ids", "causes",
             "first_us", "last_us",
         )
     )  # fmt: skip

@@ -117,6 +117,9 @@ class _Growing(Journal):
         """The frame's rows in an order that begins with `run`, which lies in one share."""
         return frame.sortWithinPartitions(*order)
 
+    def _read_behind(self, rows: DataFrame) -> None:
+        """They are read with the tables that are made of them."""
+
     def _laid(self, source: DataFrame) -> DataFrame:
         return _by_run(source)
 

@@ -48,7 +48,16 @@ class Journal:
 
         On one machine that goes on behind the caller, who may plan tables meanwhile; `read` waits for it.
         """
-        return self.once("rows", lambda: _told_once(self._source))
+        rows = self.once("rows", lambda: _told_once(self._source))
+        self._read_behind(rows)
+        return rows
+
+    def _read_behind(self, rows: DataFrame) -> None:
+        with self._lock:
+            if self._in_memory and self._reading is None:
+                thread = ThreadPoolExecutor(1)
+                self._reading = thread.submit(_fill, rows)
+                thread.shutdown(wait=False)
 
     def read(self) -> None:
         """Wait until the rows that were asked for are there.  Raises what Spark raised where they cannot be read."""
@@ -73,12 +82,7 @@ class Journal:
 
     def _kept(self, name: str, frame: DataFrame) -> DataFrame:
         if self._in_memory:
-            kept = frame.localCheckpoint(eager=False)
-            if name == "rows":
-                thread = ThreadPoolExecutor(1)
-                self._reading = thread.submit(_fill, kept)
-                thread.shutdown(wait=False)
-            return kept
+            return frame.localCheckpoint(eager=False)
         place = str(self.stage / name)
         frame.write.parquet(place)
         return frame.sparkSession.read.schema(frame.schema).parquet(place)

@@ -30,6 +30,9 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
             (TopicPartition(json_text(row["topic"]), json_number(row["partition"])), json_number(row["offset"], 64))
             for row in document["partitions"]
         ]
+    except UnicodeDecodeError:
+        # Its own words hold all that was read.
+        raise CommandFailed(f"cannot read offsets from {path}: it is no text") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
     if document.get("version", 1) != 1:
@@ -49,4 +52,5 @@ async def _delete(client: AdminClient, options: argparse.Namespace) -> None:
         try:
             say(f"partition: {partition}\tlow_watermark: {await delete_records(client, partition, offset)}")
         except (KafkaRequestFailed, KafkaUnavailable) as reason:
-            say(f"partition: {partition}\terror: {reason}")
+            absent = isinstance(reason, KafkaUnavailable) and client.partition(partition) is None
+            say(f"partition: {partition}\terror: {'there is no such partition' if absent else reason}")

@@ -38,6 +38,9 @@ def read_partitions(path: Path) -> list[TopicPartition]:
     try:
         rows = json.loads(path.read_text())["partitions"]
         found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
+    except UnicodeDecodeError:
+        # Its own words hold all that was read.
+        raise CommandFailed(f"cannot read partitions from {path}: it is no text") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None
     if len(set(found)) != len(found):

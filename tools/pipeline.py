@@ -263,6 +263,7 @@ def publish(
 
     from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
     from pipeline.runs import journal_files
+    from pipeline.topic.alone import NotAlone
     from pipeline.topic.connection import LostRecords, TopicPlace
     from pipeline.topic.publish import MadeAnew
     from pipeline.topic.publish import publish as published
@@ -281,7 +282,7 @@ def publish(
             )
     except KeyboardInterrupt:
         _err.print("stopped; the same command goes on from what the topic holds")
-    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, OSError) as reason:
+    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, NotAlone, OSError) as reason:
         raise _refused(str(reason)) from None
     else:
         cut = f"; of {done.cut:,} only the beginning, for no broker takes lines that long" if done.cut else ""

@@ -67,6 +67,9 @@ def run_scenarios(
     """Play scenarios; exit code 0 when each verdict is the expected one."""
     from tools.outage_library import Wanted, run
 
+    if token_file is not None and on is None:
+        typer.echo("--token-file goes with --on: only a cluster that runs elsewhere wants a token", err=True)
+        raise typer.Exit(2)
     wanted = Wanted(seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals)
     if on is not None:
         raise typer.Exit(run(names or [], _running(on, token_file, names or [], live=live), wanted))
@@ -87,10 +90,12 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
     try:
         token = None if token_file is None else token_file.read_text().strip()
     except (OSError, UnicodeDecodeError) as unread:
-        typer.echo(f"the token cannot be read: {unread}", err=True)
+        reason = getattr(unread, "strerror", None) or "it is no text"
+        typer.echo(f"the token cannot be read from {token_file}: {reason}", err=True)
         raise typer.Exit(2) from None
-    if token is not None and not (token.isascii() and token.isprintable()):
-        typer.echo(f"{token_file} holds no token: it has what no header can carry", err=True)
+    if token is not None and not (token and token.isascii() and token.isprintable()):
+        wrong = "it has what no header can carry" if token else "it is empty"
+        typer.echo(f"{token_file} holds no token: {wrong}", err=True)
         raise typer.Exit(2)
     player = RunningPlayer(url, token)
     # That nobody answers is no verdict of a script.

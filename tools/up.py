@@ -88,12 +88,15 @@ def _pipeline_of(data: Path) -> Callable[[], str]:
         if not is_installed("spark"):
             return f"pipeline  not started: {sentence('spark', 'the Spark jobs are')}"
         log = data / "pipeline.log"
-        with log.open("ab") as out:
-            subprocess.Popen(
-                ["nice", sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", str(data), "--follow",
-                 "--while-up"],
-                stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
-            )  # fmt: skip
+        try:
+            with log.open("ab") as out:
+                subprocess.Popen(
+                    ["nice", sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", str(data), "--follow",
+                     "--while-up"],
+                    stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, start_new_session=True,
+                )  # fmt: skip
+        except OSError as reason:
+            return f"pipeline  not started: {reason}"
         return f"pipeline  tables in {data / 'analytics'}, log in {log}"
 
     return start

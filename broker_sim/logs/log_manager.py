@@ -206,6 +206,7 @@ class LogManager:
                 below_high_watermark=mark - end_offset,
                 cause="missing_at_start",
                 caused_by=START,
+                topic_id=self._topic_ids.get(topic_partition, ""),
             )
         )
 

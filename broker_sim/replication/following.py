@@ -113,5 +113,6 @@ def _journal_loss(partition: Partition, first: int, before: int, mark: int, caus
             below_high_watermark=max(0, min(mark, before) - first),
             cause=cause,
             caused_by=cut,
+            topic_id=partition.topic_id or "",
         )
     )

@@ -162,7 +162,8 @@ class LogTruncated(Event):
 
 class RecordsLost(Event):
     """Records that some leader's log held are gone from a replica that had them: `count` from `first_offset` to
-    `last_offset`.  `below_high_watermark` says how many of them had been committed there."""
+    `last_offset`.  `below_high_watermark` says how many of them had been committed there, and `topic_id` whose they
+    were: a topic that is deleted and made again has these offsets once more; empty where the broker knows none."""
 
     broker_id: int
     topic: str
@@ -173,6 +174,7 @@ class RecordsLost(Event):
     below_high_watermark: int
     cause: str
     caused_by: str = ""
+    topic_id: str = ""
 
 
 class RecordsAppended(Event):

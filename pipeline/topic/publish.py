@@ -25,8 +25,9 @@ from kafka_protocol.record_batch import Record
 from pipeline.positions import Offset, is_anew, key_of, mark_of
 from pipeline.ranges import LongLine, blocks, complete_bytes
 from pipeline.runs import journal_files
+from pipeline.topic.alone import alone
 from pipeline.topic.connection import TopicPlace, connected, partitions_of, records_between
-from pipeline.topic.records import end_of, is_cut, mark_in, place_of, record_of
+from pipeline.topic.records import end_of, ending_in, is_cut, mark_in, place_of, record_of
 
 BATCH_RECORDS, BATCH_BYTES = 2_000, 500_000
 """A batch ends where it has either, and a record more."""
@@ -74,10 +75,10 @@ class Publisher:
 
     def _note(self, record: Record) -> None:
         if (place := place_of(record)) is not None:
-            known, mark, _ = self._reached.get(place[0], (0, "", 1))
+            known, mark, _, _ = self._reached.get(place[0], (0, "", 1, ""))
             # Of two files of one name it is the later one that goes on.
-            begin = known if mark == mark_in(record) else 0
-            self._reached[place[0]] = [max(begin, end_of(record)), mark_in(record), 1]
+            if mark != mark_in(record) or known < end_of(record):
+                self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
 
     async def publish_what_is_there(self) -> int:
         """Publish every complete line that the topic does not hold; how many.  Raises MadeAnew."""
@@ -94,17 +95,19 @@ class Publisher:
     def _files(self) -> dict[str, tuple[Path, str]]:
         """The files that have lines, each with its mark.  Raises MadeAnew before any of them is published."""
         found: dict[str, tuple[Path, str]] = {}
+        anew: list[str] = []
         for file in journal_files(self._root):
             # One that has gone since has nothing to publish.
             with suppress(FileNotFoundError):
                 if (mark := mark_of(file.path)) is not None:
-                    found[key_of(self._root, file.path)] = file.path, mark
-        for key, (_, mark) in found.items():
-            if is_anew(key, mark, self._reached):
-                raise MadeAnew(
-                    f"{key} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
-                    "topic lost what it held or has it without marks; publish to another topic"
-                )
+                    key = key_of(self._root, file.path)
+                    found[key] = file.path, mark
+                    anew += [key] * is_anew(key, file.path, mark, self._reached)
+        if anew:
+            raise MadeAnew(
+                f"{anew[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
+                "topic lost what it held or has it without marks; publish to another topic"
+            )
         return found
 
     async def _produce(self, partition: TopicPartition, batch: list[Record]) -> None:
@@ -154,14 +157,17 @@ def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
 async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable[[int], None]) -> Published:
     """Publish what is below a directory; with `follow`, what is written there later, too, until it is cancelled.
 
-    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew.
+    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, and
+    NotAlone where another process does the same.
     """
     async with connected(place) as client:
-        publisher = Publisher(root, client, place.topic)
-        await publisher.begin()
-        while True:
-            if await publisher.publish_what_is_there():
-                tell(publisher.lines)
-            elif not follow:
-                return Published(publisher.lines, publisher.cut)
-            await asyncio.sleep(LOOK_S if follow else 0)
+        cluster = await client.metadata([place.topic])
+        with alone(root, place, cluster.cluster_id):
+            publisher = Publisher(root, client, place.topic)
+            await publisher.begin()
+            while True:
+                if await publisher.publish_what_is_there():
+                    tell(publisher.lines)
+                elif not follow:
+                    return Published(publisher.lines, publisher.cut)
+                await asyncio.sleep(LOOK_S if follow else 0)

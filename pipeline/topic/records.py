@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 
 from kafka_protocol.record_batch import Record
+from pipeline.positions import ending_of
 from pipeline.ranges import LongLine, Row, long_line, rows_of
 from pipeline.runs import placed
 
@@ -44,6 +45,11 @@ def place_of(record: Record) -> tuple[str, int] | None:
 def mark_in(record: Record) -> str:
     """By what a record's file begins, as the record says; "" where it does not."""
     return (dict(record.headers).get(MARK) or b"").decode("ascii", "replace")
+
+
+def ending_in(record: Record) -> str:
+    """By what a record's line is known again in its file; "" of one that is cut."""
+    return "" if is_cut(record) else ending_of(record.value or b"")
 
 
 def is_cut(record: Record) -> bool:

@@ -73,6 +73,7 @@ class FakeAgent(Agent):
         self.asked: list[str] = []
         super().__init__(address, "token", lambda: time.monotonic() + self.put_on_s)
         self.held: list[HeldFault] = []
+        self.faults_told = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
         self.says_when_asked: dict[str, dict[str, Any]] = {}
@@ -83,7 +84,7 @@ class FakeAgent(Agent):
         now_s = time.monotonic()
         ages = {name: int((now_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
-        self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000))
+        self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
 
     def say(self, node: str, age_ms: int, **status: Any) -> None:
         """Let a node have said this so long ago; its word ages from then on."""
@@ -113,13 +114,19 @@ class FakeAgent(Agent):
         self._show()
         return self.processes[node]
 
-    async def faults(self) -> list[HeldFault]:
-        return self.held
+    def begin_anew(self) -> None:
+        """Forget, as an agent's new process does."""
+        self.frozen, self.held, self.faults_told = False, [], False
 
-    async def set_faults(self, faults: list[HeldFault]) -> None:
+    async def faults(self) -> list[HeldFault]:
         if self.frozen:
             raise AgentSilent("frozen")
-        self.held = faults
+        return self.held
+
+    async def set_faults(self, faults: list[HeldFault], *, whole: bool = True) -> None:
+        if self.frozen:
+            raise AgentSilent("frozen")
+        self.held, self.faults_told = faults, whole
 
 
 class FakeEnsemble(EnsembleView):

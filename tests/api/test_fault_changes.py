@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,7 +16,7 @@ from api.problems import Problem
 from api.routes_faults import create_fault, delete_fault
 from api.services import Services
 from api.settings import AgentAddress
-from ensemble.runtime.link_fault import LinkFault
+from ensemble.runtime.link_fault import HeldFault, LinkFault
 from tests.api.api_server import FakeAgent, settings
 
 
@@ -65,3 +66,67 @@ def test_a_fault_made_while_another_is_healed_does_not_bring_that_back(tmp_path:
         return [fault.source for fault in await service.agents.faults()]
 
     assert asyncio.run(one_for_another()) == ["broker-2"]
+
+
+def _hosts(*names: str) -> tuple[Agents, list[FakeAgent]]:
+    agents = [FakeAgent(AgentAddress(name=name, url="http://127.0.0.1:1", nodes=[])) for name in names]
+    return Agents(list(agents)), agents
+
+
+FAULT = HeldFault(id="f1", source="broker-1", target="*", kind="cut")
+
+
+async def _until(agents: Agents, seen: Callable[[], bool]) -> None:
+    polls = asyncio.ensure_future(agents.run())
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                if seen():
+                    return
+                await asyncio.sleep(0.01)
+    finally:
+        polls.cancel()
+
+
+def test_an_agent_that_begins_anew_is_told_the_faults_that_hold_elsewhere() -> None:
+    """The list went on with them, and its nodes knew nothing of them."""
+    agents, (first, second) = _hosts("host-1", "host-2")
+
+    async def run() -> None:
+        await agents.set_faults([FAULT])
+        second.begin_anew()
+        await _until(agents, lambda: second.held == [FAULT])
+
+    asyncio.run(run())
+    assert (first.held, first.faults_told, second.faults_told) == ([FAULT], True, True)
+
+
+def test_faults_go_with_the_agents_where_all_begin_anew() -> None:
+    agents, hosts = _hosts("host-1", "host-2")
+
+    async def run() -> None:
+        await agents.set_faults([FAULT])
+        for each in hosts:
+            each.begin_anew()
+        await _until(agents, lambda: all(each.faults_told for each in hosts))
+
+    asyncio.run(run())
+    assert [each.held for each in hosts] == [[], []]
+
+
+def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that_ones_word() -> None:
+    agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
+
+    async def run() -> None:
+        await first.set_faults([FAULT])
+        first.freeze(3.0)
+        other = HeldFault(id="f2", source="broker-2", target="*", kind="cut")
+        await third.set_faults([other])
+        second.begin_anew()
+        await _until(agents, lambda: second.held == [other])
+        assert not second.faults_told
+        first.frozen = False
+        await _until(agents, lambda: second.faults_told)
+        assert second.held == [FAULT, other]
+
+    asyncio.run(run())

@@ -1,17 +1,19 @@
-"""`zabka down` ends the cluster that runs, and nobody else."""
+"""`zabka down` ends the cluster that runs, and nobody else; and a start that fails leaves none that goes on."""
 
 from __future__ import annotations
 
+import errno
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
 from compose import up as running
-from compose.files import Run, save_run
+from compose.files import Run, is_running, save_run
 from compose.plan import BadPlan, Wanted
 from compose.progress import PlainProgress
 
@@ -39,3 +41,39 @@ def test_the_pid_that_an_earlier_run_left_behind_is_not_signalled(
     with pytest.raises(BadPlan, match="enough was seen"):
         running.up(Wanted(), tmp_path, PlainProgress(), detach=True)
     assert somebody.poll() is None
+
+
+@pytest.fixture
+def own_signals() -> Iterator[None]:
+    """`up` takes them, for as long as its process lives."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.parametrize("step", ["save_run", "wait_until_ready"])
+@pytest.mark.usefixtures("own_signals")
+def test_where_the_disk_is_full_as_the_run_is_named_nothing_goes_on_that_nobody_knows_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    agents: list[subprocess.Popen[bytes]] = []
+
+    def start(_config: Path, held: Sequence[int], _parent: int | None) -> subprocess.Popen[bytes]:
+        agents.append(subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, pass_fds=held))
+        return agents[0]
+
+    def full(*_: object) -> NoReturn:
+        raise OSError(errno.ENOSPC, "No space left on device", str(tmp_path / "run.json"))
+
+    monkeypatch.setattr(running, "start_agent", start)
+    monkeypatch.setattr(running, step, full)
+    wanted = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
+    try:
+        with pytest.raises(OSError, match=r"No space left on device.*run\.json"):
+            running.up(wanted, tmp_path, PlainProgress(), detach=True)
+        assert agents[0].poll() is not None and not is_running(tmp_path)
+    finally:
+        for agent in agents:
+            agent.kill()
+            agent.communicate()

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 from compose.faults_left import faults_left
+from compose.host import Host
+from compose.plan import Wanted, plan
+from ensemble.runtime.link_fault import HeldFault
 from journal.events import Event, FaultInjected, FaultRemoved, ProcessChanged
 from journal.writer import encode_line
 
@@ -26,3 +30,21 @@ def test_they_are_those_that_were_told_of_and_not_ended_in_whatever_file(tmp_pat
 
 def test_a_host_that_never_ran_has_left_none(tmp_path: Path) -> None:
     assert faults_left(tmp_path / "none", "host-1") == []
+
+
+def test_an_agent_says_that_it_was_told_no_faults_until_it_was_told_all_of_them(tmp_path: Path) -> None:
+    topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
+    host = Host(topology, topology.hosts[0], tmp_path)
+    fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")
+
+    async def tell(whole: bool) -> tuple[bool, list[HeldFault]]:
+        await host.set_faults([fault], whole=whole)
+        return host.snapshot().faults_told, host.faults
+
+    try:
+        assert not host.snapshot().faults_told
+        assert asyncio.run(tell(whole=False)) == (False, [fault])
+        assert asyncio.run(tell(whole=True)) == (True, [fault])
+    finally:
+        host._journal.close()
+    assert faults_left(tmp_path / "host-1" / "journal", "host-1") == ["f1"]

@@ -20,6 +20,9 @@ from typing import Any
 import httpx
 import pytest
 
+from journal.events import FaultInjected, FaultRemoved
+from journal.reader import read_directory
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +156,17 @@ class Hosts:
                 env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip
 
+    def kill(self, name: str) -> None:
+        """Kill the host's agent; its nodes end with it."""
+        self._agents[name].kill()
+        self._agents[name].wait()
+
+    def faults_told(self, name: str) -> list[str]:
+        """What the host's journal tells of link faults, in order."""
+        number = NAMES.index(name) + 1
+        entries = read_directory(self.disk(name) / f"host-{number}" / "journal")
+        return [type(e.event).__name__ for e in entries if isinstance(e.event, FaultInjected | FaultRemoved)]
+
     def close(self) -> None:
         for agent in self._agents.values():
             agent.send_signal(signal.SIGTERM)
@@ -276,6 +290,21 @@ def test_a_host_that_comes_back_with_another_address_is_found_by_its_name(cluste
     until(lambda: cluster.get("/api/v1/peers/2")["state"] in ("FOLLOWING", "LEADING"), BACK_S)
     until(cluster.ready, BACK_S)
     assert cluster.ended(workload)["lost"] == 0
+
+
+def test_a_host_whose_agent_is_killed_and_started_again_has_the_link_faults_that_hold(cluster: Cluster) -> None:
+    body = {"from": "broker-2", "to": "broker-1", "kind": "delay", "delay_ms": 20}
+    made = cluster.http.post("/api/v1/faults", json=body)
+    assert made.status_code == 201, made.text
+    assert cluster.hosts.faults_told("beta") == ["FaultInjected"]
+    cluster.hosts.kill("beta")
+    cluster.hosts.start("beta")
+    again = ["FaultInjected", "FaultRemoved", "FaultInjected"]
+    until(lambda: cluster.hosts.faults_told("beta") == again, BACK_S)
+    assert [fault["id"] for fault in cluster.get("/api/v1/faults")] == [made.json()["id"]]
+    assert cluster.http.delete(f"/api/v1/faults/{made.json()['id']}").status_code == 204
+    assert cluster.hosts.faults_told("beta") == [*again, "FaultRemoved"]
+    until(cluster.ready, BACK_S)
 
 
 def fill_up(disk: Path) -> Path:

@@ -161,7 +161,7 @@ def test_events_wait_while_the_disk_is_full_and_none_is_torn_or_doubled(
 
 
 def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(journal.writer, "WAITING_BYTES_MAX", 5_000)
     full = writer(tmp_path)
@@ -175,3 +175,28 @@ def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
     epochs = [entry.node_seq for entry in read_directory(tmp_path, bad)]
     assert bad == [] and epochs == sorted(set(epochs))
     assert epochs[0] == 1 and epochs[-1] == 500 and 30 <= len(epochs) <= 80
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
+
+
+def test_who_ends_while_the_disk_is_full_says_what_was_lost_and_the_next_one_begins_on_a_line_of_its_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = writer(tmp_path)
+    with no_file_grows_beyond(1_000):
+        for epoch in range(100):
+            full.write(e.EpochAccepted(epoch))
+            full.flush()
+        full.close()
+    torn = node_files(tmp_path)[0].read_bytes()
+    whole = torn.count(b"\n")
+    assert len(torn) == 1_000 and not torn.endswith(b"\n")
+    said = capsys.readouterr().err.splitlines()
+    assert said[-1] == f"journal of peer-1: it ends, without {100 - whole} events that were lost"
+    again = writer(tmp_path)
+    again.write(e.EpochAccepted(7_000))
+    again.close()
+    bad: list[BadLine] = []
+    told = [entry.node_seq for entry in read_directory(tmp_path, bad)]
+    assert told == list(range(1, whole + 2))
+    assert [line.number for line in bad] == [whole + 1]

@@ -78,11 +78,12 @@ def availability(path: Path) -> dict[Partition, dict[str, float]]:
     }
 
 
-def lost_offsets(path: Path) -> dict[Partition, list[int]]:
-    """Of each partition: every offset that somebody told to be lost, once."""
-    found: dict[Partition, set[int]] = defaultdict(set)
+def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
+    """Of each partition, and id of its topic: every offset that somebody told to be lost, once."""
+    found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
     for entry in read_file(path):
         if isinstance(entry.event, e.RecordsLost):
             told = entry.event
-            found[told.topic, told.partition].update(range(told.first_offset, told.last_offset + 1))
+            offsets = range(told.first_offset, told.last_offset + 1)
+            found[told.topic, told.partition, told.topic_id].update(offsets)
     return {name: sorted(offsets) for name, offsets in sorted(found.items())}

@@ -99,15 +99,15 @@ class Seeds:
     def compare_outages(self) -> None:
         """Availability to the rounding of its parts, and lost records to the offset."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
-        lost = self.rows(records_lost, "topic", "partition", "first_offset", "last_offset", "count")
+        lost = self.rows(records_lost, "topic", "partition", "topic_id", "first_offset", "last_offset", "count")
         for run in self.wanted:
             wanted = outages.availability(self.directory / run)
             assert [row[:2] for row in spent[run]] == list(wanted), run
             for row, states in zip(spent[run], wanted.values(), strict=True):
                 assert row[2:] == pytest.approx(tuple(states.values()), abs=ROUNDED_MS), (run, row)
-            offsets: dict[tuple[str, int], list[int]] = defaultdict(list)
-            for topic, partition, first, last, count in lost[run]:
-                offsets[topic, partition] += range(first, last + 1)
+            offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
+            for topic, partition, topic_id, first, last, count in lost[run]:
+                offsets[topic, partition, topic_id] += range(first, last + 1)
                 assert count == last + 1 - first
             assert offsets == outages.lost_offsets(self.directory / run)
 

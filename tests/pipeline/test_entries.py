@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as f
 
 from journal import events as e
 from pipeline import jobs
@@ -31,6 +32,19 @@ POISON = {
         HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
         "deeply",
     ),
+    "501 brackets": (HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 500 + b"]" * 500 + b"}", "deeply"),
+    "an unknown field with a number of 1,001 digits": (
+        HEAD + b'"type":"node_stopped","reason":"","x":' + b"7" * 1_001 + b"}",
+        "a number of 1,001 characters",
+    ),
+    "an unknown field with a fraction of megabytes": (
+        HEAD + b'"type":"node_stopped","reason":"","x":[{"y":-0.' + b"7" * 3_000_000 + b"}]}",
+        "a number of 3,000,003 characters",
+    ),
+    "an unknown field with a name of 50,010 bytes": (
+        HEAD + b'"type":"node_stopped","reason":"","x":{"' + b"n" * 50_008 + b'\\"" :1}}',
+        "a field's name of 50,010 bytes",
+    ),
     "no UTF-8": (HEAD + b'"type":"node_stopped","reason":"\xff"}', "no UTF-8 at byte 97"),
     "an unknown type": (HEAD + b'"type":"weather_changed"}', "unknown type 'weather_changed'"),
     "a newer schema": (
@@ -49,6 +63,12 @@ POISON = {
     "no object": (b"[]", "Expected `object`"),
     "an empty line": (b"", ""),
 }
+AT_THE_BOUNDS = [
+    # Texts may be as long as a line; what looks like something else in them is none.
+    HEAD + b'"type":"node_stopped","reason":"\\\\","x":"' + b'\\":[{1' * 99_999 + b'","y":"' + b"1" * 60_000 + b'"}',
+    HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 499 + b"1" * 1_000 + b"]" * 499 + b"}",
+    HEAD + b'"type":"node_stopped","reason":"","x":[' + b"[]," * 1_000 + b'1],"' + b"n" * 50_000 + b'":1}',
+]
 
 
 @pytest.mark.parametrize("name", POISON)
@@ -65,6 +85,7 @@ def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
         HEAD + '"type":"node_stopped","reason":"\u2028\u2029\x85"}'.encode(),
         HEAD + b'"type":"node_stopped","reason":"\\u0000\\ud83d\\ude00"}',
         HEAD + b'"type":"epoch_accepted","accepted_epoch":9223372036854775807}',
+        *AT_THE_BOUNDS,
         # A tree's digest is unsigned.
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
@@ -72,6 +93,13 @@ def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
 def test_what_is_strange_but_whole_is_an_entry(line: bytes) -> None:
     assert type(check_line(line)) in ENTRIES.values()
     assert check_lines([line]) == [check_line(line)]
+
+
+def test_spark_reads_what_is_within_the_bounds_and_what_is_beyond_would_be_a_row_of_nulls(spark: SparkSession) -> None:
+    beyond = [line for name, (line, _) in POISON.items() if name.startswith("an unknown field")]
+    rows = spark.createDataFrame([(line.decode(),) for line in [*AT_THE_BOUNDS, *beyond]], "body string")
+    found = [row[0]["node"] for row in rows.select(f.from_json("body", "node string")).collect()]
+    assert found == ["peer-1"] * len(AT_THE_BOUNDS) + [None] * len(beyond)
 
 
 def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:

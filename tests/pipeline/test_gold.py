@@ -42,6 +42,21 @@ def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, hist
     ]
 
 
+def test_losses_of_a_topic_that_was_made_anew_are_told_apart_from_those_of_the_deleted_one(
+    spark: SparkSession, history: Any
+) -> None:
+    told_by = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
+    for broker, first, last, topic_id in told_by:
+        lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
+        history.write(f"broker-{broker}", lost)
+    rows = told(jobs.read_journal(spark, history.directory), records_lost)
+    assert [(r["topic_id"], r["first_offset"], r["last_offset"], r["count"]) for r in rows] == [
+        ("", 25, 26, 2),
+        ("new", 15, 30, 16),
+        ("old", 10, 24, 15),
+    ]
+
+
 def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str, round_: int = 1) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, 3 if state != "LOOKING" else -1, round_, 1, 1, 0)

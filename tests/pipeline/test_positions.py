@@ -103,6 +103,64 @@ def test_a_cluster_made_anew_under_the_same_names_is_another_run(tmp_path: Path)
     assert journal.lines(".~2") == ["new", "newer"]
 
 
+@pytest.mark.parametrize("hold", [True, False])
+@pytest.mark.parametrize("lines", [("shorter",), ("of one length", "and more"), ("a" * 9_000, "b" * 9_000)])
+def test_another_file_with_the_same_first_line_is_another_run(
+    tmp_path: Path, hold: bool, lines: tuple[str, ...]
+) -> None:
+    journal = Journal(tmp_path, hold=hold)
+    journal.write(1, "same first", "of ONE length")
+    journal.take()
+    shutil.rmtree(tmp_path / "data")
+    journal.write(1, "same first", *lines)
+    journal.take()
+    journal.write(1, "last")
+    journal.take()
+    assert journal.lines() == ["same first", "of ONE length"]
+    assert journal.lines(".~2") == ["same first", *lines, "last"]
+
+
+def test_a_file_that_lost_its_end_in_its_place_and_was_then_removed_is_read(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1, "first", "read, and lost")
+    journal.take()
+    (tmp_path / "data" / NAME.format(1)).write_text("first\n")
+    journal.write(1, "told in its place")
+    journal.remove(1)
+    journal.held.release(journal.offset)
+    journal.take()
+    assert journal.lines(".~2") == ["first", "told in its place"]
+
+
+def test_a_file_that_got_the_name_and_the_first_line_of_a_planned_one_is_not_read_in_its_place(tmp_path: Path) -> None:
+    journal = Journal(tmp_path, hold=False)
+    journal.write(1, "first", "old")
+    end = journal.plan()
+    shutil.rmtree(tmp_path / "data")
+    journal.write(1, "first", "new", "newer")
+    journal.take(end)
+    journal.take()
+    assert journal.read == [(".~2", "first"), (".~2", "new"), (".~2", "newer")]
+
+
+def test_a_long_line_that_was_read_is_known_again(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    for line in ("a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"):
+        journal.write(1, line)
+        journal.take()
+    assert journal.lines() == ["a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"]
+
+
+def test_a_stream_goes_on_from_an_offset_that_tells_no_endings(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    journal.write(1, "a", "b")
+    journal.take()
+    journal.offset = {key: reached[:3] for key, reached in journal.offset.items()}
+    journal.write(1, "c")
+    journal.take()
+    assert journal.lines() == ["a", "b", "c"]
+
+
 def test_a_cluster_made_anew_after_rotation_is_another_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in (1, 2, 3):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 import shutil
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,6 +29,7 @@ from pipeline.places import Uri, below, place_of
 from pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
 from pipeline.runs import journal_files
 from pipeline.topic import connection
+from pipeline.topic.alone import NotAlone, alone
 from pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
 from pipeline.topic.publish import MadeAnew, Publisher, publish
 from pipeline.topic.records import record_of, rows_of_records
@@ -86,6 +89,7 @@ class Brokers:
             topic_id = self.topic_id
 
         class Cluster:
+            cluster_id = "c"
             topics = {"t": Info}
 
         return Cluster
@@ -176,6 +180,26 @@ def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_pa
     assert sum(map(len, brokers.logs.values())) == 2
 
 
+def test_another_history_with_the_same_first_line_is_not_published_behind_the_old_one(tmp_path: Path) -> None:
+    history = tmp_path / "seed-1.jsonl"
+    history.write_bytes(b"first\nsecond\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 2
+    history.write_bytes(b"first\nanother\nand more\n")
+    with pytest.raises(MadeAnew, match="publish to another topic"):
+        published(tmp_path, brokers)
+
+
+def test_a_line_of_which_the_topic_holds_the_beginning_is_not_told_from_another(tmp_path: Path) -> None:
+    history = tmp_path / "seed-1.jsonl"
+    history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
+    brokers = Brokers()
+    assert published(tmp_path, brokers) == 2
+    with history.open("ab") as file:
+        file.write(b"third\n")
+    assert published(tmp_path, brokers) == 1
+
+
 def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made_anew(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
@@ -248,6 +272,52 @@ def test_a_streams_offset_holds_the_topics_id(monkeypatch: pytest.MonkeyPatch) -
     assert reader.latestOffset({}, ReadAllAvailable()) == {"0": 0, "1": 0, TOPIC_ID: "x"}
     with pytest.raises(LostRecords, match="made anew"):
         reader.latestOffset({"0": 0, TOPIC_ID: "y"}, ReadAllAvailable())
+
+
+@pytest.mark.parametrize("writable", [True, False])
+def test_two_publishers_at_once_put_each_line_there_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
+) -> None:
+    (tmp_path / "seed-1.jsonl").write_bytes(b"one\ntwo\n")
+    brokers = Brokers()
+
+    @asynccontextmanager
+    async def of_memory(place: TopicPlace) -> AsyncIterator[Brokers]:
+        yield brokers
+
+    opens = os.open
+
+    def read_only(path: Any, flags: int, *more: Any) -> int:
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EROFS, "Read-only file system")
+        return opens(path, flags, *more)
+
+    monkeypatch.setattr("pipeline.topic.publish.connected", of_memory)
+    if not writable:
+        monkeypatch.setattr(os, "open", read_only)
+
+    def publishing(place: TopicPlace, tell: Callable[[int], None]) -> Awaitable[Any]:
+        return publish(tmp_path, place, follow=True, tell=tell)
+
+    async def both() -> None:
+        place, begun = TopicPlace("127.0.0.1:1", "t"), asyncio.Event()
+        first = asyncio.ensure_future(publishing(place, lambda lines: begun.set()))
+        await begun.wait()
+        with pytest.raises(NotAlone, match=f"another process publishes {tmp_path} to topic t"):
+            await publishing(place, lambda lines: None)
+        first.cancel()
+        await asyncio.wait([first])
+        # The lock went with its holder.
+        assert (await publish(tmp_path, place, follow=False, tell=lambda lines: None)).lines == 0
+
+    asyncio.run(both())
+    assert sum(map(len, brokers.logs.values())) == 2
+
+
+def test_the_same_journals_may_be_published_to_two_topics_at_once(tmp_path: Path) -> None:
+    place = TopicPlace("127.0.0.1:1", "t")
+    with alone(tmp_path, place, "a"), alone(tmp_path, place, "b"), alone(tmp_path, place._replace(topic="u"), "a"):
+        pass
 
 
 class LateBrokers(Brokers):

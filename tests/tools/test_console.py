@@ -103,6 +103,24 @@ def test_a_consumer_whose_offset_was_deleted_reads_on_from_where_the_log_begins(
     assert "shortened-0: offset 1 is out of range; it is read on from 2" in err
 
 
+def test_records_of_a_partition_that_is_none_are_not_waited_for_as_if_it_had_no_leader(
+    zabka_cluster: LiveCluster, tmp_path: Path
+) -> None:
+    zabka_cluster.topics.create("small")
+    zabka_cluster.produce("small", ["one"])
+    rows = tmp_path / "rows.json"
+    asked = [("small", 7), ("none", 0), ("small", 0)]
+    partitions = [{"topic": topic, "partition": number, "offset": 1} for topic, number in asked]
+    rows.write_text(json.dumps({"partitions": partitions}))
+    code, out, _ = called(delete_records.main, "--offset-json-file", str(rows), "--data", str(zabka_cluster.data))
+    assert code == 0
+    assert out.splitlines()[2:] == [
+        "partition: small-7\terror: there is no such partition",
+        "partition: none-0\terror: there is no such partition",
+        "partition: small-0\tlow_watermark: 1",
+    ]
+
+
 def test_a_consumer_waits_for_a_leader_and_reads_the_other_partitions_meanwhile(zabka_cluster: LiveCluster) -> None:
     lonely = 1 if zabka_cluster.controller is None or zabka_cluster.controller.id != 1 else 2
     zabka_cluster.topics.create("halves", assignment={0: [lonely], 1: [3]})

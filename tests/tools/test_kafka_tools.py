@@ -28,6 +28,7 @@ from tools import (
     consume,
     consumer_groups,
     delete_records,
+    elect,
     get_offsets,
     log_dirs,
     produce,
@@ -106,6 +107,15 @@ def test_dates_and_durations_are_read_in_iso_8601() -> None:
             consumer_groups.since(text)
     with pytest.raises(CommandFailed, match="no date"):
         consumer_groups.at("yesterday")
+
+
+def test_a_file_that_is_no_text_is_named_and_not_shown(tmp_path: Path) -> None:
+    file = tmp_path / "offsets.json"
+    file.write_bytes(b"\xff" * 1_000_000)
+    for read, what in ((delete_records.read_offsets, "offsets"), (elect.read_partitions, "partitions")):
+        with pytest.raises(CommandFailed) as refused:
+            read(file)
+        assert str(refused.value) == f"cannot read {what} from {file}: it is no text"
 
 
 @pytest.mark.parametrize(

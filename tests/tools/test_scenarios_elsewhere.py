@@ -62,4 +62,17 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(tmp_pat
         said = refused("http://127.0.0.1:1", "--token-file", str(file))
         assert "holds no token" in said and "gehe" not in said
     file.write_bytes(b"gehe\xff")
-    assert "the token cannot be read" in refused("http://127.0.0.1:1", "--token-file", str(file))
+    said = refused("http://127.0.0.1:1", "--token-file", str(file))
+    assert said == f"the token cannot be read from {file}: it is no text\n"
+    file.write_bytes(b"\n")
+    assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} holds no token: it is empty\n"
+
+
+def test_a_token_for_no_cluster_that_runs_is_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tools.cli", "scenarios", "run", "leader-killed"]
+    for more in ([], ["--live"]):
+        done = subprocess.run(
+            [*command, *more, "--token-file", str(tmp_path)], capture_output=True, text=True, check=False
+        )
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "--token-file goes with --on" in done.stderr

@@ -24,3 +24,13 @@ def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "Java 17" in tools.up._pipeline_of(tmp_path)()
+
+
+def test_where_its_log_cannot_be_written_it_says_so_and_the_cluster_stays_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    monkeypatch.setattr(tools.up, "is_installed", lambda extra: True)
+    (tmp_path / "pipeline.log").mkdir()
+    said = tools.up._pipeline_of(tmp_path)()
+    assert said.startswith("pipeline  not started: ") and said.endswith(f"Is a directory: '{tmp_path}/pipeline.log'")

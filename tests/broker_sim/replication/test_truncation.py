@@ -8,7 +8,8 @@ from kio.schema.errors import ErrorCode
 from broker_sim.logs import checkpoints
 from journal import events as e
 from kafka_protocol.record_batch import decode_records
-from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+from kafka_protocol.topic_ids import topic_id_from_kafka
+from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, at_once, batch
 
 
 def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:
@@ -267,6 +268,7 @@ def test_an_unclean_election_names_what_it_lost_and_the_logs_converge() -> None:
     assert logs_are_identical(cluster, 1, 2)
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
+    assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
     assert cluster.violations() == []
@@ -364,6 +366,7 @@ def test_a_power_loss_takes_what_was_not_flushed_and_replication_gives_it_back()
     assert loaded.log_end_offset == 0
     lost = cluster.events(e.RecordsLost, 3)
     assert [(x.first_offset, x.last_offset, x.cause) for x in lost] == [(0, 2, "missing_at_start")]
+    assert [x.topic_id for x in lost] == [topic_id_from_kafka(TOPIC_ID)]
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2, 3))
     cluster.settle()
     assert cluster[3].values == ["a", "b", "c"] and cluster.violations() == []
