@@ -44,6 +44,7 @@ from ensemble.runtime.link_fault import HeldFault
 from journal.events import Event, TopicPartition
 
 HERE = Here("http://127.0.0.1:1")
+STARTS_S = 30.0
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -304,7 +305,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + STARTS_S
         while not self._server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)
