@@ -41,9 +41,10 @@ def launched() -> Iterator[Browser]:
 
 
 def wait_until(page: Page, told: str, arg: Any = None) -> None:
-    """Wait until an asynchronous function of the page answers true.
+    """Wait until a function of the page answers true; it may be asynchronous.
 
-    `Page.wait_for_function` takes the promise that such a function returns for an answer, and waits for nothing.
+    `Page.wait_for_function` takes the promise that such a function returns for an answer, and waits for nothing; and an
+    expression that is no function it can look at only once: the page's content policy forbids to evaluate it again.
     """
     until = time.monotonic() + WAIT_MS / 1000
     while not page.evaluate(told, arg):

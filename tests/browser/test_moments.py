@@ -219,13 +219,13 @@ def test_home_stands_at_the_first_moment_that_is_kept_and_end_at_the_live_one(tr
     tracks.keyboard.press("ArrowLeft")
     tracks.keyboard.press("ArrowRight")
     expect(tracks.locator(".when.past")).to_contain_text("event 2")
-    tracks.wait_for_function(
-        "document.querySelector('.events .shown') && document.querySelector('.events').scrollTop > 0"
+    wait_until(
+        tracks, "() => document.querySelector('.events .shown') && document.querySelector('.events').scrollTop > 0"
     )
     tracks.keyboard.press("End")
     expect(tracks.locator(".when")).to_contain_text("LIVE")
     # The list of events is at the newest again.
-    tracks.wait_for_function("document.querySelector('.events').scrollTop === 0")
+    wait_until(tracks, "() => document.querySelector('.events').scrollTop === 0")
 
 
 def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_another(tracks: Page) -> None:
