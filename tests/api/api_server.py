@@ -44,6 +44,7 @@ from ensemble.runtime.link_fault import HeldFault
 from journal.events import Event, TopicPartition
 
 HERE = Here("http://127.0.0.1:1")
+STARTS_S = 30.0
 NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
@@ -65,13 +66,13 @@ def settings(directory: Path, **changes: Any) -> Settings:
 
 
 class FakeAgent(Agent):
-    """An agent that obeys, and that answers nothing while it is frozen.  Its clock can be put on."""
+    """An agent that obeys, and that answers nothing while it is frozen: its clock stands still then, put on."""
 
     def __init__(self, address: AgentAddress) -> None:
-        self.put_on_s = 0.0
         self.frozen = False
+        self._stands_at_s = self._put_on_s = 0.0
         self.asked: list[str] = []
-        super().__init__(address, "token", lambda: time.monotonic() + self.put_on_s)
+        super().__init__(address, "token", self._now_s)
         self.held: list[HeldFault] = []
         self.faults_told = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
@@ -79,6 +80,9 @@ class FakeAgent(Agent):
         self.says_when_asked: dict[str, dict[str, Any]] = {}
         """What nodes say of themselves when they are asked, and not before."""
         self._show()
+
+    def _now_s(self) -> float:
+        return self._stands_at_s if self.frozen else time.monotonic() + self._put_on_s
 
     def _show(self) -> None:
         now_s = time.monotonic()
@@ -92,9 +96,12 @@ class FakeAgent(Agent):
         self._show()
 
     def freeze(self, for_s: float) -> None:
-        """Answer nothing from now on, and let so much time pass."""
+        """Answer nothing from now on, and let so much time pass since the last answer, and no more."""
+        self._stands_at_s = self._now_s()
         self.frozen = True
-        self.put_on_s += for_s
+        self._show()
+        self._stands_at_s += for_s
+        self._put_on_s += for_s
 
     async def refresh(self, fresh_ms: int = 0) -> None:
         if self.frozen:
@@ -305,7 +312,7 @@ class Server:
 
     def __enter__(self) -> Server:
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + STARTS_S
         while not self._server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)

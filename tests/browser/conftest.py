@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import EXPECTED_MS, Watched, launched
+from tests.browser.chromium import WAIT_MS, Watched, launched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 
-# What a page will show it may show late beside other work; how soon it does is measured elsewhere (`page_times`).
-expect.set_options(timeout=EXPECTED_MS)
+expect.set_options(timeout=WAIT_MS)
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ import pytest
 
 NAMES = ("firefox-esr", "firefox")
 STARTS_S = 60.0
-WAIT_S = 10.0
+WAIT_S = 30.0
 POLL_S = 0.05
 PREFERENCES = {
     "marionette.port": 0,

@@ -30,7 +30,7 @@ from journal.events import Entry, Event, entry_from_dict
 from journal.writer import encode_line
 from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
 
-HELD_BACK_S = 5.0
+WAIT_S = 30.0
 ALL = 1_000_000
 
 
@@ -103,7 +103,7 @@ class PageServer:
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + WAIT_S
         while not self._server.started:
             assert time.monotonic() < deadline
             time.sleep(0.01)
@@ -115,7 +115,7 @@ class PageServer:
         """Stop serving; what was collected stays on disk."""
         # As SIGTERM does it: sse-starlette ends its streams by looking at this handler.
         self._server.handle_exit(signal.SIGTERM, None)
-        self._thread.join(10)
+        self._thread.join(WAIT_S)
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
@@ -129,7 +129,7 @@ class PageServer:
         """The last number given."""
         return self._collector.last_seq
 
-    def settle(self, within_s: float = HELD_BACK_S) -> None:
+    def settle(self, within_s: float = WAIT_S) -> None:
         """Wait until everything that was told is numbered."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s

@@ -196,7 +196,7 @@ def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, t
         server.start()
         server.settle()
 
-        expect(row(page, "Partition orders-0")).to_contain_text("399", timeout=15_000)
+        expect(row(page, "Partition orders-0")).to_contain_text("399")
         expect(page.get_by_role("alert")).to_have_count(0)
     finally:
         server.stop()

@@ -141,6 +141,8 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server:
     button(page, "Configure orders").click()
     long_name = "a-topic-with-quite-a-long-name." * 3
     server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
+    expect(page.get_by_role("region", name="Records gone from a replica")).to_contain_text(long_name)
+    expect(page.get_by_role("form", name="Configure orders")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     turn_to(page, "Lab")
     button(page, "Play kafka-708").click()

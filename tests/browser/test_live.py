@@ -8,7 +8,7 @@ from testing.live.cluster import LiveCluster
 from tests.browser.chromium import Watched
 from tests.browser.test_page import button, card, region, row, turn_to
 
-FAILOVER_MS = 20_000
+FAILOVER_MS = 60_000
 
 
 def test_a_controller_killed_from_the_page_is_replaced_and_comes_back(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,24 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 from api.ensemble_view import PartitionZnodes
 from journal import events as e
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_times import Busy
 from tests.browser.test_page import card, region
 
 KEPT = 20_000
 FIRST_LOAD_BYTES_MAX = 300_000
 PARTITIONS = 500
-LONG_MS_OF_5_S_MAX = 1_000
+UNIT = """() => {
+  const rows = Array.from({length: 500}, (_, n) => ["many", n, n, n + 1]);
+  const text = JSON.stringify({rows});
+  let sum = 0;
+  for (let i = 0; i < 400; i += 1) {
+    for (const [topic, n, a, b] of JSON.parse(text).rows) sum += `${topic}-${n}`.length + a + b;
+  }
+  return sum;
+}"""
+"""As much work as reading 400 events of 500 rows: by it, and not by a clock, other work of this machine is measured."""
+UNITS_OF_5_S_MAX = 16
+"""Some 4 are needed for 30 such events, and for drawing what they change."""
 
 
 def bytes_received(network: CDPSession) -> list[int]:
@@ -73,21 +86,26 @@ def test_the_main_thread_is_free_beside_500_partitions_under_load(server: PageSe
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
     server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     expect(page.get_by_role("heading", name="many")).to_be_visible()
-    page.evaluate(
-        """() => {
-          window.long = [];
-          new PerformanceObserver((list) => window.long.push(...list.getEntries().map((e) => e.duration)))
-            .observe({entryTypes: ["longtask"]});
-        }"""
-    )
-    # Three brokers tell twice a second how far each of their logs has got, 2,000 records in a second.
+    unit_ms = processor_ms(page, lambda: page.evaluate(UNIT))
+    spent_ms = processor_ms(page, lambda: tell_progress(server, page, list(assignment)))
+    assert spent_ms < UNITS_OF_5_S_MAX * unit_ms
+
+
+def processor_ms(page: Page, work: Callable[[], object]) -> float:
+    """What the page's main thread has of the processor meanwhile: other processes do not add to that."""
+    busy = Busy(page)
+    before = busy.ms()
+    work()
+    return busy.ms() - before
+
+
+def tell_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
+    """Three brokers tell twice a second how far each of their logs has got, 2,000 records in a second; for 5 s."""
     end_s = time.monotonic() + 5
     offset = 0
     while time.monotonic() < end_s:
         offset += 2
         for broker in (1, 2, 3):
-            rows = [("many", n, offset, offset + 1) for n in assignment]
+            rows = [("many", n, offset, offset + 1) for n in partitions]
             server.agent.write(f"broker-{broker}", e.ReplicaProgressed(broker, rows))
         page.wait_for_timeout(500)
-
-    assert page.evaluate("window.long.reduce((sum, ms) => sum + ms, 0)") < LONG_MS_OF_5_S_MAX

@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 from journal import events as e
 from journal.cluster_state import ClusterState
 from journal.fold import apply
-from tests.browser.chromium import Watched
+from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.page_times import EVENTS, tell_many_events
 from tests.browser.test_fold import as_the_page_has_it
@@ -84,7 +84,7 @@ def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:
         page.keyboard.press(key)
     on, back = range(PAGE_END - 14, PAGE_END + 16), range(PAGE_END + 14, PAGE_END - 16, -1)
-    page.wait_for_function("window.visited.length >= 60")
+    wait_until(page, "() => window.visited.length >= 60")
     assert page.evaluate("window.visited") == [*on, *back]
 
 
@@ -96,7 +96,7 @@ def test_end_goes_back_to_live_without_a_gap_though_the_cluster_went_on(page: Pa
     page.keyboard.press("End")
     expect(page.locator(".when")).to_contain_text("LIVE")
     last = long_told.last_seq
-    page.wait_for_function(f"document.querySelector('#events .sum b').textContent === '{last}'")
+    wait_until(page, f"() => document.querySelector('#events .sum b').textContent === '{last}'")
     shown = page.evaluate(SHOWN)
     assert shown["live"]
     assert shown["state"] == folds(long_told, [last])[last]

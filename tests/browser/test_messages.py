@@ -129,8 +129,8 @@ def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
 def test_every_message_of_whole_processes_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
     page.goto("about:blank")
     page.goto(f"{failover.server.url}#run={WHOLE_RUN}&at={failover.whole_seq}&tab=messages")
-    page.wait_for_function(f"() => {ASKED}?.includes('{WHOLE_RUN}')")
-    page.wait_for_function(PAINTED)
+    wait_until(page, f"() => {ASKED}?.includes('{WHOLE_RUN}')")
+    wait_until(page, PAINTED)
     expect(page.locator("#messages header span")).to_contain_text(re.compile(r"[1-9]\d* messages"))
     assert drawn_and_hidden(page, failover.whole_tap)[0] > 50
 
@@ -188,10 +188,10 @@ def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, fai
 @pytest.mark.parametrize("axis", ["true", "folded", "steps"])
 def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
     page.get_by_label("axis", exact=True).select_option(axis)
-    page.wait_for_function(PAINTED)
+    wait_until(page, PAINTED)
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
-    page.wait_for_function("() => document.querySelector('.spacetime canvas').clientWidth < 390")
+    wait_until(page, "() => document.querySelector('.spacetime canvas').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -20,6 +20,10 @@ __all__ = ["told", "tracks"]
 STAGE = """const {theStage} = await import("/web/tracks/tab.js"); const stage = theStage();
   while (stage.window === null) await new Promise(requestAnimationFrame);"""
 WINDOW = f"async () => {{ {STAGE} const {{from_us, to_us}} = stage.window; return [from_us, to_us]; }}"
+ZOOMED = f"""async () => {{ {STAGE}
+  const {{from_us, to_us}} = stage.timeline.window();
+  return stage.window.from_us === from_us && stage.window.to_us === to_us;
+}}"""
 DRAWS = f"async () => {{ {STAGE} return stage.draws; }}"
 LANES = f"""async () => {{ {STAGE}
   const {{lanes}} = stage.window.spans;
@@ -114,7 +118,8 @@ def test_nothing_is_drawn_again_that_did_not_change(tracks: Page) -> None:
     # So near that the end, which goes on, is out of sight.
     for _ in range(9):
         tracks.keyboard.press("+")
-    tracks.evaluate("() => new Promise((resolve) => setTimeout(resolve, 600))")
+    wait_until(tracks, ZOOMED)
+    expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile(r"event \d+: "))
     before = tracks.evaluate(DRAWS)
     tracks.evaluate(
         """() => {
@@ -159,6 +164,8 @@ def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> N
     expect(page.get_by_role("dialog", name="Keys")).to_contain_text("one event back, on")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
+    # Until it is drawn as live, actions are off.
+    expect(page.locator(".when")).to_contain_text("LIVE")
     for _ in range(60):
         page.keyboard.press("Tab")
         if page.evaluate("document.activeElement.ariaLabel") == "Start broker 1":

@@ -24,7 +24,8 @@ from compose.agent import create_app
 from compose.host import STALE_MS, Host
 from compose.plan import Wanted, plan
 
-CPU_MAX_S = 0.1
+INTERPRETERS_MAX = 3
+"""A probe takes 1.3 times as much as an interpreter that does nothing; one that imports an HTTP client, 5 times."""
 
 
 class Link:
@@ -71,19 +72,26 @@ def test_a_probe_imports_nothing_beyond_the_standard_library() -> None:
     assert foreign <= {"__main__", "compose"}
 
 
-def test_a_probe_takes_less_than_a_tenth_of_a_second_of_cpu() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    argv = [sys.executable, "-P", "-m", "compose.healthcheck", str(port)]
-    root = Path(healthcheck.__file__).parents[1]
+def cpu_s(argv: list[str], says: str, code: int) -> float:
+    """What a process takes of the processor, the least of three times."""
     costs = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(argv, cwd=root, check=False, capture_output=True, text=True)
+        done = subprocess.run(
+            argv, cwd=Path(healthcheck.__file__).parents[1], check=False, capture_output=True, text=True
+        )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert (done.returncode, f"port {port}:" in done.stderr) == (1, True)
+        assert (done.returncode, says in done.stderr) == (code, True)
         costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-    assert min(costs) < CPU_MAX_S
+    return min(costs)
+
+
+def test_a_probe_takes_little_more_of_the_processor_than_an_interpreter_that_does_nothing() -> None:
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        port = nobody_listens.getsockname()[1]
+        probe = cpu_s([sys.executable, "-P", "-m", "compose.healthcheck", str(port)], f"port {port}:", 1)
+    assert probe < INTERPRETERS_MAX * cpu_s([sys.executable, "-P", "-c", "pass"], "", 0)
 
 
 @pytest.mark.parametrize(

@@ -71,7 +71,7 @@ class Started:
 
     def settle(self) -> None:
         """A reader takes a moment between two commands: until every broker that runs is registered."""
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)

@@ -16,7 +16,9 @@ from typing import Any
 import httpx
 import pytest
 
+from api.agents import CALL_TIMEOUT_S
 from compose.files import load_run
+from compose.processes import STOP_TIMEOUT_S
 from compose.topology import load
 from testing.cluster import ClusterFailed
 from testing.live.cluster import LiveCluster
@@ -32,9 +34,7 @@ def test_a_killed_controller_is_replaced_and_its_partitions_get_leaders(zabka_cl
     epoch = zabka_cluster.controller_epoch
 
     before.kill()
-    after = zabka_cluster.until(
-        lambda: zabka_cluster.controller not in (None, before) and zabka_cluster.controller, 8.5
-    )
+    after = zabka_cluster.until(lambda: zabka_cluster.controller not in (None, before) and zabka_cluster.controller)
 
     assert isinstance(after, type(before))
     assert zabka_cluster.controller_epoch == epoch + 1
@@ -49,7 +49,7 @@ def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that
     zabka_cluster.until(lambda: controller.is_controller)
 
     controller.pause()
-    zabka_cluster.until(lambda: zabka_cluster.controller_epoch > epoch and zabka_cluster.controller, 10)
+    zabka_cluster.until(lambda: zabka_cluster.controller_epoch > epoch and zabka_cluster.controller)
 
     said = controller.describe()
     assert said["process"] == "paused"
@@ -59,7 +59,7 @@ def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that
     session_ms = int(zabka_cluster.settings()["zookeeper.session.timeout.ms"])
     assert said["believes"]["age_ms"] > session_ms / 2
     controller.resume()
-    zabka_cluster.until(lambda: not controller.is_controller and controller.registered, 15)
+    zabka_cluster.until(lambda: not controller.is_controller and controller.registered)
     zabka_cluster.until(
         lambda: [e for e in zabka_cluster.events("controller_resigned") if e["broker_id"] == controller.id]
     )
@@ -71,7 +71,7 @@ def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: Live
     os.kill(agent.agent_pid, signal.SIGSTOP)
     try:
         whole = zabka_cluster.until(
-            lambda: (c := zabka_cluster.get("/api/v1/cluster"))["peers"][0]["process"] == "unknown" and c, 4
+            lambda: (c := zabka_cluster.get("/api/v1/cluster"))["peers"][0]["process"] == "unknown" and c
         )
         assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
         assert whole["controller"]["broker_id"] > 0, "the ensemble's own word stands"
@@ -80,11 +80,11 @@ def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: Live
         began_s = time.monotonic()
         with pytest.raises(ClusterFailed, match=r"nothing was done to broker-1.*zabka up --data"):
             zabka_cluster.brokers[1].start()
-        assert time.monotonic() - began_s < 2
+        assert time.monotonic() - began_s < CALL_TIMEOUT_S, "it waited for an answer"
     finally:
         os.kill(agent.agent_pid, signal.SIGCONT)
-    zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/brokers/1")["process"] == "running", 5)
-    zabka_cluster.until_ready(10)
+    zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/brokers/1")["process"] == "running")
+    zabka_cluster.until_ready()
 
 
 def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: LiveCluster) -> None:
@@ -102,7 +102,7 @@ def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: 
         zabka_cluster.topics.create("more")
     assert [p["process"] for p in zabka_cluster.get("/api/v1/peers")] == ["down", "down", "running"]
     zabka_cluster.peers[1].start()
-    zabka_cluster.until_ready(15)
+    zabka_cluster.until_ready()
 
 
 def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_cluster: LiveCluster) -> None:
@@ -117,7 +117,7 @@ def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_clust
         return [e for e in zabka_cluster.events(kind) if e["wall_us"] >= since_us]
 
     zabka_cluster.faults.cut(follower, controller)
-    zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id], 8)
+    zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id])
     # Of __consumer_offsets, which an earlier test may have made, followers are cut off as well.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
@@ -138,10 +138,10 @@ def test_faults_hold_over_a_nodes_restart(zabka_cluster: LiveCluster) -> None:
     broker.start()
     # Cut off from every peer, the new process keeps no session; the old one's expires.
     # It may take its time to notice: a session that was opened before the faults reached it looks connected at first.
-    zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 20)
+    zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 60)
     assert broker.process == "running"
     zabka_cluster.faults.heal()
-    zabka_cluster.until(lambda: broker.registered, 15)
+    zabka_cluster.until(lambda: broker.registered)
 
 
 def test_events_go_on_without_a_gap_when_the_api_is_killed(zabka_cluster: LiveCluster) -> None:
@@ -213,14 +213,19 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     data = zabka_cluster.data
     assert zabka(data, "topics", "--create", "--topic", "t", "--replica-assignment", "1:2:3,2:3:1",
                  "--config", "min.insync.replicas=2") == "Created topic t.\n"  # fmt: skip
-    lines = zabka(data, "topics", "--describe", "--topic", "t").splitlines()
     topic_id = zabka_cluster.topics["t"].describe()["topic_id"]
 
-    assert lines == [
-        f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
-        "\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: 1,2,3\tElr: N/A\tLastKnownElr: N/A",
-        "\tTopic: t\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: 2,3,1\tElr: N/A\tLastKnownElr: N/A",
-    ]
+    def expected() -> list[str]:
+        # Of a busy machine's followers one may have left the ISR for a moment: it comes back at the end.
+        isr = [",".join(map(str, partition.isr)) for partition in zabka_cluster.topics["t"].partitions]
+        return [
+            f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
+            f"\tTopic: t\tPartition: 0\tLeader: 1\tReplicas: 1,2,3\tIsr: {isr[0]}\tElr: N/A\tLastKnownElr: N/A",
+            f"\tTopic: t\tPartition: 1\tLeader: 2\tReplicas: 2,3,1\tIsr: {isr[1]}\tElr: N/A\tLastKnownElr: N/A",
+        ]
+
+    zabka_cluster.until(lambda: all(partition.in_sync for partition in zabka_cluster.topics["t"].partitions))
+    zabka_cluster.until(lambda: zabka(data, "topics", "--describe", "--topic", "t").splitlines() == expected())
     assert zabka(data, "topics", "--list", "--exclude-internal") == "t\n"
     assert zabka(data, "topics", "--describe", "--under-replicated-partitions") == ""
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
@@ -335,7 +340,7 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
     began = time.monotonic()
     first.process.send_signal(signal.SIGINT)
     assert first.end() == 0
-    assert time.monotonic() - began < 20
+    assert time.monotonic() - began < STOP_TIMEOUT_S, "a process had to be killed"
     assert not any(alive(pid) for pid in pids)
 
     second = Foreground(tmp_path)
@@ -348,7 +353,7 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
     # Not even SIGKILL of everything's parent leaves a process behind.
     second.process.kill()
     second.end()
-    deadline = time.monotonic() + 25
+    deadline = time.monotonic() + 60
     while any(alive(pid) for pid in pids):
         assert time.monotonic() < deadline
         time.sleep(0.05)

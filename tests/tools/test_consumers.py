@@ -34,7 +34,7 @@ def test_consumers_of_both_kinds_read_everything_once_and_in_order(zabka_cluster
     cluster = zabka_cluster
     consumers_of_both_kinds_read_everything_once_and_in_order(cluster)
     offset = int(cluster.get("/api/v1/znodes/consumers/old-readers/offsets/orders/0")["data"])
-    cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 5, "the offset of the last")
+    cluster.until(lambda: cluster.topics["orders"].partitions[0].high_watermark == offset, 30, "the offset of the last")
 
 
 def test_consumers_of_both_kinds_read_everything_once_in_the_simulated_world(zabka_world: SimulatedCluster) -> None:

@@ -207,7 +207,7 @@ export class Moment {
 
   /** @param {1 | -1} by */
   async #step(by) {
-    const { run, seq, first_seq, last_seq, live } = this.current();
+    const { run, seq, first_seq, last_seq, live } = await this.#described();
     if (live && by > 0) return;
     const goal = seq + by;
     if (goal < first_seq || goal > last_seq) return;
@@ -227,7 +227,7 @@ export class Moment {
 
   /** @param {Kind} kind @param {1 | -1} by */
   async #next(kind, by) {
-    const { run, seq, live } = this.current();
+    const { run, seq, live } = await this.#described();
     const types = KINDS[kind].join(",");
     // At the live end nothing comes after: there the newest of the kind is meant.
     const range = by > 0 && !live ? `after=${seq}` : `until=${live ? seq : seq - 1}`;
@@ -240,6 +240,15 @@ export class Moment {
       this.trouble = `There is no ${by > 0 ? "later" : "earlier"} ${NAMES[kind]}.`;
       this.changed();
     }
+  }
+
+  /** What is shown, once its run is described: a key may be pressed before the page has heard how far it reaches.  Raises NoMoment. */
+  async #described() {
+    const info = await this.#infoOf(this.current().run);
+    const current = this.current();
+    if (!current.live || info.id !== current.run) return current;
+    const last_seq = this.end.known() ? current.seq : info.last_seq;
+    return { ...current, seq: last_seq, first_seq: info.first_seq, last_seq };
   }
 
   /** The live run's numbers have a gap, or begin anew: nothing that was read of it is true for sure. */
@@ -371,8 +380,8 @@ export class Moment {
     return state;
   }
 
-  /** @param {string} id @param {AbortSignal} signal @returns {Promise<RunInfo>} */
-  async #infoOf(id, signal) {
+  /** @param {string} id @param {AbortSignal | null} signal @returns {Promise<RunInfo>} */
+  async #infoOf(id, signal = null) {
     const known = this.#info(id);
     if (known !== null) return known;
     const found = await this.run(id).info(signal);
