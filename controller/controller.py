@@ -457,6 +457,7 @@ class KafkaController:
                 caused_by=self._occasion.cause,
             )
         )
+        self._owner_seen = self._service.session_id
         self._believe(self._broker_id, won.epoch)
         await fail_over(reign)
 

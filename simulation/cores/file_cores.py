@@ -10,7 +10,7 @@ from ensemble.ports import Instant
 from ensemble.txn import Txn
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.zab.application import EnsembleConfig, TreeDiffers
-from ensemble.zab.effects import Effect
+from ensemble.zab.effects import Effect, Recovered
 from ensemble.zab.messages import ForwardedRequest, Packet
 from simulation.cores.cores import SNAP_COUNT, TICK_MS, Cores
 from simulation.cores.file_disk import DiskFailed, FileDisk
@@ -51,9 +51,19 @@ class DigestedList(ListApplication):
 
 
 class FileNode(CoreNode):
-    """One server, on a directory of its own."""
+    """One server, on a directory of its own.  `begins_anew` is true where a truncation met damage: what it serves may
+    rest on what it has not any more, so that its process has to start again (`PeerDriver.on_truncated`)."""
 
-    __slots__ = ()
+    __slots__ = ("begins_anew",)
+
+    def __init__(self, config: EnsembleConfig, cumulative: bool) -> None:
+        super().__init__(config, cumulative)
+        self.begins_anew = False
+
+    def _say_recovered(self, recovered: Recovered) -> None:
+        self.begins_anew = self.files.met_damage
+        if not self.begins_anew:
+            super()._say_recovered(recovered)
 
     def make_application(self) -> ListApplication:
         """One that compares digests."""
@@ -121,6 +131,19 @@ class FileCores(Cores):
         """Kill it; its storage goes with it."""
         super().crash(peer, written)
         self.files(peer).close()
+
+    def sync_disk(self, peer: int) -> None:
+        """Let its disk work up to the next barrier or truncation; a disk that gives up takes the process along."""
+        node = self._file_node(peer)
+        try:
+            super().sync_disk(peer)
+        except DiskFailed as failed:
+            self.problems.append(f"peer-{peer} ends: {failed}")
+            self.crash(peer)
+        if node.begins_anew:
+            node.begins_anew = False
+            self.crash(peer)
+            self.start(peer)
 
     def files(self, peer: int) -> FileDisk:
         """That server's disk."""

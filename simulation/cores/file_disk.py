@@ -25,7 +25,7 @@ from ensemble.txnlog.records import Damage
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.snapshots import SnapshotDamaged, WrittenSnapshot, list_snapshots, read_snapshot, write_snapshot
 from ensemble.txnlog.storage import Storage
-from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot
+from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot, TruncateLog
 
 PREALLOCATE_BYTES = 4096
 PATIENCE_S = 60
@@ -55,7 +55,7 @@ class FileDisk:
         """How often the storage has said each."""
         self._seen: tuple[list[int], list[Txn]] | None = None
         self._flipped: list[tuple[Path, int]] = []
-        """Bits that flipped while a process runs that has written them as they were."""
+        """Bits that flipped, and that no recovery has met yet: until then their records count as they were written."""
         self._taken: dict[int, None] = {}
         """Transactions that it held, and that damage took from it."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -68,7 +68,9 @@ class FileDisk:
         if self._storage is not None:
             assert self._truncated is not None, "nothing was loaded again"
             return _without_root(self._truncated.recovered)
+        before = self.history()
         found = recover(self.directories, self._policy).recovered
+        self._damage_was_met(before)
         if found.snapshot is None:
             # As `peer_process` does: later starts can tell an empty tree from a lost one.
             write_snapshot(self.directories.data, _with_root(TreeSnapshot(Zxid(0), {}, [], 0)))
@@ -82,6 +84,12 @@ class FileDisk:
         """This disk with one more operation done, durably."""
         storage = self._running
         if isinstance(effect, Barrier):
+            return self
+        if isinstance(effect, TruncateLog):
+            kept = [zxid for zxid in self.history() if zxid <= effect.zxid]
+            storage.submit([effect])
+            self._wait_for("durable", partial(storage.submit, [Barrier(0)]))
+            self._damage_was_met(kept)
             return self
         if isinstance(effect, SaveSnapshot):
             whole = msgspec.structs.replace(effect, snapshot=_with_root(effect.snapshot))
@@ -105,10 +113,12 @@ class FileDisk:
         if self._storage is not None:
             self._storage.close()
             self._posted = queue.Queue()
-            before = self.history()
             self._storage = self._truncated = self._seen = None
-            self._flipped = []
-            self._note_taken(before)
+
+    @property
+    def met_damage(self) -> bool:
+        """Did the last truncation find that transactions are missing here?"""
+        return self._truncated is not None and bool(self._truncated.damages) and not self._truncated.recovered.complete
 
     @property
     def _running(self) -> Storage:
@@ -134,7 +144,6 @@ class FileDisk:
     def on_truncated(self, recovery: Recovery) -> None:
         """The log is cut back, and what is left was loaded."""
         self._truncated = recovery
-        self._flipped = []
 
     def on_snapshot(self, written: WrittenSnapshot) -> None:
         """It lies there under its name."""
@@ -183,8 +192,8 @@ class FileDisk:
         return zxid in snapshot or zxid in self._taken or any(txn.zxid == zxid for txn in log)
 
     def history(self) -> list[int]:
-        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage.  What
-        was damaged under a running process counts until that ends."""
+        """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage.  A
+        bit that flipped counts once a start, or a truncation, has met it."""
         snapshot, log = self._contents()
         last = snapshot[-1] if snapshot else 0
         return snapshot + [txn.zxid for txn in log if txn.zxid > last]
@@ -211,10 +220,8 @@ class FileDisk:
         for number, (_, path) in enumerate(logs, 1):
             scanned = read_log(path)[1]
             txns += scanned.txns
-            is_replaced = number < len(logs) and logs[number][0] > in_snapshot > max(
-                (txn.zxid for txn in txns), default=0
-            )
-            if scanned.damage is not Damage.NONE and not is_replaced:
+            is_in_snapshot = number < len(logs) and logs[number][0] <= in_snapshot + 1
+            if scanned.damage is not Damage.NONE and not is_in_snapshot:
                 break
         self._turn_bits()
         return txns
@@ -224,6 +231,12 @@ class FileDisk:
         self._flipped = [where for where in self._flipped if where[0].exists()]
         for path, position in self._flipped:
             _flip(path, position)
+
+    def _damage_was_met(self, before: list[int]) -> None:
+        """What was set aside, or cut off, is gone, and what it held with it."""
+        self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
+        self._seen = None
+        self._note_taken(before)
 
     def _note_taken(self, before: list[int]) -> None:
         left = dict.fromkeys(self.history())
@@ -242,12 +255,8 @@ class FileDisk:
             scanned = read_log(path)[1]
             for txn, end in zip(scanned.txns, scanned.ends, strict=True):
                 if txn.zxid == zxid:
-                    before = self.history()
                     _flip(path, end - 2)
-                    if self._storage is not None:
-                        self._flipped.append((path, end - 2))
-                    self._seen = None
-                    self._note_taken(before)
+                    self._flipped.append((path, end - 2))
                     return
         raise LookupError(f"no log holds 0x{zxid:x}")
 
@@ -273,6 +282,7 @@ class FileDisk:
         """An empty machine takes this one's place."""
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
+        self._flipped = []
         self._seen = None
 
 

@@ -225,6 +225,10 @@ class ReplicationAudit:
                 audited.lost_power[broker] = None
             self._cut(name, broker)
 
+    def _is_powerless(self, broker: int) -> bool:
+        """To the ensemble it is still the life in which it lost its power."""
+        return self._powerless.get(broker) == self.znodes.brokers.get(broker, -1)
+
     def _forgive(self, write: StateWritten) -> None:
         audited, before, after = self._of(write.partition), write.before, write.after
         if before is not None and after.leader >= 0 and after.leader != before.leader:
@@ -233,11 +237,15 @@ class ReplicationAudit:
             elif after.leader in audited.lost_power:
                 self._forgive_who_forgot(write.partition, after)
         elif before is not None and after.leader in audited.lost_power and after.leader_epoch > before.leader_epoch:
-            # It leads on in another life.
-            self._forgive_who_forgot(write.partition, after)
+            self._forgive_who_leads_on(write.partition, after)
         for broker in [broker for broker in audited.lost_power if broker not in after.isr]:
             del audited.lost_power[broker]
             audited.lost_in_epoch[broker] = after.leader_epoch
+
+    def _forgive_who_leads_on(self, name: TopicPartition, after: LeaderAndIsr) -> None:
+        """Another epoch is another life of a leader that lost its power, unless it is registered as it was then."""
+        if after.leader not in self.znodes.brokers or not self._is_powerless(after.leader):
+            self._forgive_who_forgot(name, after)
 
     def _forgive_who_forgot(self, name: TopicPartition, after: LeaderAndIsr) -> None:
         """Somebody leads that lost its power: where its disk has all that was committed, nothing is lost by that."""
@@ -266,8 +274,8 @@ class ReplicationAudit:
         for broker in after.isr:
             if broker in before.isr:
                 continue
-            if self._powerless.get(broker) == self.znodes.brokers.get(broker, -1):
-                # The word that it is in sync was under way when its power went; to the ensemble it is still that life.
+            if self._is_powerless(broker):
+                # The word that it is in sync was under way when its power went.
                 self._of(write.partition).lost_power[broker] = None
             self._judged.note("LeavingBrokersStayOut")
             if live is not None:
@@ -378,13 +386,8 @@ class ReplicationAudit:
                     self._judged.note("ValidHighWatermark")
                 if at is not None:
                     audited.held = ()
-                    yield (
-                        invariant,
-                        (
-                            f"broker {leader} leads epoch {replica.leader_epoch} with the high watermark {mark}; "
-                            f"broker {member} is in sync for {whose} and lacks what is at {at}"
-                        ),
-                    )
+                    leads = f"broker {leader} leads epoch {replica.leader_epoch} with the high watermark {mark}"
+                    yield invariant, f"{leads}; broker {member} is in sync for {whose} and lacks what is at {at}"
                     if leader == state.leader and self._log(audited, name, member).end < mark:
                         yield "ValidHighWatermark", f"broker {member} is in sync and ends below {mark}"
 

@@ -110,7 +110,9 @@ def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
         yield GiveUp(peer)
 
 
-Possible = Callable[[Cores], Iterator[FileSteps]]
+Stretch = tuple[FileSteps, ...]
+"""Steps that are taken one after the other."""
+Possible = Callable[[Cores], Iterator[FileSteps | Stretch]]
 _ALWAYS: tuple[Possible, ...] = (
     _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, _hold, elections, elections, restarts,
 )  # fmt: skip
@@ -178,31 +180,30 @@ def play_drawn(
         if chosen is _hold:
             taken.append(StepTaken(cores.now_ms, quiet.turn(cores, which), len(cores.journal)))
             continue
-        step = first[number] if number < 0 else _step(cores, quiet, chosen, which)
-        if step is None:
-            continue
-        taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
-        try:
-            step.play(cores)
-        except StepFailed:
-            continue
-        quiet.follow(step)
-        if isinstance(step, Sync):
-            syncs.asked()
-        cores.problems += syncs.look()
-        _note(states, cores, step)
-        if cores.problems:
-            return Played(cores.problems, taken, states, cores)
+        for step in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
+            taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
+            try:
+                step.play(cores)
+            except StepFailed:
+                break
+            quiet.follow(step)
+            if isinstance(step, Sync):
+                syncs.asked()
+            cores.problems += syncs.look()
+            _note(states, cores, step)
+            if cores.problems:
+                return Played(cores.problems, taken, states, cores)
     before_the_end()
     problems = recover(cores)
     return Played([*problems, *syncs.look()], taken, states, cores)
 
 
-def _step(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> FileSteps | None:
-    if possible is _run:
-        return Run(hold=tuple(quiet.held))
-    found = [step for step in possible(cores) if quiet.allows(step)]
-    return found[which * len(found) >> WORD_BITS] if found else None
+def _stretch(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> Stretch:
+    """What is chosen of what is possible; in it, too, what is held back stays so."""
+    stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
+    found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
+    chosen = found[which * len(found) >> WORD_BITS] if found else ()
+    return tuple(Run(hold=tuple(quiet.held)) if isinstance(step, Run) else step for step in chosen)
 
 
 def _note(states: dict[int, int], cores: Cores, step: FileSteps) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 from controller.config import ControllerConfig
-from ensemble.client.service import Check
-from journal.events import ControllerResigned
+from ensemble.client.service import Check, Delete
+from journal.cause import owner_cause
+from journal.events import ControllerElected, ControllerResigned, TopicPartition
 from kafka_protocol.zk import znodes
+from tests.controller.controller_requests import reassignment_request
 from tests.controller.controller_world import Node, World, epoch, take_over
 
 
@@ -80,6 +82,22 @@ def test_a_controller_epoch_that_moved_alone_ends_the_reign_and_begins_another(w
     assert epoch(world) == ("8", 3) and world.nodes[1].controller.is_active
     assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
     assert world.nodes[1].controller.controller_epoch == 8
+
+
+def test_who_is_elected_again_without_having_looked_names_the_session_that_lost_its_reign(world: World) -> None:
+    # It won at once, and somebody else has reigned and gone since; then a write is refused (seed 577 of chaos).
+    world.join(2)
+    world.create_topic("t", {0: [1]})
+    node = world.nodes[1] = Node(world, 1, ControllerConfig())
+    node.session.hold_watches = True
+    node.start()
+    world.settle()
+    take_over(world)
+    world.ensemble.multi([Delete(znodes.CONTROLLER)], 0)
+    world.call(node.controller.alter_partition_reassignments(reassignment_request(TopicPartition("t", 0), [2, 1])))
+    world.settle()
+    again = world.events(ControllerElected)[-1]
+    assert (again.controller_epoch, again.caused_by) == (3, owner_cause(node.session.session_id))
 
 
 def test_an_epoch_moved_in_the_middle_of_the_race_only_delays_it(world: World) -> None:

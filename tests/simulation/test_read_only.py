@@ -13,7 +13,7 @@ from simulation.seeds.seed_run import SeedRun
 from simulation.settings import BadSetting, world_settings
 from tests.simulation import planted_service
 
-BUSY_SEED = 9
+BUSY_SEED = 24
 """Its reader is with a minority for a good while, and comes back."""
 
 

@@ -211,6 +211,33 @@ def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
     assert list(audit.forgiven()) == forgiven
 
 
+def test_an_epoch_is_no_new_life_of_a_leader_that_is_still_registered_as_it_was_when_its_power_went() -> None:
+    # The leader is dead, and nobody knows: a reassignment gives it another epoch (seed 1309 of chaos).
+    leader = SimpleNamespace(
+        is_leader=True,
+        leader_epoch=0,
+        replicas=(1, 2),
+        isr_state=SimpleNamespace(isr=(1, 2)),
+        settings=SimpleNamespace(min_insync_replicas=1),
+        log=SimpleNamespace(high_watermark=2),
+    )
+    nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
+    nodes[1].name, nodes[2].name = "broker-1", "broker-2"
+    audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
+    audit.committed(txn(4, created("/brokers/ids/1", b"{}")))
+    audit.committed(txn(5, created(STATE, encode_partition_state(state(1, 0, (1, 2))))))
+    audit.journalled(Entry("broker-1", 1, 0, 0, HighWatermarkMoved(1, "t", 0, 0, 2, True)))
+    audit.journalled(Entry("world", 1, 0, 0, FaultInjected("f1", "power_loss", "broker-1", "broker-1", False, 0)))
+    nodes[1].broker = None
+    nodes[1].files = node_with(b"").files
+    audit.committed(txn(6, SetDataTxn(STATE, encode_partition_state(state(1, 1, (1, 2))), 0)))
+    assert list(audit.forgiven()) == []
+    audit.committed(txn(7, DeleteTxn("/brokers/ids/1")))
+    audit.committed(txn(8, created("/brokers/ids/1", b"{}")))
+    audit.committed(txn(9, SetDataTxn(STATE, encode_partition_state(state(1, 2, (1, 2))), 1)))
+    assert list(audit.forgiven()) == ["t-0"]
+
+
 # -- what a disk holds
 
 

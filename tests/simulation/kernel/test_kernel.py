@@ -81,6 +81,18 @@ def test_a_paused_node_does_later_what_came_due_and_in_order() -> None:
     assert seen == [("a", 50), ("b", 50)]
 
 
+def test_who_was_stopped_takes_what_has_arrived_before_it_looks_at_the_clock() -> None:
+    # asyncio's _run_once, libuv's uv_run: a loop that wakes up hears its sockets, and its timers after them.
+    node, seen = runtime(), list[str]()
+    node.pause()
+    node.call_later(10, lambda: seen.append("timer"))
+    node.scheduler.run_until(20_000)
+    node.run(lambda: seen.append("packet"))
+    node.resume()
+    node.scheduler.run_until(30_000)
+    assert seen == ["packet", "timer"]
+
+
 def test_a_dead_node_does_nothing_any_more() -> None:
     node, seen = runtime(), list[str]()
 

@@ -31,8 +31,8 @@ def play(monkeypatch: pytest.MonkeyPatch) -> Callable[..., SeedRun]:
     return played
 
 
-SEED = 20
-"""One of a hundred in which the two acts follow one another, on a topic for which one that is in sync is too few."""
+SEED = 218
+"""The first in which the two acts follow one another, on a topic for which one that is in sync is too few."""
 
 
 def test_what_a_leader_alone_knew_to_be_committed_is_told_nobody_in_time(play: Callable[..., SeedRun]) -> None:
