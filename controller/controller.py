@@ -365,11 +365,8 @@ class KafkaController:
                 not await self._remove_controller(self._zk, epoch_zk_version)
                 and (await read_controller(self._zk)).epoch > epoch
             ):
-                self._emit(
-                    journal.WriteFenced(
-                        self._broker_id, epoch, "delete", znodes.CONTROLLER, epoch_version=epoch_zk_version
-                    )
-                )
+                refused = ("delete", znodes.CONTROLLER)
+                self._emit(journal.WriteFenced(self._broker_id, epoch, *refused, epoch_version=epoch_zk_version))
 
     async def _process_expire(self) -> None:
         self._resign("session_expired", expiry_cause(self._session_held()))
