@@ -121,13 +121,9 @@ def _newest_snapshot(
 
 
 def _read_logs(directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses) -> list[Txn]:
-    """Transactions above `floor`, in order and without a gap, as far as they are whole.
-
-    Where a log begins right behind the snapshot, the ones before it hold nothing that is wanted: damage there loses
-    nothing.
-    """
+    """Transactions above `floor`, in order and without a gap, as far as they are whole."""
     files, logs = directories.files, directories.logs()
-    first = max((i for i, (zxid, _) in enumerate(logs) if zxid <= floor + 1), default=0)
+    first = max((i for i, (zxid, _) in enumerate(logs) if zxid <= floor), default=0)
     txns: list[Txn] = []
     last = floor
     for index in range(first, len(logs)):

@@ -331,15 +331,6 @@ def test_the_last_log_is_written_again_before_it_counts_as_durable(
     assert [path.read_bytes() for path in (before, last)] == content
 
 
-def test_damage_in_a_log_that_the_snapshot_covers_for_to_its_end_loses_nothing(tmp_path: Path) -> None:
-    directories = directories_with(tmp_path, range(1, 5), range(5, 8), snapshots=(0, EPOCH_1 + 4))
-    (_, path) = list_logs(tmp_path)[0]
-    damage_log(path, len(LOG_HEADER) + len(frame_record(a_txn(EPOCH_1 + 1))) + 30, b"?")
-    found = recover(directories)
-    assert found.recovered.complete and found.damages == []
-    assert [txn.zxid - EPOCH_1 for txn in found.recovered.txns] == [5, 6, 7]
-
-
 def test_a_snapshot_that_alone_covers_for_a_damaged_log_has_no_older_one_to_fall_back_on(tmp_path: Path) -> None:
     """A gap that ends with an epoch does not show in the numbers: the older snapshot would be taken for the truth."""
     epoch_2 = 2 << 32
