@@ -200,8 +200,7 @@ class FileDisk:
 
     def _contents(self) -> tuple[list[int], list[Txn]]:
         if self._seen is None:
-            snapshot = self._newest_list()
-            self._seen = snapshot, self._whole_log(snapshot[-1] if snapshot else 0)
+            self._seen = self._newest_list(), self._whole_log()
         return self._seen
 
     def _newest_list(self) -> list[int]:
@@ -212,16 +211,14 @@ class FileDisk:
                 continue
         return []
 
-    def _whole_log(self, in_snapshot: int) -> list[Txn]:
-        """All there is up to the first damage; what was damaged before the newest snapshot is of no more use."""
+    def _whole_log(self) -> list[Txn]:
+        """All there is up to the first damage."""
         txns: list[Txn] = []
         self._turn_bits()
-        logs = list_logs(self.directories.log)
-        for number, (_, path) in enumerate(logs, 1):
+        for _, path in list_logs(self.directories.log):
             scanned = read_log(path)[1]
             txns += scanned.txns
-            is_in_snapshot = number < len(logs) and logs[number][0] <= in_snapshot + 1
-            if scanned.damage is not Damage.NONE and not is_in_snapshot:
+            if scanned.damage is not Damage.NONE:
                 break
         self._turn_bits()
         return txns

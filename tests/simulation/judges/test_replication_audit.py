@@ -46,6 +46,18 @@ def state(leader: int, epoch: int, isr: tuple[int, ...]) -> LeaderAndIsr:
     return LeaderAndIsr(leader, epoch, isr, 1)
 
 
+def leading(*replicas: int) -> SimpleNamespace:
+    """A leader's own view in epoch 0: brokers 1 and 2 are in sync, and two records are committed."""
+    return SimpleNamespace(
+        is_leader=True,
+        leader_epoch=0,
+        replicas=replicas,
+        isr_state=SimpleNamespace(isr=(1, 2)),
+        settings=SimpleNamespace(min_insync_replicas=1),
+        log=SimpleNamespace(high_watermark=2),
+    )
+
+
 def write(before: LeaderAndIsr | None, after: LeaderAndIsr) -> list[str]:
     return [invariant for invariant, _ in judge_write(StateWritten(T0, before, after), (1, 2, 3))]
 
@@ -159,14 +171,7 @@ def node_with(values: bytes, replica: object = None) -> Any:
     ],
 )
 def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: bytes, said: list[str]) -> None:
-    first = SimpleNamespace(
-        is_leader=True,
-        leader_epoch=0,
-        replicas=(1, 2, 3),
-        isr_state=SimpleNamespace(isr=(1, 2)),
-        settings=SimpleNamespace(min_insync_replicas=1),
-        log=SimpleNamespace(high_watermark=2),
-    )
+    first = leading(1, 2, 3)
     nodes: Any = {1: node_with(b"ab", first), 2: node_with(b"ab"), 3: node_with(log)}
     found: list[InvariantViolated] = []
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), found.append, Minimums(1, 6_000))
@@ -187,14 +192,7 @@ def test_who_joins_an_isr_has_what_a_leader_committed_that_leads_no_more(log: by
 def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
     log: bytes, forgiven: list[str], is_elected: bool
 ) -> None:
-    leader = SimpleNamespace(
-        is_leader=True,
-        leader_epoch=0,
-        replicas=(1, 2),
-        isr_state=SimpleNamespace(isr=(1, 2)),
-        settings=SimpleNamespace(min_insync_replicas=1),
-        log=SimpleNamespace(high_watermark=2),
-    )
+    leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
@@ -213,14 +211,7 @@ def test_who_lost_its_power_is_forgiven_what_its_disk_has_lost(
 
 def test_an_epoch_is_no_new_life_of_a_leader_that_is_still_registered_as_it_was_when_its_power_went() -> None:
     # The leader is dead, and nobody knows: a reassignment gives it another epoch (seed 1309 of chaos).
-    leader = SimpleNamespace(
-        is_leader=True,
-        leader_epoch=0,
-        replicas=(1, 2),
-        isr_state=SimpleNamespace(isr=(1, 2)),
-        settings=SimpleNamespace(min_insync_replicas=1),
-        log=SimpleNamespace(high_watermark=2),
-    )
+    leader = leading(1, 2)
     nodes: Any = {1: node_with(b"ab", leader), 2: node_with(b"ab")}
     nodes[1].name, nodes[2].name = "broker-1", "broker-2"
     audit = ReplicationAudit(Scheduler(), nodes, Judged(), lambda _: None, Minimums(1, 6_000))
