@@ -37,7 +37,9 @@ def controller_reigns(journal: Journal) -> DataFrame:
     closings = journal.once("closings", lambda: _first_closings(reigns, journal))
     ends = _ends(reigns, closings, journal)
     moment = f.col("resigned_us") - f.col("from_us")
-    before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & (moment < f.col("closed_after")))
+    # Who lets go may ask for the closing, which then comes behind that, whatever the clocks of others say.
+    first = ~f.col("expired") | (moment < f.col("closed_after"))
+    before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
     before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
     ended_by = (
         f.when(f.col("reason").isNotNull() & before_closing & before_next, f.col("reason"))

@@ -48,6 +48,16 @@ def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
+def test_a_session_that_its_controller_closed_ends_behind_the_resignation_whatever_clocks_say(
+    spark: SparkSession, history: Any
+) -> None:
+    history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
+    history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
+    history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
+    (reign,) = rows(spark, history, tables.controller_reigns)
+    assert (reign["ended_by"], reign["duration_ms"]) == ("shutdown", 2_000)
+
+
 def test_a_leadership_lasts_until_the_next_write_of_the_partition(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -17,7 +18,9 @@ import pytest
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[2]
-PLAIN_BYTES_MAX = 60_000_000
+SAID = re.compile(r"`pip install zabka` \((\d+) MB")
+"""How large the README says that a plain installation is."""
+NEAR_BYTES = 2_000_000
 SIZE = """
 import importlib.metadata, pathlib
 files = (pathlib.Path(d.locate_file(f)) for d in importlib.metadata.distributions()
@@ -80,8 +83,9 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     return Installed(directory, plain_bytes)
 
 
-def test_a_plain_installation_is_small(installed: Installed) -> None:
-    assert installed.plain_bytes < PLAIN_BYTES_MAX
+def test_a_plain_installation_is_as_small_as_the_readme_says(installed: Installed) -> None:
+    (said_mb,) = SAID.findall((ROOT / "README.md").read_text())
+    assert installed.plain_bytes == pytest.approx(int(said_mb) * 1_000_000, abs=NEAR_BYTES)
 
 
 @pytest.fixture
