@@ -37,6 +37,7 @@ class NodeDisk(Protocol):
     def last_durable(self) -> Zxid: ...
     def holds(self, zxid: Zxid) -> bool: ...
     def history(self) -> list[int]: ...
+    def outline(self) -> tuple[int, ...]: ...
 
 
 class CoreDisk(msgspec.Struct, frozen=True):
@@ -98,3 +99,7 @@ class CoreDisk(msgspec.Struct, frozen=True):
         newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
         held = [image.czxid for image in newest.nodes] if newest else []
         return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
+
+    def outline(self) -> tuple[int, ...]:
+        """What a search tells disks of equal histories apart by: nothing."""
+        return ()

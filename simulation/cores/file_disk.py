@@ -14,7 +14,7 @@ from pathlib import Path
 
 import msgspec
 
-from ensemble.ids import Epoch, LinkId, Zxid
+from ensemble.ids import Epoch, LinkId, Zxid, counter_of, epoch_of
 from ensemble.records import OPEN_ACL
 from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import Txn
@@ -29,6 +29,8 @@ from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapsh
 
 PREALLOCATE_BYTES = 4096
 PATIENCE_S = 60
+MANY = 4
+"""Of files: one more than autopurge keeps at least."""
 _ROOT = NodeImage(
     path="", data=None, acl=OPEN_ACL, czxid=0, mzxid=0, ctime=0, mtime=0, version=0, cversion=0, aversion=0,
     ephemeral_owner=0, pzxid=0,
@@ -197,6 +199,15 @@ class FileDisk:
         snapshot, log = self._contents()
         last = snapshot[-1] if snapshot else 0
         return snapshot + [txn.zxid for txn in log if txn.zxid > last]
+
+    def outline(self) -> tuple[int, ...]:
+        """What a search tells disks of equal histories apart by: how many logs and snapshots there are, whether the
+        oldest log begins with an epoch, and with one of a later than the history's first, and what damage there is."""
+        logs, snapshots = list_logs(self.directories.log), list_snapshots(self.directories.data)
+        oldest, first = logs[0][0] if logs else 0, next(iter(self.history()), 0)
+        later = min(epoch_of(oldest) - epoch_of(first), 2)
+        many = min(len(logs), MANY), min(len(snapshots), MANY)
+        return (*many, counter_of(oldest) == 1, later, bool(self._flipped), bool(self._taken))
 
     def _contents(self) -> tuple[list[int], list[Txn]]:
         if self._seen is None:

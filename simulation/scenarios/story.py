@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -87,13 +88,18 @@ def step_text(step: msgspec.Struct, names: Mapping[str, str] | None = None) -> s
     words = _WORDS.get(name) or _CAPITAL.sub(" ", name).lower()
     told = [
         part
-        for number, field in enumerate(msgspec.structs.fields(step))
-        if (value := getattr(step, field.name)) != field.default
-        for part in _field(field.name, value, named=number > 0 or is_clause, names=names or {})
+        for number, (field, default) in enumerate(_fields(type(step)))
+        if (value := getattr(step, field)) != default
+        for part in _field(field, value, named=number > 0 or is_clause, names=names or {})
     ]
     if not told:
         return words
     return f"{words}, {', '.join(told)}" if is_clause else f"{words} {', '.join(told)}"
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
 
 
 def _field(name: str, value: Any, *, named: bool, names: Mapping[str, str]) -> Iterator[str]:

@@ -36,6 +36,12 @@ def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
     return tape
 
 
+def gone_on_from(tape: Tape, place: int, random: Random) -> Tape:
+    """The first so many steps of a tape, and others behind them."""
+    words = tape.streams[STEPS].words[: place * STEP_WORDS] if STEPS in tape.streams else ()
+    return tape.changed(STEPS, Stream(words=words, tail=random.randrange(LAST_BORN)))
+
+
 def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
     known = [purpose for purpose, stream in tape.streams.items() if stream.words]
     middle = [purpose for purpose in known if purpose in MIDDLE or purpose.startswith(STRIKE)]

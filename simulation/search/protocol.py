@@ -15,8 +15,21 @@ from simulation.cores.cores import Cores
 from simulation.kernel.draws import derive_random
 from simulation.kernel.tape import WORD_BITS
 from simulation.scenarios.core_player import recover
-from simulation.scenarios.core_steps import Break, CoreSteps, Deliver, Elect, GiveUp, Run, Start, Sync, SyncDisk, Write
-from simulation.scenarios.file_steps import FileSteps
+from simulation.scenarios.core_steps import (
+    Break,
+    CoreSteps,
+    Crash,
+    Deliver,
+    Elect,
+    GiveUp,
+    Isolate,
+    Run,
+    Start,
+    Sync,
+    SyncDisk,
+    Write,
+)
+from simulation.scenarios.file_steps import FileSteps, Vanish
 from simulation.scenarios.scenario import StepTaken
 from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import step_text
@@ -39,7 +52,7 @@ SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
 
 
-class _Quiet:
+class Quiet:
     """What is held back until it is let go: disks, and directions of links, as `Run` names them."""
 
     def __init__(self) -> None:
@@ -56,10 +69,18 @@ class _Quiet:
         return True
 
     def follow(self, step: FileSteps) -> None:
-        """A link that is broken holds nothing back any more."""
+        """A link that is broken holds nothing back any more; what a step holds back stays so."""
         if isinstance(step, Break):
-            self.held.pop(_way(step.one, step.other), None)
-            self.held.pop(_way(step.other, step.one), None)
+            self._forget(_way(step.one, step.other), _way(step.other, step.one))
+        elif isinstance(step, Crash | Isolate | Vanish):
+            gone = {str(peer): None for peer in (step.peers if isinstance(step, Crash) else (step.peer,))}
+            self._forget(*(way for way in self.held if any(end in gone for end in way.split(" > "))))
+        elif isinstance(step, Run):
+            self.held |= dict.fromkeys(step.hold)
+
+    def _forget(self, *ways: str) -> None:
+        for way in ways:
+            self.held.pop(way, None)
 
     def turn(self, cores: Cores, which: int) -> str:
         """Hold one of them back, or let it go; what that is in words."""
@@ -100,8 +121,13 @@ def _run(cores: Cores) -> Iterator[CoreSteps]:
     yield Run()
 
 
-def _hold(cores: Cores) -> Iterator[CoreSteps]:
-    """Stands for what `_Quiet.turn` does."""
+def hold(cores: Cores) -> Iterator[CoreSteps]:
+    """Stands for what `Quiet.turn` does."""
+    yield from ()
+
+
+def let_go(cores: Cores) -> Iterator[CoreSteps]:
+    """Stands for the end of all that is held back."""
     yield from ()
 
 
@@ -113,20 +139,20 @@ def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
 Stretch = tuple[FileSteps, ...]
 """Steps that are taken one after the other."""
 Possible = Callable[[Cores], Iterator[FileSteps | Stretch]]
-_ALWAYS: tuple[Possible, ...] = (
-    _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, _hold, elections, elections, restarts,
+ALWAYS: tuple[Possible, ...] = (
+    _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, hold, elections, elections, restarts,
 )  # fmt: skip
 SOMETIMES: tuple[Possible, ...] = (
-    _syncs, crashes, crashes, losses, breaks, _patience_ends, timeouts, timeouts, _hold, ordinary_steps, _writes,
+    _syncs, crashes, crashes, losses, breaks, _patience_ends, timeouts, timeouts, hold, ordinary_steps, _writes,
 )  # fmt: skip
 
 
 class Played(NamedTuple):
-    """What came of a run; `reached` are the kinds of states, each with how often."""
+    """What came of a run; `places` are the kinds of states, each with how many steps were drawn before it."""
 
     problems: list[str]
     taken: list[StepTaken]
-    states: dict[int, int]
+    places: dict[int, int]
     cores: Cores
 
 
@@ -162,24 +188,30 @@ def play_protocol(seed: int) -> Played:
 
 
 def play_drawn(
-    seed: int, cores: Cores, sometimes: Sequence[Possible], before_the_end: Callable[[], None] = lambda: None
+    seed: int,
+    cores: Cores,
+    sometimes: Sequence[Possible],
+    before_the_end: Callable[[], None] = lambda: None,
+    always: Sequence[Possible] = ALWAYS,
 ) -> Played:
     """Draw the steps among these servers and take them: each of `sometimes` is left out of some runs.  Then, behind
     `before_the_end`, everything heals."""
     kinds = derive_random(seed, "kinds")
-    possible = [*_ALWAYS, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
+    possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
     length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
     taken: list[StepTaken] = []
-    states: dict[int, int] = {}
+    places: dict[int, int] = {}
     syncs = _Syncs(cores)
-    quiet = _Quiet()
+    quiet = Quiet()
     first: tuple[FileSteps, ...] = (Start(), Elect(cores.voters), Run())
     for number in range(-len(first), length):
         kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
         chosen = possible[kind * len(possible) >> WORD_BITS]
-        if chosen is _hold:
+        if chosen is hold:
             taken.append(StepTaken(cores.now_ms, quiet.turn(cores, which), len(cores.journal)))
             continue
+        if chosen is let_go:
+            quiet.held.clear()
         for step in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
             taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
             try:
@@ -190,24 +222,26 @@ def play_drawn(
             if isinstance(step, Sync):
                 syncs.asked()
             cores.problems += syncs.look()
-            _note(states, cores, step)
+            for state in _states(cores, step):
+                places.setdefault(state, max(number + 1, 0))
             if cores.problems:
-                return Played(cores.problems, taken, states, cores)
+                return Played(cores.problems, taken, places, cores)
     before_the_end()
     problems = recover(cores)
-    return Played([*problems, *syncs.look()], taken, states, cores)
+    return Played([*problems, *syncs.look()], taken, places, cores)
 
 
-def _stretch(cores: Cores, quiet: _Quiet, possible: Possible, which: int) -> Stretch:
+def _stretch(cores: Cores, quiet: Quiet, possible: Possible, which: int) -> Stretch:
     """What is chosen of what is possible; in it, too, what is held back stays so."""
     stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
     found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
     chosen = found[which * len(found) >> WORD_BITS] if found else ()
-    return tuple(Run(hold=tuple(quiet.held)) if isinstance(step, Run) else step for step in chosen)
+    return tuple(Run((*step.hold, *quiet.held)) if isinstance(step, Run) else step for step in chosen)
 
 
-def _note(states: dict[int, int], cores: Cores, step: FileSteps) -> None:
-    """The state that the step led to: who is what, whose log is how far, whose disk has something to do."""
+def _states(cores: Cores, step: FileSteps) -> Iterator[int]:
+    """The state that the step led to: how each disk's files are, who is what, whose log is how far, whose disk has
+    something to do."""
     nodes = []
     ends = [node.disk.history()[-1:] for node in cores.nodes.values()]
     highest = max(ends)
@@ -216,6 +250,8 @@ def _note(states: dict[int, int], cores: Cores, step: FileSteps) -> None:
         role = (status.state.value, status.serving) if status is not None and node.is_up else ()
         epochs = node.disk.accepted - node.disk.current
         nodes.append((role, end == highest, epochs > 0, bool(node.queue), node.application is None))
+        outline = node.disk.outline()
+        if outline:
+            yield crc32(repr((role, end == highest, outline)).encode()) | 8 << 40
     state = (type(step).__name__, sorted(map(repr, nodes)), min(2, len(cores.links)))
-    code = crc32(repr(state).encode()) | 5 << 40
-    states[code] = 1
+    yield crc32(repr(state).encode()) | 5 << 40

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from journal.events import Entry
 from simulation.kernel.tape import Stream, Tape, TapedSeed
 from simulation.run import SCENARIOS, WHOLE_RUNS
 from simulation.scenarios.scenario import StepTaken, Verdict
+from simulation.search.corpus import NOWHERE
 from simulation.search.files import play_files
 from simulation.search.protocol import play_protocol
 from simulation.search.reached import reached
@@ -23,12 +25,14 @@ SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 
 
 class Ran(NamedTuple):
-    """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many."""
+    """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many, and
+    `places` says of some of what it reached behind how many steps that was."""
 
     problems: list[str]
     reached: dict[int, int]
     written: Tape
     cpu_s: float
+    places: Mapping[int, int] = NOWHERE
 
 
 def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
@@ -37,8 +41,8 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
     seed = TapedSeed(tape)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
-        found = {**reached(played.cores.journal), **played.states}
-        return Ran(played.problems, found, _written(seed), time.process_time() - begin)
+        found = reached(played.cores.journal) | dict.fromkeys(played.places, 1)
+        return Ran(played.problems, found, _written(seed), time.process_time() - begin, played.places)
     run: WholeRun | SeedRun
     if scenario in WHOLE_RUNS:
         run = WHOLE_RUNS[scenario](seed)

@@ -6,7 +6,7 @@ Each attempt is a run; it counts where it shows the same invariant violated.  Sp
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from simulation.faults.acts import ACTS
 from simulation.kernel.tape import STRIKE, Stream, Tape
@@ -37,6 +37,7 @@ class Shrinking:
                 self._end(purpose)
                 self._shorten(purpose)
                 self._level(purpose)
+                self._without_pairs(purpose)
         return self.tape
 
     def _holds(self, tape: Tape) -> bool:
@@ -91,6 +92,21 @@ class Shrinking:
                 if not self._holds(self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))):
                     begin += size
             size //= 2
+
+    def _without_pairs(self, purpose: str) -> None:
+        """What holds something back and what lets it go again can be left out together alone."""
+        unit = unit_of(purpose)
+        one = 0
+        while (one + 1) * unit < len(self.tape.streams[purpose].words):
+            if not any(self._holds(tape) for tape in self._without_it_and_another(purpose, one)):
+                one += 1
+
+    def _without_it_and_another(self, purpose: str, one: int) -> Iterator[Tape]:
+        unit, stream = unit_of(purpose), self.tape.streams[purpose]
+        words = stream.words
+        for other in range(one + 1, len(words) // unit):
+            left = words[: one * unit] + words[(one + 1) * unit : other * unit] + words[(other + 1) * unit :]
+            yield self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
 
     def _level(self, purpose: str) -> None:
         """Words that do not matter become zero."""

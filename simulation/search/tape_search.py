@@ -14,13 +14,15 @@ from typing import NamedTuple
 
 from simulation.kernel.tape import Tape
 from simulation.search.corpus import Corpus, Kept
-from simulation.search.mutation import mutated
+from simulation.search.mutation import gone_on_from, mutated
 from simulation.search.runs import Ran, invariant_of, run_tape
 from simulation.search.shrinking import Shrinking
 from simulation.settings import WorldSettings, world_settings
 
 PLAIN_FIRST = 24
 PLAIN_SHARE = 0.35
+GOING_ON = 0.5
+"""Of the others, where something has a place; the rest is changed anywhere."""
 SHRINKING_RUNS_MAX = 160
 OUTSIDERS = ("liveness", "assertion", "crash")
 """Of these the words behind the colon say what it is, not those before it."""
@@ -83,21 +85,25 @@ class TapeSearch:
         random = self._random
         if not self.corpus.kept or self._asked <= PLAIN_FIRST or random.random() < self._plain_share:
             return Tape(self.wanted.seed * 1_000_000 + self._asked)
-        return mutated(self.corpus.choose(random), self.corpus.any(random), random)
+        chosen = self.corpus.choose(random)
+        place = self.corpus.place(chosen, random) if random.random() < GOING_ON else 0
+        if place:
+            return gone_on_from(chosen.tape, place, random)
+        return mutated(chosen.tape, self.corpus.any(random), random)
 
     def resume(self, kept: list[Kept], runs: int) -> None:
         """Go on where a search of the same kind ended."""
         self.runs = self._asked = runs
         self._random = Random(f"{self.wanted.seed} {runs}")
         for each in kept:
-            self.corpus.take(each.tape, dict.fromkeys(each.news, 1))
+            self.corpus.take(each.tape, dict.fromkeys(each.news, 1), each.places)
 
     def take(self, ran: Ran) -> tuple[Kept | None, Found | None]:
         """A run has ended: the tape where it is kept, and what is found where that is new."""
         self.runs += 1
         self.cpu_s += ran.cpu_s
         if not ran.problems:
-            return self.corpus.take(ran.written, ran.reached), None
+            return self.corpus.take(ran.written, ran.reached, ran.places), None
         invariant = kind_of(ran.problems[0])
         if invariant in self.found:
             return None, None

@@ -13,7 +13,7 @@ from simulation.faults.acts import ACT_WORDS, ACTS
 from simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
 from simulation.run import SCENARIOS
 from simulation.search.corpus import Corpus
-from simulation.search.mutation import mutated
+from simulation.search.mutation import gone_on_from, mutated
 from simulation.search.runs import SEARCHED, run_tape, tell
 from simulation.search.shrinking import Shrinking
 from simulation.search.tape_file import TapeFile, read_tape, write_tape
@@ -100,8 +100,35 @@ def test_what_few_runs_reached_is_chosen_more_often() -> None:
     corpus.take(Tape(2), {20: 1})
     for _ in range(50):
         corpus.take(Tape(3), {10: 1})
-    chosen = [corpus.choose(random).seed for _ in range(20)]
+    chosen = [corpus.choose(random).tape.seed for _ in range(20)]
     assert chosen.count(2) > chosen.count(1)
+
+
+def test_a_run_goes_on_from_where_it_reached_something_rare() -> None:
+    corpus, random = Corpus(), Random(1)
+    kept = corpus.take(Tape(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
+    for _ in range(500):
+        corpus.take(Tape(2), {10: 1})
+    assert kept is not None
+    assert kept.places == {10: 4, 20: 9}
+    assert [corpus.place(kept, random) for _ in range(20)].count(9) > 15
+
+
+def test_a_tape_of_which_no_place_is_known_is_gone_on_from_nowhere() -> None:
+    corpus = Corpus()
+    kept = corpus.take(Tape(1), {10: 1})
+    assert kept is not None
+    assert corpus.place(kept, Random(1)) == 0
+
+
+@pytest.mark.parametrize("scenario", [PROTOCOL, FILES])
+def test_who_goes_on_from_a_place_reaches_again_what_was_reached_there(scenario: str) -> None:
+    ran = run_tape(Tape(11), scenario, SETTINGS)
+    last = max(ran.places.values())
+    for state, place in list(ran.places.items())[:: len(ran.places) // 3]:
+        again = run_tape(gone_on_from(ran.written, place, Random(5)), scenario, SETTINGS)
+        assert again.places[state] == place
+        assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
 # -- what is found
@@ -152,6 +179,19 @@ def test_shrinking_leaves_out_all_acts_that_are_not_needed() -> None:
 
     shrinking = Shrinking(tape, shows, 1_000)
     assert shrinking.shrink().streams[ACTS] == Stream(words=(0, 0, 3, 0, 0, 0, 0, 0), ends=True)
+
+
+def test_shrinking_leaves_out_two_acts_that_only_go_together() -> None:
+    acts = {what: tuple(range(what, what + ACT_WORDS)) for what in (100, 200, 300, 400)}
+    tape = Tape(1, {ACTS: Stream(words=(*acts[100], *acts[200], *acts[300], *acts[400]))})
+
+    def shows(asked: Tape) -> Tape | None:
+        words = asked.streams[ACTS].words
+        left = [words[at + 2] for at in range(0, len(words), ACT_WORDS)]
+        return asked if 202 in left and (102 in left) == (302 in left) and 402 in left else None
+
+    short = Shrinking(tape, shows, 1_000).shrink().streams[ACTS].words
+    assert [short[at + 2] for at in range(0, len(short), ACT_WORDS)] == [202, 402]
 
 
 def test_shrinking_leaves_out_all_strikes_that_are_not_needed_and_keeps_their_moments() -> None:

@@ -1,0 +1,172 @@
+"""What a run over real files is made of when it is in no hurry: each act leads to where nothing is under way any more,
+but for what is held back.
+
+Histories on disk part over many acts in a row (a load, a restart, a purge, a replacement), of which each takes many
+steps.  A run that draws single steps hardly ever comes so far; one that draws acts does in thirty of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from ensemble.txnlog.log import list_logs
+from ensemble.zab.messages import PeerState
+from simulation.cores.cores import Cores
+from simulation.cores.file_cores import FileCores
+from simulation.scenarios.core_steps import Crash, Elect, GiveUp, Isolate, Run, Start, Write, looking, zxid_list
+from simulation.scenarios.file_steps import Confer, FileSteps, LoseNewestLog, Purge, Replace, Rot, SpoilSnapshot, Vanish
+from simulation.search.explore_steps import serving
+from simulation.search.protocol import Possible, Stretch
+
+RETAINED = 3
+"""As few snapshots as autopurge keeps at least."""
+LOADS = (1, 2, 3, 5, 9)
+"""Writes in a row: the most of them fill a log or two."""
+ROT_REACH = 12
+LATEST = 2
+"""So far back a bit flips of a disk at work, and of one that has just lost its power."""
+
+
+def loads(cores: Cores) -> Iterator[Stretch]:
+    """Whoever serves takes writes, each when the one before it is everywhere."""
+    for peer in serving(cores):
+        for count in LOADS:
+            yield (Write(peer), Run()) * count
+
+
+def uneven_writes(cores: Cores) -> Iterator[Stretch]:
+    """A leader's write reaches some of its followers; what it says to the others is held back from there on."""
+    for leader in _leaders(cores):
+        others = tuple(peer for peer in _up(cores) if peer != leader)
+        for size in range(1, len(others) + 1):
+            for without in combinations(others, size):
+                yield (Write(leader), Run(hold=tuple(f"{leader} > {other}" for other in without)))
+
+
+def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
+    """The whole ensemble ends, and begins again; with those that were down, or without them."""
+    up = _up(cores)
+    if up:
+        yield (Crash(up), Start(up), Confer(up), Run())
+    if up != cores.voters:
+        yield (*((Crash(up),) if up else ()), Start(), Confer(cores.voters), Run())
+
+
+def returns(cores: Cores) -> Iterator[Stretch]:
+    """Whoever is down comes back, and whoever looks for a leader finds one."""
+    for peer in cores.voters:
+        if cores.nodes[peer].peer is None:
+            up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
+            yield (Start((peer,)), Confer(up), Run())
+
+
+def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """That server ends; an empty one takes its place, where `damages` allows it, and joins."""
+    assert isinstance(cores, FileCores)
+    others = tuple(peer for peer in cores.voters if peer != fragile)
+    if cores.is_up(fragile) and hold_the_same(cores, others):
+        yield (Crash((fragile,)), Run(), Replace(fragile), Start((fragile,)), Elect(cores.voters), Run())
+
+
+def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
+    """Do all of these serve, one of them leading, and have the same history?"""
+    states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
+    same = len({tuple(cores.files(peer).history()) for peer in peers}) == 1
+    return PeerState.LEADING in states and set(peers) <= set(serving(cores)) and same
+
+
+def or_else(wanted: Possible, otherwise: Possible, cores: Cores) -> Iterator[FileSteps | Stretch]:
+    """What is wanted, or, where nothing of that can be, something else."""
+    found = list(wanted(cores))
+    yield from found or otherwise(cores)
+
+
+def stops(cores: Cores) -> Iterator[Stretch]:
+    """A process ends, everybody hears of it, and whoever has to look for a leader then finds one."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
+
+
+def bounces(cores: Cores) -> Iterator[Stretch]:
+    """A process ends and is back before anybody has heard of that; who hears of it then may have to look again."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
+
+
+def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A machine loses its power and is back before anybody has missed it; with a bit flipped, where it is that one."""
+    assert isinstance(cores, FileCores)
+    for peer in _up(cores):
+        back = (Start((peer,)), Confer(_up(cores)), Run())
+        yield (Vanish(peer), *back)
+        if peer == fragile:
+            yield from ((Vanish(peer), rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def depositions(cores: Cores) -> Iterator[Stretch]:
+    """A leader is cut off from all others, who choose another one."""
+    for peer in _leaders(cores):
+        yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
+
+
+def talks(cores: Cores) -> Iterator[Stretch]:
+    """Whoever looks for a leader talks with all others, or with all but one."""
+    up = _up(cores)
+    if not looking(cores, up):
+        return
+    yield (Confer(up), Run())
+    yield from ((Confer(tuple(other for other in up if other != peer)), Run()) for peer in up)
+
+
+def impatience(cores: Cores) -> Iterator[Stretch]:
+    """A peer's patience ends, and it looks for a leader, with those that it left alone."""
+    up = _up(cores)
+    for peer in up:
+        yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
+
+
+def vanishing(cores: Cores) -> Iterator[FileSteps]:
+    """A machine loses its power, and nobody hears of it."""
+    yield from map(Vanish, _up(cores))
+
+
+def purges(cores: Cores) -> Iterator[FileSteps]:
+    """Autopurge."""
+    yield from (Purge(peer, RETAINED) for peer in _up(cores))
+
+
+def spoilt(cores: Cores) -> Iterator[FileSteps]:
+    """A storage finds that its newest snapshot is spoiled."""
+    yield from map(SpoilSnapshot, _up(cores))
+
+
+def damages(cores: Cores, fragile: int) -> Iterator[FileSteps]:
+    """What may befall that server's disk.  An empty server takes the place of one that is down while all others serve
+    and hold the same: it knows nothing of what its disk had promised."""
+    assert isinstance(cores, FileCores)
+    yield from _flips(cores, fragile, ROT_REACH)
+    if cores.nodes[fragile].peer is not None:
+        return
+    if list_logs(cores.files(fragile).directories.log):
+        yield LoseNewestLog(fragile)
+    if hold_the_same(cores, [peer for peer in cores.voters if peer != fragile]):
+        yield Replace(fragile)
+
+
+def _flips(cores: FileCores, fragile: int, reach: int) -> Iterator[Rot]:
+    for zxid in cores.files(fragile).history()[-reach:]:
+        yield Rot(fragile, zxid_list([zxid]))
+
+
+def _up(cores: Cores) -> tuple[int, ...]:
+    return tuple(peer for peer in cores.voters if cores.is_up(peer))
+
+
+def _leaders(cores: Cores) -> Iterator[int]:
+    for peer in serving(cores):
+        status = cores.nodes[peer].status
+        if status is not None and status.state is PeerState.LEADING:
+            yield peer

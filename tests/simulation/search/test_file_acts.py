@@ -1,0 +1,87 @@
+"""What runs over real files are made of: each act leads to where nothing is under way but what is held back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from simulation.cores.file_cores import FileCores
+from simulation.scenarios.core_steps import Elect, Run, Start, Write
+from simulation.scenarios.file_steps import Rot, Vanish
+from simulation.search import file_acts
+from simulation.search.explore_steps import serving
+from simulation.search.protocol import Quiet, Stretch
+
+ALL = (1, 2, 3)
+
+
+@pytest.fixture
+def cores(tmp_path: Path) -> Iterator[FileCores]:
+    """Three servers that serve, the third of them the leader, and two writes that all of them hold."""
+    made = FileCores(tmp_path, snap_count=1_000, commit_log_count=1)
+    take(made, (Start(), Elect(ALL), Run(), Write(3, 2), Run()))
+    assert list(serving(made)) == list(ALL)
+    yield made
+    made.close()
+
+
+def take(cores: FileCores, stretch: Stretch, quiet: Quiet | None = None) -> None:
+    for step in stretch:
+        step.play(cores)
+        if quiet is not None:
+            quiet.follow(step)
+        assert cores.problems == []
+
+
+def ends(cores: FileCores) -> list[int]:
+    return [cores.nodes[peer].disk.last_durable() & 0xFF for peer in ALL]
+
+
+def test_an_uneven_write_reaches_some_and_is_held_back_from_the_others(cores: FileCores) -> None:
+    quiet = Quiet()
+    without = {stretch[1]: stretch for stretch in file_acts.uneven_writes(cores)}
+    assert len(without) == 3
+    take(cores, without[Run(hold=("3 > 1",))], quiet)
+    assert ends(cores) == [2, 3, 3]
+    take(cores, (Run(hold=tuple(quiet.held)),), quiet)
+    assert ends(cores) == [2, 3, 3]
+    take(cores, (Run(),))
+    assert ends(cores) == [3, 3, 3]
+
+
+def test_what_is_held_back_by_a_machine_that_is_gone_is_held_back_no_more(cores: FileCores) -> None:
+    quiet = Quiet()
+    quiet.follow(Run(hold=("3 > 1", "2 > 1", "disk 2")))
+    take(cores, (Vanish(3),), quiet)
+    assert list(quiet.held) == ["2 > 1", "disk 2"]
+
+
+@pytest.mark.parametrize("acts", [file_acts.stops, file_acts.bounces, file_acts.depositions, file_acts.impatience])
+def test_behind_whatever_befalls_the_leader_a_majority_is_served(
+    cores: FileCores, acts: Callable[[FileCores], Iterator[Stretch]]
+) -> None:
+    take(cores, list(acts(cores))[-1])
+    assert len(list(serving(cores))) >= 2
+    assert max(node.disk.current for node in cores.nodes.values()) > 1
+
+
+def test_all_restart_or_those_alone_that_ran(cores: FileCores) -> None:
+    take(cores, next(stretch for stretch in file_acts.stops(cores)))
+    first, second = file_acts.restarts_of_all(cores)
+    take(cores, first)
+    assert list(serving(cores)) == [2, 3]
+    take(cores, second)
+    assert list(serving(cores)) == list(ALL)
+
+
+def test_a_machine_that_blinks_is_damaged_where_it_may_be(cores: FileCores) -> None:
+    flips = [step for stretch in file_acts.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
+    assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
+
+
+def test_where_nothing_of_one_kind_can_be_another_is_taken(cores: FileCores) -> None:
+    assert list(file_acts.returns(cores)) == []
+    instead = list(file_acts.or_else(file_acts.returns, file_acts.stops, cores))
+    assert instead == list(file_acts.stops(cores))
