@@ -74,6 +74,8 @@ class Stage:
         self.focus = focus
         self.cast = Cast(world, focus)
         self.told: list[Told] = []
+        self.begun: list[int] = []
+        """How long the journal was when each act began."""
         self._links: list[Callable[[], None]] = []
         self._broken: dict[int, Callable[[], None]] = {}
         self._mends = 0
@@ -136,6 +138,7 @@ class Stage:
     def act(self, words: Words, deeds: Sequence[Deed]) -> None:
         """Wait, and do what these words say."""
         before_ms = self.world.now_ms
+        self.begun.append(len(self.world.record.entries))
         said = self._wait(words)
         done = deeds[words.below(WHAT, len(deeds))](self, words)
         if done or self.world.now_ms > before_ms:

@@ -37,9 +37,10 @@ def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
 
 
 def gone_on_from(tape: Tape, place: int, random: Random) -> Tape:
-    """The first so many steps of a tape, and others behind them."""
-    words = tape.streams[STEPS].words[: place * STEP_WORDS] if STEPS in tape.streams else ()
-    return tape.changed(STEPS, Stream(words=words, tail=random.randrange(LAST_BORN)))
+    """The first so many steps, or acts, of a tape, and others behind them."""
+    purpose = STEPS if STEPS in tape.streams else ACTS
+    words = tape.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
+    return tape.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
 
 
 def _changed(tape: Tape, other: Tape, random: Random) -> Tape:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from typing import NamedTuple
 from zlib import crc32
 
 from journal.events import (
@@ -124,20 +125,29 @@ _TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, Lea
 """What may have happened to a partition since its state was written."""
 
 
-def reached(entries: Iterable[Entry]) -> dict[int, int]:
-    """What the history reached, each with how often: 1, 2, or OFTEN."""
+class Reached(NamedTuple):
+    """What a history reached, each with how often (1, 2, or OFTEN), and with the number of the entry that was first."""
+
+    counts: dict[int, int]
+    firsts: dict[int, int]
+
+
+def reached(entries: Iterable[Entry]) -> Reached:
+    """What the history reached."""
     counts: Counter[int] = Counter()
+    firsts: dict[int, int] = {}
     standings: dict[tuple[str, int], _Standing] = {}
     roles: dict[str, tuple[object, ...]] = {}
     last_of_node: dict[str, int] = {}
     last_of_partition: dict[tuple[str, int], int] = {}
     holding: dict[str, int] = {}
     last = faults = 0
-    for entry in entries:
+    for number, entry in enumerate(entries):
         event = entry.event
         token = _TOKENS.of(event)
         if not token:
             continue
+        here: list[int] = []
         if isinstance(event, FaultInjected):
             holding[event.fault_id] = crc32(f"{event.kind} {_kind(event.source)} {_kind(event.target)}".encode())
             faults = _sum(holding)
@@ -147,21 +157,25 @@ def reached(entries: Iterable[Entry]) -> dict[int, int]:
         elif isinstance(event, PeerStateChanged):
             is_ahead = event.accepted_epoch > event.current_epoch
             roles[entry.node] = event.state, event.phase, is_ahead
-            counts[crc32(repr(sorted(map(repr, roles.values()))).encode()) | 6 << 40] += 1
+            here.append(crc32(repr(sorted(map(repr, roles.values()))).encode()) | 6 << 40)
         elif isinstance(event, (*_TOUCHING, IsrChanged, LeaderElected)):
-            for standing in _concerned(standings, event):
-                counts[_mixed(7, standing.see(event), token)] += 1
-        counts[token] += 1
-        counts[_mixed(1, last_of_node.get(entry.node, 0), token)] += 1
-        counts[_mixed(2, last, token)] += 1
-        counts[_mixed(3, faults, token)] += 1
+            here += [_mixed(7, standing.see(event), token) for standing in _concerned(standings, event)]
+        here += (
+            token,
+            _mixed(1, last_of_node.get(entry.node, 0), token),
+            _mixed(2, last, token),
+            _mixed(3, faults, token),
+        )
         topic = getattr(event, "topic", None)
         if isinstance(topic, str):
             name = topic, getattr(event, "partition", 0) or 0
-            counts[_mixed(4, last_of_partition.get(name, 0), token)] += 1
+            here.append(_mixed(4, last_of_partition.get(name, 0), token))
             last_of_partition[name] = token
         last_of_node[entry.node] = last = token
-    return {feature: count if count < 3 else OFTEN for feature, count in counts.items()}
+        for feature in here:
+            counts[feature] += 1
+            firsts.setdefault(feature, number)
+    return Reached({feature: count if count < 3 else OFTEN for feature, count in counts.items()}, firsts)
 
 
 def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from journal.events import Entry
@@ -26,7 +27,7 @@ SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
 
 class Ran(NamedTuple):
     """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many, and
-    `places` says of some of what it reached behind how many steps that was."""
+    `places` says of some of what it reached behind how many steps, or acts, that was."""
 
     problems: list[str]
     reached: dict[int, int]
@@ -41,15 +42,20 @@ def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
     seed = TapedSeed(tape)
     if scenario in _DRAWN_STEPS:
         played = _DRAWN_STEPS[scenario](seed)
-        found = reached(played.cores.journal) | dict.fromkeys(played.places, 1)
+        found = reached(played.cores.journal).counts | dict.fromkeys(played.places, 1)
         return Ran(played.problems, found, _written(seed), time.process_time() - begin, played.places)
     run: WholeRun | SeedRun
+    begun: Sequence[int] = ()
     if scenario in WHOLE_RUNS:
         run = WHOLE_RUNS[scenario](seed)
+        problems = run.execute().problems
     else:
         run = SeedRun(seed, SCENARIOS[scenario], settings)
-    outcome = run.execute()
-    return Ran(outcome.problems, reached(run.world.record.entries), _written(seed), time.process_time() - begin)
+        problems = run.execute().problems
+        begun = run.stage.begun if run.stage is not None else ()
+    counts, firsts = reached(run.world.record.entries)
+    places = {feature: bisect_right(begun, number) for feature, number in firsts.items()} if begun else NOWHERE
+    return Ran(problems, counts, _written(seed), time.process_time() - begin, places)
 
 
 def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:

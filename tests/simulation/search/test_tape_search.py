@@ -131,6 +131,16 @@ def test_who_goes_on_from_a_place_reaches_again_what_was_reached_there(scenario:
         assert place == last or again.written.streams["steps"].words != ran.written.streams["steps"].words
 
 
+def test_who_goes_on_from_an_act_does_the_same_until_then() -> None:
+    ran = run_tape(Tape(3), "swarm", SETTINGS)
+    place = max(ran.places.values()) // 2
+    again = run_tape(gone_on_from(ran.written, place, Random(5)), "swarm", SETTINGS)
+    assert place > 0
+    before = {feature for feature, reached in ran.places.items() if reached < place}
+    assert [feature for feature in before if again.places.get(feature) != ran.places[feature]] == []
+    assert again.written.streams[ACTS].words != ran.written.streams[ACTS].words
+
+
 # -- what is found
 
 
