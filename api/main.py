@@ -26,6 +26,7 @@ from api.scenario_runs import Here, ScenarioRuns
 from api.security import loopback
 from api.services import Services
 from api.settings import Settings, load_settings
+from api.token_file import read_token
 from api.views import Views
 from api.workloads import WorkloadManager
 from ensemble.runtime.node_process import LogStream
@@ -41,7 +42,7 @@ def build(settings: Settings, player: Sequence[str]) -> Services:
 
     Raises OSError where a token or directory is not to be had.
     """
-    agent_token = settings.agent_token_file.read_text().strip()
+    agent_token = read_token(settings.agent_token_file)
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
     collector = Collector(settings.data / "collected", kept_bytes_max=settings.collected_bytes_max)
     runs = Runs(collector, KeptRuns(settings.data / "runs", settings.runs_max, settings.runs_bytes_max))
@@ -91,7 +92,7 @@ def main(config: Path, player: Sequence[str]) -> int:
     )
     try:
         settings = load_settings(config)
-        token = None if loopback(settings.host) else settings.token_file.read_text().strip()
+        token = None if loopback(settings.host) else read_token(settings.token_file)
         services = build(settings, player)
     except (OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
 from api.bounded_http import BodyLimit, BoundedConnection
 from api.quiet_server import QuietServer
+from api.token_file import read_token
 from compose.files import TOKEN_FILE, AgentConfig
 from compose.host import Fork, Host
 from compose.processes import NotNow
@@ -179,12 +180,12 @@ def main(config: Path) -> int:
     """Run an agent in the foreground until SIGTERM or SIGINT; the process's exit code."""
     try:
         topology, wanted = load_agent(config)
+        data = Path(wanted.data)
+        token = read_token(topology.tokens(data) / TOKEN_FILE)
     except (BadTopology, OSError) as reason:
         print(f"zabka: {reason}", file=sys.stderr)  # noqa: T201
         return 1
-    data = Path(wanted.data)
     spec = next(h for h in topology.hosts if h.name == wanted.host)
-    token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
     fork: Fork | None = None
     if wanted.preloads:
         from compose.forked import fork

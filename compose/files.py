@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from api.token_file import read_token
 from compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
 
 TOKEN_FILE = "agent.token"
@@ -90,12 +91,14 @@ def forget_run(data: Path) -> None:
 
 
 def token(path: Path) -> str:
-    """A token kept in a file that only its user reads; made when missing, by whoever of several comes first."""
+    """A token kept in a file that only its user reads; made when missing, by whoever of several comes first.
+
+    Raises BadToken, OSError."""
     with contextlib.suppress(FileNotFoundError):
         if path.stat().st_uid == os.getuid():
             # One that was handed in (a Secret that Kubernetes mounts) belongs to whoever did.
             path.chmod(0o600)
-        return path.read_text().strip()
+        return read_token(path)
     aside = path.with_name(f".{path.name}.{os.getpid()}.{secrets.token_hex(4)}.tmp")
     write_atomically(aside, f"{secrets.token_urlsafe(32)}\n".encode(), 0o600)
     try:
@@ -105,7 +108,7 @@ def token(path: Path) -> str:
         pass
     finally:
         aside.unlink()
-    return path.read_text().strip()
+    return read_token(path)
 
 
 def agent_url(host: HostSpec) -> str:

@@ -15,6 +15,7 @@ import httpx
 import msgspec
 
 from api.agent_protocol import Snapshot
+from api.token_file import read_token
 from compose.files import (
     API_TOKEN_FILE,
     TOKEN_FILE,
@@ -208,7 +209,7 @@ def exposed(topology: Topology) -> list[str]:
 def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble: Callable[[], None]) -> None:
     """Return once the cluster serves.  Raises CannotStart with the reason, or what `trouble` raises."""
     deadline = time.monotonic() + READY_TIMEOUT_S
-    token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
+    token = read_token(topology.tokens(data) / TOKEN_FILE)
     said = "the host agent"
     with httpx.Client(trust_env=False, timeout=2.0) as client:
         while time.monotonic() < deadline:

@@ -44,11 +44,11 @@ def read_json(path: Path) -> dict[str, Any]:
     try:
         document = json.loads(path.read_text())
     except (ValueError, RecursionError):
-        raise CommandFailed("The input string is not a valid JSON") from None
+        raise CommandFailed(f"{path}: The input string is not a valid JSON") from None
     except OSError as reason:
         raise CommandFailed(str(reason)) from None
     if not isinstance(document, dict):
-        raise CommandFailed("The input string is not a valid JSON")
+        raise CommandFailed(f"{path}: The input string is not a valid JSON")
     if document.get("version", 1) != 1:
         raise CommandFailed(f"Not supported version field value {document['version']}")
     return document

@@ -82,21 +82,20 @@ def run_scenarios(
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
     """Who plays on a cluster that runs.  Exits with 2 where that makes no sense."""
+    from api.token_file import BadToken, read_token
     from testing.live.running import RunningPlayer
 
     if live or len(names) != 1:
         typer.echo("--on plays one script, on the cluster that is named: give its name, and not --live", err=True)
         raise typer.Exit(2)
     try:
-        token = None if token_file is None else token_file.read_text().strip()
-    except (OSError, UnicodeDecodeError) as unread:
-        reason = getattr(unread, "strerror", None) or "it is no text"
-        typer.echo(f"the token cannot be read from {token_file}: {reason}", err=True)
+        token = None if token_file is None else read_token(token_file)
+    except BadToken as wrong:
+        typer.echo(str(wrong), err=True)
         raise typer.Exit(2) from None
-    if token is not None and not (token and token.isascii() and token.isprintable()):
-        wrong = "it has what no header can carry" if token else "it is empty"
-        typer.echo(f"{token_file} holds no token: {wrong}", err=True)
-        raise typer.Exit(2)
+    except OSError as unread:
+        typer.echo(f"the token cannot be read from {token_file}: {unread.strerror}", err=True)
+        raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
     # That nobody answers is no verdict of a script.
     if (reason := player.unreachable()) is not None:

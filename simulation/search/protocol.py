@@ -92,6 +92,11 @@ class Quiet:
         self.held |= dict.fromkeys(choice)
         return f"hold {', '.join(choice)}"
 
+    def let_go(self) -> str:
+        """Let all of them go; what that is in words."""
+        self.held = {}
+        return "let everything go"
+
 
 def _way(one: int, other: int) -> str:
     return f"{one} > {other}"
@@ -207,11 +212,10 @@ def play_drawn(
     for number in range(-len(first), length):
         kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
         chosen = possible[kind * len(possible) >> WORD_BITS]
-        if chosen is hold:
-            taken.append(StepTaken(cores.now_ms, quiet.turn(cores, which), len(cores.journal)))
+        if chosen is hold or (chosen is let_go and quiet.held):
+            text = quiet.turn(cores, which) if chosen is hold else quiet.let_go()
+            taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
             continue
-        if chosen is let_go:
-            quiet.held.clear()
         for step in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
             taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
             try:

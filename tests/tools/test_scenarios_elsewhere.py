@@ -63,7 +63,7 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(tmp_pat
         assert "holds no token" in said and "gehe" not in said
     file.write_bytes(b"gehe\xff")
     said = refused("http://127.0.0.1:1", "--token-file", str(file))
-    assert said == f"the token cannot be read from {file}: it is no text\n"
+    assert said == f"{file} holds no token: it is no text\n"
     file.write_bytes(b"\n")
     assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} holds no token: it is empty\n"
 
