@@ -133,9 +133,9 @@ def vanishing(cores: Cores) -> Iterator[FileSteps]:
     yield from map(Vanish, _up(cores))
 
 
-def purges(cores: Cores) -> Iterator[FileSteps]:
-    """Autopurge."""
-    yield from (Purge(peer, RETAINED) for peer in _up(cores))
+def purges(cores: Cores) -> Iterator[Stretch]:
+    """Autopurge, everywhere."""
+    yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
 
 
 def spoilt(cores: Cores) -> Iterator[FileSteps]:
