@@ -159,9 +159,11 @@ class Leader:
 
     def on_looking(self, src: PeerId, round: int) -> None:
         """A voter is looking for a leader.  While this one still waits for a quorum that voter may be missing for ever:
-        start over with it at once rather than at initLimit (ZOOKEEPER-3109)."""
+        start over with it at once rather than at initLimit (ZOOKEEPER-3109).  Nobody starts over for one that has lost
+        transactions, which has no vote and counts no rounds: as long as it looks it would end every reign that takes
+        its time to begin."""
         core = self._core
-        if self.established or src not in core.quorum.voters:
+        if self.established or src not in core.quorum.voters or not round:
             return
         introduced = {peer.peer_id: None for peer in self.known_learners()}
         if src in introduced or core.quorum.contains(introduced | {core.my_id: None}):

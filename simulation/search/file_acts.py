@@ -70,10 +70,13 @@ def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
-    """Do all of these serve, one of them leading, and have the same history?"""
+    """Do all of these serve, one of them leading, and have the same history, and promised the same?  Nobody else has
+    promised more then."""
     states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
-    same = len({tuple(cores.files(peer).history()) for peer in peers}) == 1
-    return PeerState.LEADING in states and set(peers) <= set(serving(cores)) and same
+    disks = [cores.files(peer) for peer in peers]
+    same = len({(tuple(disk.history()), disk.accepted, disk.current) for disk in disks}) == 1
+    promised = max(node.disk.accepted for node in cores.nodes.values()) == disks[0].accepted
+    return PeerState.LEADING in states and set(peers) <= set(serving(cores)) and same and promised
 
 
 def or_else(wanted: Possible, otherwise: Possible, cores: Cores) -> Iterator[FileSteps | Stretch]:

@@ -6,6 +6,7 @@ from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.zab.effects import (
     OpenLink,
 )
+from ensemble.zab.election import NO_DATA_ZXID
 from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import (
@@ -62,6 +63,18 @@ def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it()
     solo.now_ms += LOOKING_GRACE_MS
     solo.hear(1, PeerState.LOOKING, (1, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
+
+
+def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_vote() -> None:
+    """It would go on asking, and end every reign whose followers take their time to connect."""
+    solo = Solo(id=3)
+    solo.start()
+    solo.hear(2, PeerState.LOOKING, (3, 0, 0))
+    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    assert solo.peer.state is PeerState.LEADING
+    solo.now_ms += LOOKING_GRACE_MS
+    solo.hear(1, PeerState.LOOKING, (1, NO_DATA_ZXID, 0), round=0)
+    assert solo.peer.state is PeerState.LEADING
 
 
 def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_before_newleader() -> None:

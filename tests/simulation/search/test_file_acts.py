@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from ensemble.ids import Epoch
+from ensemble.zab.effects import SaveAcceptedEpoch
 from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_steps import Elect, Run, Start, Write
 from simulation.scenarios.file_steps import Rot, Vanish
@@ -79,6 +81,14 @@ def test_all_restart_or_those_alone_that_ran(cores: FileCores) -> None:
 def test_a_machine_that_blinks_is_damaged_where_it_may_be(cores: FileCores) -> None:
     flips = [step for stretch in file_acts.blinks(cores, 2) for step in stretch if isinstance(step, Rot)]
     assert flips == [Rot(2, "1.1"), Rot(2, "1.2")]
+
+
+def test_an_empty_server_takes_the_place_of_none_that_promised_more_than_the_others(cores: FileCores) -> None:
+    others = (2, 3)
+    assert file_acts.hold_the_same(cores, others)
+    disk = cores.nodes[1].disk
+    cores.nodes[1].disk = disk.after(SaveAcceptedEpoch(Epoch(disk.accepted + 1)))
+    assert not file_acts.hold_the_same(cores, others)
 
 
 def test_where_nothing_of_one_kind_can_be_another_is_taken(cores: FileCores) -> None:
