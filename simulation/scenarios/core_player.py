@@ -119,14 +119,22 @@ def recover(cores: Cores) -> list[str]:
             continue
         write = None
         if not looking(cores, cores.voters):
-            for peer in cores.voters:
-                status = cores.nodes[peer].status
-                if status is not None and not status.serving:
-                    give_up(cores, peer)
-        elect(cores, cores.voters)
+            _lose_patience(cores)
+        if not elect(cores, cores.voters) and not _leads(cores):
+            _lose_patience(cores)
+            elect(cores, cores.voters)
         if cores.problems:
             return cores.problems
     return [*cores.problems, "liveness: no leader committed a write after every fault had ended"]
+
+
+def _lose_patience(cores: Cores) -> None:
+    """Whoever follows or leads and is not served, or serves nobody, looks for a leader again: some may wait for one
+    who is gone, without whom the others are no quorum."""
+    for peer in cores.voters:
+        status = cores.nodes[peer].status
+        if status is not None and not status.serving and not looking(cores, (peer,)):
+            give_up(cores, peer)
 
 
 def unsettled(cores: Cores) -> list[str]:
@@ -144,6 +152,11 @@ def _leader(cores: Cores) -> int | None:
         if status is not None and status.state is PeerState.LEADING and status.serving:
             return peer
     return None
+
+
+def _leads(cores: Cores) -> bool:
+    """Does anybody lead, in a reign that has begun or not?"""
+    return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
 
 
 def _all_serve(cores: Cores) -> bool:
