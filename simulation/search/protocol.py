@@ -68,6 +68,10 @@ class Quiet:
             return not any(_way(one, other) in self.held for one in step.peers for other in step.peers)
         return True
 
+    def held_back(self, step: FileSteps) -> FileSteps:
+        """That step, in which what is held back stays so."""
+        return Run((*step.hold, *self.held)) if isinstance(step, Run) else step
+
     def follow(self, step: FileSteps) -> None:
         """A link that is broken holds nothing back any more; what a step holds back stays so."""
         if isinstance(step, Break):
@@ -216,7 +220,8 @@ def play_drawn(
             text = quiet.turn(cores, which) if chosen is hold else quiet.let_go()
             taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
             continue
-        for step in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
+        for drawn in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
+            step = quiet.held_back(drawn)
             taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
             try:
                 step.play(cores)
@@ -236,11 +241,10 @@ def play_drawn(
 
 
 def _stretch(cores: Cores, quiet: Quiet, possible: Possible, which: int) -> Stretch:
-    """What is chosen of what is possible; in it, too, what is held back stays so."""
+    """What is chosen of what is possible."""
     stretches = [each if isinstance(each, tuple) else (each,) for each in possible(cores)]
     found = [stretch for stretch in stretches if all(map(quiet.allows, stretch))]
-    chosen = found[which * len(found) >> WORD_BITS] if found else ()
-    return tuple(Run((*step.hold, *quiet.held)) if isinstance(step, Run) else step for step in chosen)
+    return found[which * len(found) >> WORD_BITS] if found else ()
 
 
 def _states(cores: Cores, step: FileSteps) -> Iterator[int]:
