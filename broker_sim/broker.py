@@ -166,12 +166,13 @@ class Broker:
                 self.metadata, producer_ids, self._topics_asked_for.create, lambda: self.cluster_id
             ).table(),
             **AdminHandlers(
-                self._admin,
-                describer,
-                config_admin,
-                self.metadata,
-                lambda: self.controller.is_active,
-                self.quotas.mutations,
+                admin=self._admin,
+                describer=describer,
+                configs=config_admin,
+                metadata=self.metadata,
+                is_controller=lambda: self.controller.is_active,
+                mutations=self.quotas.mutations,
+                runtime=self._runtime,
             ).table(),
             **ControlHandlers(
                 self.replicas, self.metadata, self.configs, self.controller, self.groups, self._heard

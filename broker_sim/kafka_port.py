@@ -21,9 +21,14 @@ from kafka_protocol.kafka_tap import KafkaTap, ServerLine
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire import api_versions
 from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
-from kafka_protocol.wire.frames import DecodedRequest, ResponseEncoder, UnsupportedVersion, decode_request
+from kafka_protocol.wire.frames import (
+    DecodedRequest,
+    ResponseEncoder,
+    UnsupportedVersion,
+    decode_request,
+    takes_long,
+)
 from kafka_protocol.wire.kafka_schema import ApiKey
-from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_rows_in_slices
 from kafka_protocol.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
@@ -288,7 +293,9 @@ class _Connection(asyncio.Protocol):
             if unsupported.api_key != ApiKey.API_VERSIONS:
                 self._drop(str(unsupported))
                 return False
-            self._reply(unsupported.correlation_id, api_versions.answer_unknown_version())
+            answer = api_versions.answer_unknown_version()
+            parts = self._port.encoder.encode_parts(unsupported.correlation_id, answer)
+            self._reply(unsupported.correlation_id, answer, parts)
             return True
         except WireError as malformed:
             self._drop(str(malformed))
@@ -306,11 +313,13 @@ class _Connection(asyncio.Protocol):
             work = port.handle(request.payload, context)
             response = await (work if clock is None else clock.measure(work))
             if response is not None:
-                if isinstance(response, MetadataResponse):
-                    for _ in pack_rows_in_slices(response):
-                        await asyncio.sleep(0)
                 answered_ns = 0 if clock is None else clock.spent_ns()
-                self._reply(request.correlation_id, response)
+                if takes_long(response):
+                    encoding = self._encoded_in_slices(request.correlation_id, response)
+                    parts = await (encoding if clock is None else clock.measure(encoding))
+                else:
+                    parts = port.encoder.encode_parts(request.correlation_id, response)
+                self._reply(request.correlation_id, response, parts)
                 if clock is not None and port.times is not None:
                     port.times.sent(client_id, clock.spent_ns() - answered_ns)
             if context.muted_ms:
@@ -325,6 +334,16 @@ class _Connection(asyncio.Protocol):
             return False
         return True
 
+    async def _encoded_in_slices(self, correlation_id: int, response: KafkaMessage) -> list[bytes]:
+        work = self._port.encoder.encode_in_slices(correlation_id, response)
+        while True:
+            try:
+                next(work)
+            except StopIteration as ended:
+                parts: list[bytes] = ended.value
+                return parts
+            await asyncio.sleep(0)
+
     async def _mute(self, duration_ms: int) -> None:
         """Hear nothing from this client for a while; it has been answered (KIP-219)."""
         if self._reading and self._transport is not None and not self._transport.is_closing():
@@ -335,8 +354,7 @@ class _Connection(asyncio.Protocol):
             self._reading = True
             self._transport.resume_reading()
 
-    def _reply(self, correlation_id: int, response: KafkaMessage) -> None:
-        parts = self._port.encoder.encode_parts(correlation_id, response)
+    def _reply(self, correlation_id: int, response: KafkaMessage, parts: list[bytes]) -> None:
         self._replies += parts
         if self._line is not None and self._line.awaits:
             self._line.told(correlation_id, response, sum(map(len, parts)))

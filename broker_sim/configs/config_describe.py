@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
@@ -88,14 +88,15 @@ class ConfigDescriber:
         self._own = f"brokers/{config.broker_id}"
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
-    async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> list[ConfigResult]:
-        """Each resource's keys, all or those named."""
+    async def describe(self, asked: Sequence[tuple[Resource, Sequence[str] | None]]) -> Iterator[ConfigResult]:
+        """Each resource's keys, all or those named.  Everything has been read before the first is given."""
         topics = [resource.name for resource, _ in asked if resource.type == TOPIC and resource.name in self._metadata]
         try:
             found = await self._read([self._own, self._shared, *(f"topics/{topic}" for topic in dict.fromkeys(topics))])
         except ZooKeeperError as failure:
-            return [ConfigResult(resource, KafkaError.unknown_server_error, str(failure)) for resource, _ in asked]
-        return [self._result(resource, names, found) for resource, names in asked]
+            said = str(failure)
+            return (ConfigResult(resource, KafkaError.unknown_server_error, said) for resource, _ in asked)
+        return (self._result(resource, names, found) for resource, names in asked)
 
     def _result(self, resource: Resource, names: Sequence[str] | None, found: _Found) -> ConfigResult:
         try:

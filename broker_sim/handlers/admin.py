@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -16,9 +16,19 @@ from broker_sim.configs.config_resources import Alteration, ConfigResult, Descri
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.quotas.controller_mutations import MutationQuota, Mutations
 from broker_sim.request_context import Handler, RequestContext
+from broker_sim.slices import in_slices
+from ensemble.ports import Runtime
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
+from kafka_protocol.wire.kafka_schema import (
+    ApiKey,
+    fill,
+    last_rows,
+    milliseconds,
+    respond,
+    response_class,
+    version_of,
+)
 
 CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
 """From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
@@ -45,6 +55,7 @@ class AdminHandlers:
         metadata: MetadataCache,
         is_controller: Callable[[], bool],
         mutations: MutationQuota,
+        runtime: Runtime,
     ) -> None:
         self._admin = admin
         self._describer = describer
@@ -52,6 +63,7 @@ class AdminHandlers:
         self._metadata = metadata
         self._is_controller = is_controller
         self._mutations = mutations
+        self._runtime = runtime
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -154,14 +166,22 @@ class AdminHandlers:
             (Resource(int(each.resource_type), str(each.resource_name)), each.configuration_keys)
             for each in request.resources
         ]
-        results = [
-            {
-                **_config_row(result),
-                "configs": [_described(config, synonyms, documentation) for config in result.configs],
-            }
-            for result in await self._describer.describe(asked)
-        ]
-        return respond(request, results=results)
+        once = list(dict.fromkeys(asked))
+        last = last_rows(response_class(ApiKey.DESCRIBE_CONFIGS, version_of(request)))
+        assert last is not None
+
+        def rows(described: Iterator[ConfigResult]) -> Generator[None, None, list[KafkaMessage]]:
+            # One resource takes milliseconds, and a request may ask for thousands.
+            filled = []
+            for result in described:
+                configs = [_described(config, synonyms, documentation) for config in result.configs]
+                filled.append(fill(last.schema, {**_config_row(result), "configs": configs}))
+                yield
+            return filled
+
+        filled = await in_slices(rows(await self._describer.describe(once)), self._runtime, pause_ms=0)
+        answers = dict(zip(once, filled, strict=True))
+        return respond(request, results=[answers[each] for each in asked])
 
     async def alter_configs(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer AlterConfigs."""

@@ -7,7 +7,7 @@ Metadata answers are remembered, since brokers hand the same one to everybody un
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from io import BytesIO
 from struct import Struct
 from struct import error as struct_error
@@ -29,7 +29,8 @@ from kafka_protocol.wire.fetch_wire import pack_fetch, pack_fetch_request, read_
 from kafka_protocol.wire.frame_reader import FRAME_SIZE
 from kafka_protocol.wire.frame_shape import as_java_reads, check_shape
 from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request_class, response_class, version_of
-from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_metadata
+from kafka_protocol.wire.long_answers import body_in_slices, is_long
+from kafka_protocol.wire.metadata_messages import MetadataResponse, pack_metadata, pack_rows_in_slices
 from kafka_protocol.wire.primitives import EMPTY_TAGS, WireError, skip_tags, text_of
 from kafka_protocol.wire.produce_wire import (
     pack_produce,
@@ -172,20 +173,21 @@ class ResponseEncoder:
 
     def encode_parts(self, correlation_id: int, payload: KafkaMessage) -> list[bytes]:
         """The same in pieces: records and remembered bodies are not copied."""
-        head = _I32.pack(correlation_id)
         api_key = api_key_of(payload)
         by_hand = _PACK_RESPONSE.get(api_key)
         if by_hand is not None:
-            chunks = by_hand(payload)
-            if payload.__flexible__:
-                head += EMPTY_TAGS
-        else:
-            chunks = [self._metadata(payload) if api_key == ApiKey.METADATA else _body(payload)]
-            # ApiVersions is flexible from version 3 on, its header never.
-            if payload.__flexible__ and api_key != ApiKey.API_VERSIONS:
-                head += EMPTY_TAGS
-        size = len(head) + sum(map(len, chunks))
-        return [FRAME_SIZE.pack(size) + head, *chunks]
+            return _framed(correlation_id, payload, by_hand(payload))
+        return _framed(
+            correlation_id, payload, [self._metadata(payload) if api_key == ApiKey.METADATA else _body(payload)]
+        )
+
+    def encode_in_slices(self, correlation_id: int, payload: KafkaMessage) -> Generator[None, None, list[bytes]]:
+        """The same of an answer of which `takes_long` is true; gives the turn away after every slice."""
+        if isinstance(payload, MetadataResponse):
+            yield from pack_rows_in_slices(payload)
+            return self.encode_parts(correlation_id, payload)
+        body = yield from body_in_slices(payload)
+        return _framed(correlation_id, payload, [body])
 
     def _metadata(self, payload: KafkaMessage) -> bytes:
         # By identity: the payload is kept beside its bytes, so its id cannot come to mean another.
@@ -198,6 +200,20 @@ class ResponseEncoder:
         if len(self._remembered) > _METADATA_REMEMBERED_MAX:
             self._remembered.popitem(last=False)
         return body
+
+
+def takes_long(payload: KafkaMessage) -> bool:
+    """Is this a response to be encoded in slices?"""
+    return isinstance(payload, MetadataResponse) or (api_key_of(payload) not in _PACK_RESPONSE and is_long(payload))
+
+
+def _framed(correlation_id: int, payload: KafkaMessage, chunks: list[bytes]) -> list[bytes]:
+    head = _I32.pack(correlation_id)
+    # ApiVersions is flexible from version 3 on, its header never.
+    if payload.__flexible__ and api_key_of(payload) != ApiKey.API_VERSIONS:
+        head += EMPTY_TAGS
+    size = len(head) + sum(map(len, chunks))
+    return [FRAME_SIZE.pack(size) + head, *chunks]
 
 
 def response_correlation_id(frame: bytes) -> int:

@@ -165,7 +165,12 @@ _ZERO: Mapping[str, Any] = {
 
 
 def _entities(nested: type[Any]) -> Callable[[Any], Any]:
-    return lambda values: None if values is None else tuple(fill(nested, value) for value in values)
+    def convert(values: Any) -> Any:
+        if values is None:
+            return None
+        return tuple(value if isinstance(value, nested) else fill(nested, value) for value in values)
+
+    return convert
 
 
 def _tuple(values: Any) -> Any:
@@ -183,6 +188,28 @@ def _converter(kafka_type: str | None, hint: Any) -> Callable[[Any], Any] | None
     if kafka_type in ("timedelta_i32", "timedelta_i64"):
         return _timedelta_from_ms
     return None
+
+
+class Rows(NamedTuple):
+    """Rows of a message: the name of their field, and their class."""
+
+    field: str
+    schema: type[Any]
+
+
+def last_rows(schema: type[Any]) -> Rows | None:
+    """The rows that a message of that class ends with, so that nothing but tags comes behind them; None where it ends
+    with something else."""
+    return _last_rows(schema)  # type: ignore[arg-type]
+
+
+@cache
+def _last_rows(schema: type[Any]) -> Rows | None:
+    last = fields(schema)[-1:]
+    if not last or last[0].metadata.get("tag") is not None:
+        return None
+    nested, many = _nested_class(typing.get_type_hints(schema)[last[0].name])
+    return Rows(last[0].name, nested) if nested is not None and many else None
 
 
 @cache
@@ -208,7 +235,7 @@ def _plan(schema: type[Any]) -> tuple[_Field, ...]:
 
 def fill(schema: type[Any], values: Mapping[str, Any]) -> KafkaMessage:
     """Build a message of that class: `values` under kio's field names, nested ones as mappings, times in milliseconds,
-    errors as codes.  Names that this version lacks are left out."""
+    errors as codes.  Names that this version lacks are left out.  Rows may have been filled before (`last_rows`)."""
     arguments = {}
     for name, convert, implicit in _plan(schema):  # type: ignore[arg-type]
         if name in values:

@@ -58,6 +58,7 @@ SHELLS = {
     "kafka_protocol/channel.py",
     "kafka_protocol/kafka_tap.py",
     "kafka_protocol/wire/frames.py",
+    "kafka_protocol/wire/long_answers.py",
     "broker_sim/broker_process.py",
     "broker_sim/surroundings.py",
 }

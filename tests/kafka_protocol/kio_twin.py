@@ -72,7 +72,7 @@ def _value(hint: Any, kafka_type: str | None, random: Random) -> Any:
 def _plain(kafka_type: str, random: Random) -> Any:
     if kafka_type == "string":
         return random.choice(("", "t", "örtlich.", "x" * random.choice((126, 127, 128, 300))))
-    if kafka_type == "records":
+    if kafka_type in ("records", "bytes"):
         return random.randbytes(random.choice((0, 1, 126, 127, 128, 400)))
     if kafka_type == "uuid":
         return UUID(int=random.getrandbits(128) | 1)
@@ -80,6 +80,8 @@ def _plain(kafka_type: str, random: Random) -> Any:
         return random.choice(_ERRORS)
     if kafka_type == "bool":
         return random.random() < 0.5
+    if kafka_type == "float64":
+        return random.uniform(-1e9, 1e9)
     if kafka_type == "datetime_i64":
         return datetime.fromtimestamp(random.randrange(2_000_000_000), UTC)
     top = 1 << _BOUNDS[kafka_type]

@@ -110,6 +110,35 @@ def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
     assert "Unexpected broker id, expected 1 or empty string, but received 2" in answer.results[0].error_message
 
 
+def test_others_are_served_while_a_request_for_a_thousand_resources_is_answered(cluster: Cluster) -> None:
+    node, kinds = cluster.nodes[1], [(BROKER_RESOURCE, "1"), (TOPIC_RESOURCE, "orders")]
+    rows = [
+        {"resource_type": kind, "resource_name": name, "configuration_keys": (f"key-{number}", "min.insync.replicas")}
+        for number in range(500)
+        for kind, name in kinds
+    ]
+    answers: dict[str, Any] = {}
+
+    async def ask(name: str, rows: list[Any]) -> None:
+        answers[name] = await node.broker.handle(request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows))
+
+    node.runtime.spawn(ask("a thousand", rows), "a thousand")
+    cluster.on(node, ask("one", rows[:1]))
+    assert list(answers) == ["one"]
+    cluster.wait(1_000)
+    answer = answers["a thousand"]
+    assert [(each.resource_type, each.resource_name) for each in answer.results] == 500 * kinds
+    assert {config.name for each in answer.results for config in each.configs} == {"min.insync.replicas"}
+
+
+def test_who_is_asked_for_twice_is_answered_twice(cluster: Cluster) -> None:
+    row = {"resource_type": BROKER_RESOURCE, "resource_name": "1", "configuration_keys": None}
+    answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=[row, row]))
+    first, second = answer.results
+    assert len(first.configs) > 200
+    assert first == second
+
+
 REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
     (
         TOPIC_RESOURCE,

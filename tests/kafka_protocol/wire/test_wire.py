@@ -3,6 +3,7 @@ from __future__ import annotations
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -22,10 +23,20 @@ from kafka_protocol.wire.frames import (
     decode_response,
     encode_request,
     response_correlation_id,
+    takes_long,
 )
-from kafka_protocol.wire.kafka_schema import ApiKey, fill, request, request_class, respond, response_class
+from kafka_protocol.wire.kafka_schema import (
+    ApiKey,
+    fill,
+    last_rows,
+    request,
+    request_class,
+    respond,
+    response_class,
+)
+from kafka_protocol.wire.long_answers import SHORT_ROWS, SLICE_BYTES
 from kafka_protocol.wire.primitives import WireError
-from tests.kafka_protocol.kio_twin import kio_bytes, same
+from tests.kafka_protocol.kio_twin import drawn, kio_bytes, same
 
 ROOT = Path(__file__).resolve().parents[3]
 SERVED = [(key, version) for key, (low, high) in SUPPORTED.items() for version in range(low, high + 1)]
@@ -79,6 +90,42 @@ def test_a_hand_packed_fetch_response_is_what_kio_writes(version: int, topics: A
     values = {"throttle_time": throttle, "session_id": 5, "error_code": 0, "responses": topics}
     payload = fill(response_class(ApiKey.FETCH, version), values)
     assert b"".join(pack_fetch(payload)) == kio_bytes(payload)
+
+
+def ends_with_rows(key: ApiKey, version: int) -> bool:
+    return last_rows(response_class(key, version)) is not None and key not in (ApiKey.PRODUCE, ApiKey.FETCH)
+
+
+@pytest.mark.parametrize(("key", "version"), [each for each in SERVED if ends_with_rows(*each)])
+def test_an_answer_that_ends_with_many_rows_is_written_row_by_row_as_kio_writes_it(key: ApiKey, version: int) -> None:
+    random, schema = Random(f"{key} {version}"), response_class(key, version)
+    last = last_rows(schema)
+    assert last is not None
+    rows = tuple(drawn(last.schema, random) for _ in range(200))
+    answer = replace(drawn(schema, random), **{last.field: rows})
+    work, encoder = ResponseEncoder().encode_in_slices(7, answer), ResponseEncoder()
+    turns = 0
+    while True:
+        try:
+            next(work)
+        except StopIteration as ended:
+            assert b"".join(ended.value) == encoder.encode(7, answer)
+            break
+        turns += 1
+    assert takes_long(answer)
+    assert turns == 0 or turns >= len(encoder.encode(7, answer)) // (2 * SLICE_BYTES)
+
+
+def test_what_ends_with_many_rows_gives_its_turn_away_after_each_slice_of_bytes() -> None:
+    rows = [{"resource_name": "x" * 1_000} for _ in range(100)]
+    answer = respond(request(ApiKey.DESCRIBE_CONFIGS, 4), results=rows)
+    assert sum(1 for _ in ResponseEncoder().encode_in_slices(1, answer)) == 100 // -(-SLICE_BYTES // 1_012)
+
+
+def test_few_rows_are_written_at_once() -> None:
+    asked = request(ApiKey.DESCRIBE_CONFIGS, 4)
+    assert not takes_long(respond(asked, results=[{}] * SHORT_ROWS))
+    assert takes_long(respond(asked, results=[{}] * (SHORT_ROWS + 1)))
 
 
 def test_a_metadata_answer_is_encoded_once() -> None:
