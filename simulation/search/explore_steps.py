@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from itertools import combinations
 
+from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
 from simulation.scenarios.core_steps import (
     Break,
@@ -95,6 +96,14 @@ def serving(cores: Cores) -> Iterator[int]:
     for peer in cores.voters:
         status = cores.nodes[peer].status
         if cores.is_up(peer) and status is not None and status.serving:
+            yield peer
+
+
+def leading(cores: Cores) -> Iterator[int]:
+    """Whoever leads and serves."""
+    for peer in serving(cores):
+        status = cores.nodes[peer].status
+        if status is not None and status.state is PeerState.LEADING:
             yield peer
 
 

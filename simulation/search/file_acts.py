@@ -8,7 +8,6 @@ steps.  A run that draws single steps hardly ever comes so far; one that draws a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import combinations
 
 from ensemble.txnlog.log import list_logs
 from ensemble.zab.messages import PeerState
@@ -16,8 +15,8 @@ from simulation.cores.cores import Cores
 from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_steps import Crash, Elect, GiveUp, Isolate, Run, Start, Write, looking, zxid_list
 from simulation.scenarios.file_steps import Confer, FileSteps, LoseNewestLog, Purge, Replace, Rot, SpoilSnapshot, Vanish
-from simulation.search.explore_steps import serving
-from simulation.search.protocol import Possible, Stretch
+from simulation.search.explore_steps import leading, serving
+from simulation.search.stretches import Possible, Stretch
 
 RETAINED = 3
 """As few snapshots as autopurge keeps at least."""
@@ -33,15 +32,6 @@ def loads(cores: Cores) -> Iterator[Stretch]:
     for peer in serving(cores):
         for count in LOADS:
             yield (Write(peer), Run()) * count
-
-
-def uneven_writes(cores: Cores) -> Iterator[Stretch]:
-    """A leader's write reaches some of its followers; what it says to the others is held back from there on."""
-    for leader in _leaders(cores):
-        others = tuple(peer for peer in _up(cores) if peer != leader)
-        for size in range(1, len(others) + 1):
-            for without in combinations(others, size):
-                yield (Write(leader), Run(hold=tuple(f"{leader} > {other}" for other in without)))
 
 
 def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
@@ -111,7 +101,7 @@ def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 def depositions(cores: Cores) -> Iterator[Stretch]:
     """A leader is cut off from all others, who choose another one."""
-    for peer in _leaders(cores):
+    for peer in leading(cores):
         yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
 
 
@@ -166,10 +156,3 @@ def _flips(cores: FileCores, fragile: int, reach: int) -> Iterator[Rot]:
 
 def _up(cores: Cores) -> tuple[int, ...]:
     return tuple(peer for peer in cores.voters if cores.is_up(peer))
-
-
-def _leaders(cores: Cores) -> Iterator[int]:
-    for peer in serving(cores):
-        status = cores.nodes[peer].status
-        if status is not None and status.state is PeerState.LEADING:
-            yield peer

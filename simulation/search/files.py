@@ -23,7 +23,8 @@ from simulation.scenarios.file_steps import FileSteps
 from simulation.scenarios.step import StepFailed
 from simulation.search import file_acts
 from simulation.search.explore_steps import crashes, serving
-from simulation.search.protocol import ALWAYS, SOMETIMES, Played, Possible, hold, let_go, play_drawn
+from simulation.search.protocol import ALWAYS, SOMETIMES, Played, hold, let_go, play_drawn
+from simulation.search.stretches import Possible, uneven_writes
 
 SNAP_COUNTS = (3, 8, 1_000)
 COMMIT_LOG_COUNTS = (1, 2, 500)
@@ -64,11 +65,11 @@ def _unhurried(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
     """The same where acts are drawn."""
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
     blinks = partial(file_acts.blinks, fragile=fragile)
-    talks = partial(file_acts.or_else, file_acts.talks, file_acts.uneven_writes)
+    talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
     return (file_acts.loads, file_acts.loads, talks, returns), [
         file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, file_acts.depositions,
-        file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, file_acts.uneven_writes, hold,
+        file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, uneven_writes, hold,
         let_go,
     ]  # fmt: skip
 

@@ -44,16 +44,20 @@ from simulation.search.explore_steps import (
     serving,
     timeouts,
 )
+from simulation.search.stretches import Possible, Stretch, blips, uneven_writes, way
 
 STEPS = "steps"
 STEP_WORDS = 2
 LENGTH_MIN, LENGTH_MAX = 10, 120
 SNAP_COUNTS = (3, 1_000, 1_000)
 FAULT_STAYS = 0.7
+RANKS_MAX = 2
+"""Of more logs of different lengths the longest count as one."""
 
 
 class Quiet:
-    """What is held back until it is let go: disks, and directions of links, as `Run` names them."""
+    """What is held back until it is let go: disks, and directions of links, as `Run` names them.  Elections have
+    connections of their own."""
 
     def __init__(self) -> None:
         self.held: dict[str, None] = {}
@@ -64,8 +68,6 @@ class Quiet:
             return f"{step.source} > {step.target}" not in self.held
         if isinstance(step, SyncDisk):
             return f"disk {step.peer}" not in self.held
-        if isinstance(step, Elect):
-            return not any(_way(one, other) in self.held for one in step.peers for other in step.peers)
         return True
 
     def held_back(self, step: FileSteps) -> FileSteps:
@@ -75,16 +77,16 @@ class Quiet:
     def follow(self, step: FileSteps) -> None:
         """A link that is broken holds nothing back any more; what a step holds back stays so."""
         if isinstance(step, Break):
-            self._forget(_way(step.one, step.other), _way(step.other, step.one))
+            self._forget(way(step.one, step.other), way(step.other, step.one))
         elif isinstance(step, Crash | Isolate | Vanish):
             gone = {str(peer): None for peer in (step.peers if isinstance(step, Crash) else (step.peer,))}
-            self._forget(*(way for way in self.held if any(end in gone for end in way.split(" > "))))
+            self._forget(*(each for each in self.held if any(end in gone for end in each.split(" > "))))
         elif isinstance(step, Run):
             self.held |= dict.fromkeys(step.hold)
 
     def _forget(self, *ways: str) -> None:
-        for way in ways:
-            self.held.pop(way, None)
+        for each in ways:
+            self.held.pop(each, None)
 
     def turn(self, cores: Cores, which: int) -> str:
         """Hold one of them back, or let it go; what that is in words."""
@@ -102,17 +104,13 @@ class Quiet:
         return "let everything go"
 
 
-def _way(one: int, other: int) -> str:
-    return f"{one} > {other}"
-
-
 def _choices(cores: Cores) -> list[tuple[str, ...]]:
     """What may be held back together: a disk, all links of a peer, one direction."""
     found: list[tuple[str, ...]] = []
     for peer in cores.voters:
         others = [other for other in cores.voters if other != peer]
-        around = tuple(way for other in others for way in (_way(peer, other), _way(other, peer)))
-        found += [(f"disk {peer}",), around, around, *((_way(peer, other),) for other in others)]
+        around = tuple(each for other in others for each in (way(peer, other), way(other, peer)))
+        found += [(f"disk {peer}",), around, around, *((way(peer, other),) for other in others)]
     return found
 
 
@@ -145,14 +143,12 @@ def _patience_ends(cores: Cores) -> Iterator[CoreSteps]:
         yield GiveUp(peer)
 
 
-Stretch = tuple[FileSteps, ...]
-"""Steps that are taken one after the other."""
-Possible = Callable[[Cores], Iterator[FileSteps | Stretch]]
 ALWAYS: tuple[Possible, ...] = (
     _run, ordinary_steps, ordinary_steps, ordinary_steps, _writes, _run, hold, elections, elections, restarts,
 )  # fmt: skip
 SOMETIMES: tuple[Possible, ...] = (
-    _syncs, crashes, crashes, losses, breaks, _patience_ends, timeouts, timeouts, hold, ordinary_steps, _writes,
+    _syncs, crashes, crashes, losses, breaks, blips, blips, uneven_writes, uneven_writes, _patience_ends, timeouts,
+    timeouts, hold, ordinary_steps, _writes,
 )  # fmt: skip
 
 
@@ -248,16 +244,18 @@ def _stretch(cores: Cores, quiet: Quiet, possible: Possible, which: int) -> Stre
 
 
 def _states(cores: Cores, step: FileSteps) -> Iterator[int]:
-    """The state that the step led to: how each disk's files are, who is what, whose log is how far, whose disk has
-    something to do."""
+    """The state that the step led to: how each disk's files are, who is what, whose log is how far and whether it has
+    what is committed, whose disk has something to do."""
     nodes = []
-    ends = [node.disk.history()[-1:] for node in cores.nodes.values()]
-    highest = max(ends)
+    ends = [max(node.disk.history()[-1:], default=0) for node in cores.nodes.values()]
+    ranks = {end: min(rank, RANKS_MAX) for rank, end in enumerate(sorted(set(ends)))}
+    highest, committed = max(ends), cores.monitor.last_committed
     for node, end in zip(cores.nodes.values(), ends, strict=True):
         status = node.status
         role = (status.state.value, status.serving) if status is not None and node.is_up else ()
         epochs = node.disk.accepted - node.disk.current
-        nodes.append((role, end == highest, epochs > 0, bool(node.queue), node.application is None))
+        holds = ranks[end], (end > committed) - (end < committed)
+        nodes.append((role, holds, epochs > 0, bool(node.queue), node.application is None))
         outline = node.disk.outline()
         if outline:
             yield crc32(repr((role, end == highest, outline)).encode()) | 8 << 40

@@ -14,7 +14,8 @@ from simulation.scenarios.core_steps import Elect, Run, Start, Write
 from simulation.scenarios.file_steps import Rot, Vanish
 from simulation.search import file_acts
 from simulation.search.explore_steps import serving
-from simulation.search.protocol import Quiet, Stretch
+from simulation.search.protocol import Quiet
+from simulation.search.stretches import Stretch
 
 ALL = (1, 2, 3)
 
@@ -36,22 +37,6 @@ def take(cores: FileCores, stretch: Stretch, quiet: Quiet | None = None) -> None
         step.play(cores)
         quiet.follow(step)
         assert cores.problems == []
-
-
-def ends(cores: FileCores) -> list[int]:
-    return [cores.nodes[peer].disk.last_durable() & 0xFF for peer in ALL]
-
-
-def test_an_uneven_write_reaches_some_and_is_held_back_from_the_others(cores: FileCores) -> None:
-    quiet = Quiet()
-    without = {stretch[1]: stretch for stretch in file_acts.uneven_writes(cores)}
-    assert len(without) == 3
-    take(cores, without[Run(hold=("3 > 1",))], quiet)
-    assert ends(cores) == [2, 3, 3]
-    take(cores, (Run(),), quiet)
-    assert ends(cores) == [2, 3, 3]
-    take(cores, (Run(),))
-    assert ends(cores) == [3, 3, 3]
 
 
 def test_what_is_held_back_by_a_machine_that_is_gone_is_held_back_no_more(cores: FileCores) -> None:

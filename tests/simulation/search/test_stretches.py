@@ -1,0 +1,87 @@
+"""Steps that go together where every step is drawn."""
+
+from __future__ import annotations
+
+import pytest
+
+from simulation.cores.cores import Cores
+from simulation.scenarios.core_steps import Break, Elect, Run, Start, Write
+from simulation.search.protocol import Quiet
+from simulation.search.stretches import Stretch, blips, uneven_writes
+from tests.simulation import planted_ensemble
+
+ALL = (1, 2, 3)
+
+
+@pytest.fixture
+def cores() -> Cores:
+    """Three servers that serve, the third of them the leader, and one write that all of them hold."""
+    made = Cores()
+    take(made, Quiet(), (Start(), Elect(ALL), Run(), Write(3), Run()))
+    return made
+
+
+def take(cores: Cores, quiet: Quiet, stretch: Stretch) -> None:
+    for drawn in stretch:
+        step = quiet.held_back(drawn)
+        step.play(cores)
+        quiet.follow(step)
+
+
+def ends(cores: Cores) -> list[int]:
+    return [cores.nodes[peer].disk.last_durable() & 0xFF for peer in ALL]
+
+
+def told(cores: Cores) -> list[int]:
+    """Up to where each knows to be committed."""
+    return [status.last_committed & 0xFF for peer in ALL if (status := cores.nodes[peer].status) is not None]
+
+
+def uneven(cores: Cores, writer: int, *held: str) -> Stretch:
+    return next(each for each in uneven_writes(cores) if each == (Write(writer), Run(hold=held)))
+
+
+def blip(cores: Cores, one: int, other: int) -> Stretch:
+    return next(each for each in blips(cores) if each[0] == Break(one, other))
+
+
+def test_an_uneven_write_reaches_some_and_is_held_back_from_the_others(cores: Cores) -> None:
+    quiet = Quiet()
+    take(cores, quiet, uneven(cores, 3, "3 > 1"))
+    assert ends(cores) == [1, 2, 2]
+    take(cores, quiet, (Run(),))
+    assert ends(cores) == [1, 2, 2]
+    take(cores, Quiet(), (Run(),))
+    assert ends(cores) == [2, 2, 2]
+    assert cores.problems == []
+
+
+def test_anybodys_write_is_held_back_in_every_way_at_every_follower(cores: Cores) -> None:
+    found = list(uneven_writes(cores))
+    assert len(found) == len(set(found)) == 3 * (4 * 4 - 1)
+
+
+def test_whoever_lost_its_leader_for_a_moment_follows_it_again(cores: Cores) -> None:
+    take(cores, Quiet(), blip(cores, 1, 3))
+    take(cores, Quiet(), (Write(3), Run()))
+    assert ends(cores) == [2, 2, 2]
+    assert cores.problems == []
+
+
+@pytest.mark.parametrize("is_planted", [False, True])
+def test_an_uneven_write_and_a_blip_show_who_cuts_back_what_a_follower_has_answered_for(
+    cores: Cores, is_planted: bool
+) -> None:
+    quiet, plant = Quiet(), planted_ensemble.PLANTED["who comes back ahead is cut back"]
+    take(cores, quiet, uneven(cores, 2, "1 > 3", "3 > 2"))
+    assert told(cores) == [2, 1, 1]
+    stretch = blip(cores, 1, 3)
+    if is_planted:
+        with plant():
+            take(cores, quiet, stretch)
+        assert plant.shown(cores.problems) is not None
+    else:
+        take(cores, quiet, stretch)
+        assert cores.problems == []
+        take(cores, Quiet(), (Run(),))
+        assert ends(cores) == [2, 2, 2]
