@@ -25,6 +25,18 @@ def _encodable(value: str) -> str:
     return value
 
 
+KEYS_MAX = 1_000
+"""Of a configuration: several times as many as Kafka knows."""
+PARTITIONS_MAX = 10_000
+
+
+def _at_most(value: Any, count: int, what: str) -> Any:
+    """Before each of a megabyte's members is looked at, and told to be wrong."""
+    if isinstance(value, dict) and len(value) > count:
+        raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
+    return value
+
+
 Text = Annotated[str, AfterValidator(_encodable)]
 BrokerId = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
 
@@ -194,10 +206,15 @@ class NewTopic(BaseModel):
     model_config = _body(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
 
     name: str = Field(min_length=1, max_length=249)
-    partitions: int | None = Field(None, ge=1, le=10_000)
+    partitions: int | None = Field(None, ge=1, le=PARTITIONS_MAX)
     replication_factor: int | None = Field(None, ge=1, le=255)
     assignment: dict[str, list[BrokerId]] | None = Field(None, description="Partition to brokers, the preferred first")
     config: dict[Text, Text] = {}
+
+    @field_validator("assignment", mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        return _at_most(value, PARTITIONS_MAX, "partitions")
 
     @field_validator("assignment")
     @classmethod
@@ -219,7 +236,11 @@ class NewTopic(BaseModel):
 
 
 def as_texts(value: Any) -> Any:
-    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them."""
+    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them.
+
+    Raises ValueError for more than KEYS_MAX of them.
+    """
+    _at_most(value, KEYS_MAX, "keys")
     if not isinstance(value, dict):
         return value
     return {
@@ -243,7 +264,7 @@ class NewElection(BaseModel):
     model_config = _body(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
 
     type: Literal["PREFERRED", "UNCLEAN"]
-    partitions: list[PartitionName] | None = None
+    partitions: list[PartitionName] | None = Field(None, fail_fast=True)
 
 
 class ElectionResult(BaseModel):
