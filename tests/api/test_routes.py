@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -537,6 +537,26 @@ def test_a_configuration_of_more_keys_than_kafka_knows_is_refused_before_they_ar
 
     assert answer.status_code == 422
     assert answer.json()["detail"] == f"body: Value error, there are {KEYS_MAX + 1} keys; at most {KEYS_MAX} are taken"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "/topics/orders/config", lambda text: {"k": text}),
+        ("PATCH", "/topics/orders/config", lambda text: {text: "v"}),
+        ("POST", "/topics", lambda text: {"name": "t", "config": {"k": text}}),
+        ("POST", "/elections", lambda text: {"type": "PREFERRED", "partitions": [{"topic": text, "partition": 0}]}),
+    ],
+)
+def test_a_text_that_kafkas_protocol_cannot_carry_is_refused_before_a_broker_is_asked(
+    http: httpx.Client, method: str, path: str, body: Callable[[str], Any]
+) -> None:
+    """Its strings have a length of 16 bits with a sign."""
+    assert http.request(method, V1 + path, json=body("x" * 32_767)).status_code < 300
+    for text, size in (("x" * 32_768, 32_768), ("ä" * 16_384, 32_768)):
+        refused = http.request(method, V1 + path, json=body(text))
+        assert refused.status_code == 422
+        assert f"Kafka's protocol has no text of {size} bytes" in refused.json()["detail"]
 
 
 def test_no_change_to_a_topic_that_is_not_there_is_refused_at_once(http: httpx.Client) -> None:
