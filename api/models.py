@@ -176,7 +176,7 @@ class Broker(BaseModel):
     as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
     stale: bool = Field(description="`registered` is the last known state: no quorum serves")
     age_ms: int
-    status: dict[str, Any] = Field(description="Everything the broker's control socket says")
+    status: dict[str, Any] = Field(description="Everything the broker's control socket says; empty while it is down")
 
 
 class Partition(BaseModel):
@@ -321,6 +321,8 @@ class NewWorkload(Body):
     def _group_fits(self) -> NewWorkload:
         if (self.kind == "consumer") != (self.group is not None):
             raise ValueError("a consumer has a group, and a producer none")
+        if self.offsets == "zookeeper" and self.group in (".", ".."):
+            raise ValueError(f"no znode can be called {self.group}")
         return self
 
     @field_validator("acks", mode="before")

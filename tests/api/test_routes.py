@@ -410,6 +410,18 @@ def test_metrics_take_a_topics_configuration_as_brokers_do_whatever_its_znode_sa
     assert line in http.get("/metrics").text.splitlines()
 
 
+def test_what_a_dead_process_said_last_is_told_no_more(server: Server, http: httpx.Client) -> None:
+    server.agent.say("broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}})
+    gauge = 'kafka_controller_kafkacontroller_controllerstate{broker="2"} 1.0'
+    assert http.get(f"{V1}/brokers/2").json()["status"]["state"] == "running"
+    assert gauge in http.get("/metrics").text
+
+    assert http.post(f"{V1}/brokers/2/kill").status_code == 202
+    found = http.get(f"{V1}/brokers/2").json()
+    assert (found["process"], found["status"]) == ("down", {})
+    assert gauge not in http.get("/metrics").text
+
+
 # ---- what a program reads before it calls -----------------------------------------------------------------------
 
 
@@ -565,6 +577,17 @@ def test_no_change_to_a_topic_that_is_not_there_is_refused_at_once(http: httpx.C
 
     assert answer.status_code == 404
     assert time.monotonic() - began < SETTLE_S
+
+
+@pytest.mark.parametrize("group", [".", ".."])
+def test_a_group_whose_znode_could_not_be_is_refused_where_it_needs_one(http: httpx.Client, group: str) -> None:
+    wanted = {"topic": "orders", "kind": "consumer", "group": group}
+    refused = http.post(f"{V1}/workloads", json={**wanted, "offsets": "zookeeper"})
+
+    assert refused.status_code == 422
+    assert f"no znode can be called {group}" in refused.json()["detail"]
+    # To Kafka it is a group like others: these brokers have no topic.
+    assert http.post(f"{V1}/workloads", json=wanted).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/web/main.js", "/web/sentences.json"])
