@@ -21,6 +21,8 @@ BODY_BYTES_MAX = 1024 * 1024
 """The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
 REQUEST_S = 15.0
 """So long may a request take to arrive, from its connection or its first byte to the last of its body."""
+LARGE_AT_ONCE = 8
+"""So many bodies above BODY_BYTES_MAX, where they may be: each is in memory twice until its request ends."""
 STALLED_S = 120.0
 """A client that takes nothing of its answer for so long has left: of a long one 40 MB wait for it in memory.  What is
 taken is seen a megabyte or so later, for so much is in the kernel."""
@@ -136,6 +138,7 @@ class BodyLimit:
         self._app = app
         self._bytes_max = bytes_max
         self._larger = dict(larger or {})
+        self._large_ones = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Read, then pass on."""
@@ -143,12 +146,26 @@ class BodyLimit:
         if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
             await self._app(scope, receive, send)
             return
-        # h11 has refused a length that is no number.
         bytes_max = self._larger.get(scope["path"], self._bytes_max)
-        too_large = int(headers.get(b"content-length", b"0")) > bytes_max
-        body = None if too_large else await self._read(receive, bytes_max)
+        # In chunks anything may come, whatever length is said besides.  h11 has refused one that is no number.
+        length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
+        if length > bytes_max:
+            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
+        elif length <= self._bytes_max:
+            await self._pass_on(scope, receive, send, bytes_max)
+        elif self._large_ones == LARGE_AT_ONCE:
+            await self._refuse(scope, send, 503, f"{LARGE_AT_ONCE} large bodies are being read; come back in a moment")
+        else:
+            self._large_ones += 1
+            try:
+                await self._pass_on(scope, receive, send, bytes_max)
+            finally:
+                self._large_ones -= 1
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, bytes_max: int) -> None:
+        body = await self._read(receive, bytes_max)
         if body is None:
-            await self._refuse(scope, send, bytes_max)
+            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
             return
         left: list[Message] = [body]
 
@@ -170,8 +187,8 @@ class BodyLimit:
             if not message.get("more_body", False):
                 return {"type": "http.request", "body": bytes(read), "more_body": False}
 
-    async def _refuse(self, scope: Scope, send: Send, bytes_max: int) -> None:
+    async def _refuse(self, scope: Scope, send: Send, status: int, detail: str) -> None:
         # What is left of the body is not worth reading: the connection ends.
-        headers, body = _refusal(413, f"a body has at most {bytes_max} bytes", scope["path"])
-        await send({"type": "http.response.start", "status": 413, "headers": headers})
+        headers, body = _refusal(status, detail, scope["path"])
+        await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})

@@ -17,7 +17,7 @@ from starlette.types import Message, Receive, Scope, Send
 
 from api import bounded_http
 from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
-from api.bounded_http import BODY_BYTES_MAX, BodyLimit, BoundedConnection
+from api.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
 from compose.agent import create_app
 from compose.host import Host
 from compose.plan import Wanted, plan
@@ -263,6 +263,44 @@ def test_the_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> No
 def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     status, asked = ask_agent(tmp_path, "secret", 512 * 1024 * 1024)
     assert status == 413 and asked <= 5
+
+
+def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass() -> None:
+    async def scene() -> list[int]:
+        released = asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            await released.wait()
+            await send({"type": "http.response.start", "status": 201, "headers": []})
+
+        limit = BodyLimit(app, 10, larger={"/runs": 1_000})
+        statuses: list[int] = []
+
+        async def ask(headers: list[tuple[bytes, bytes]]) -> None:
+            async def receive() -> Message:
+                return {"type": "http.request", "body": b"x", "more_body": False}
+
+            async def send(message: Message) -> None:
+                if "status" in message:
+                    statuses.append(message["status"])
+
+            await limit({"type": "http", "path": "/runs", "headers": headers}, receive, send)
+
+        large = [(b"content-length", b"11")]
+        taken = [asyncio.create_task(ask(large)) for _ in range(LARGE_AT_ONCE - 2)]
+        # In chunks as much may come.
+        taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked")])))
+        taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked"), (b"content-length", b"1")])))
+        taken += [asyncio.create_task(ask([(b"content-length", b"10")])) for _ in range(20)]
+        await asyncio.sleep(0)
+        await ask(large)
+        released.set()
+        await asyncio.gather(*taken)
+        await ask(large)
+        return statuses
+
+    assert asyncio.run(scene()) == [503, *[201] * (LARGE_AT_ONCE + 20), 201]
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:
