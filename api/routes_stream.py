@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
@@ -15,6 +17,7 @@ from api.routes_journal import After
 from api.services import Service
 
 router = APIRouter(prefix="/api/v1")
+ENDED_WITHIN_S = 0.5
 
 
 class WholeStream(EventSourceResponse):
@@ -32,7 +35,10 @@ class WholeStream(EventSourceResponse):
 
         await super().__call__(scope, receive, noting)
         if last.get("more_body", True) and last["type"]:
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+            # Nobody waits for a client that takes nothing.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDED_WITHIN_S):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
 _STREAM: dict[int | str, dict[str, Any]] = {
