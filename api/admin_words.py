@@ -40,17 +40,17 @@ async def watchers(connect: str, path: str) -> list[str] | None:
 
 def is_watch_list(answer: str) -> bool:
     """Whether this is an answer to `wchp`, and not the refusal of a word that is not whitelisted."""
-    # Brokers and the controller always watch something: no answer at all is no list.
-    return bool(answer.strip()) and all(
-        not line.strip() or line.startswith(("/", "\t")) for line in answer.splitlines()
-    )
+    # Brokers and the controller always watch something: no answer at all is no list.  What comes behind the first path
+    # says nothing: a path may hold what ends a line.
+    return answer.startswith("/")
 
 
 def sessions_of(answer: str, path: str) -> list[str]:
     """The sessions under one path of `wchp`'s answer: a line for the path, then one indented line a session."""
     found = []
     at = ""
-    for line in answer.splitlines():
+    # Its lines end so, and not as those of a text do: U+2028, for one, may stand in a path.
+    for line in answer.split("\n"):
         if line.startswith("\t"):
             if at == path:
                 found.append(line.strip())

@@ -227,7 +227,8 @@ class EnsembleView:
         return self._known
 
     async def znode(self, path: str) -> ZnodeReading:
-        """One znode: data, Stat, children, ACL.  Raises Problem: 404 without the node, 503 without a quorum."""
+        """One znode: data, Stat, children, ACL.  Raises Problem: 403 where its access list does not let us read it, 404
+        without the node, 503 without a quorum."""
         client = self._client
         if client is None or client.state is not SessionState.CONNECTED:
             raise Problem(503, "no quorum serves: znodes cannot be read now")
@@ -238,6 +239,8 @@ class EnsembleView:
                 return ZnodeReading(payload, stat, await children, (await acl)[0])
         except NoNode:
             raise Problem(404, f"there is no znode {path}") from None
+        except NoAuth:
+            raise Problem(403, f"the access list of {path} does not let us read it") from None
         except (ZooKeeperError, TimeoutError) as reason:
             raise Problem(503, f"the ensemble did not answer: {reason or 'timed out'}") from None
 

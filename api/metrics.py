@@ -13,7 +13,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector as MetricsCollector
 
 from api.collector import Collector
-from api.models import Broker, Peer, Topic
+from api.models import INT32_MAX, Broker, Peer, Topic
+from kafka_protocol.zk.znodes.json_content import plain_number
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -99,7 +100,7 @@ def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     for broker in brokers:
         led = [(t, p) for t, p in partitions if p.leader == broker.id]
         held = [p for _, p in partitions if broker.id in p.replicas]
-        under_min = sum(len(p.isr) < int(t.config.get("min.insync.replicas", "1")) for t, p in led)
+        under_min = sum(len(p.isr) < _min_in_sync(t) for t, p in led)
         for name, value in (
             ("underreplicatedpartitions", sum(len(p.isr) < len(p.replicas) for _, p in led)),
             ("underminisrpartitioncount", under_min),
@@ -115,6 +116,11 @@ def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
     for topic, partition in partitions:
         isr.add_metric([topic.name, str(partition.partition)], len(partition.isr))
     return [*families, isr]
+
+
+def _min_in_sync(topic: Topic) -> int:
+    """As a broker takes it: a znode of somebody else's may say anything."""
+    return plain_number(topic.config.get("min.insync.replicas", "").strip(), INT32_MAX) or 1
 
 
 def _events(collector: Collector) -> list[Metric]:

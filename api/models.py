@@ -18,10 +18,32 @@ INT32_MAX = (1 << 31) - 1
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 
 
+STRING_BYTES_MAX = 32_767
+"""Of a string of Kafka's protocol (`STRING`); a broker ends the connection of whoever sends a longer one."""
+
+
 def _encodable(value: str) -> str:
     """JSON may name half a character (`"\\ud800"`), which no protocol can carry."""
-    if any("\ud800" <= c <= "\udfff" for c in value):
-        raise ValueError("half a surrogate pair is no text")
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no text") from None
+    if size > STRING_BYTES_MAX:
+        raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {STRING_BYTES_MAX} are taken")
+    return value
+
+
+KEYS_MAX = 1_000
+"""Of a configuration: several times as many as Kafka knows."""
+PARTITIONS_MAX = 10_000
+MEMBERS_MAX = 100
+"""Of a body that has its members by name: many times as many as have one."""
+
+
+def _at_most(value: Any, count: int, what: str) -> Any:
+    """Before each of a megabyte's members is looked at, and told to be wrong."""
+    if isinstance(value, dict) and len(value) > count:
+        raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
     return value
 
 
@@ -35,6 +57,17 @@ def _example(**values: Any) -> ConfigDict:
 
 def _body(**values: Any) -> ConfigDict:
     return ConfigDict(extra="forbid", json_schema_extra={"example": values})
+
+
+class Body(BaseModel):
+    """What somebody sends, of which each member has a name here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_members(cls, value: Any) -> Any:
+        return _at_most(value, MEMBERS_MAX, "members")
 
 
 class Action(StrEnum):
@@ -143,7 +176,7 @@ class Broker(BaseModel):
     as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
     stale: bool = Field(description="`registered` is the last known state: no quorum serves")
     age_ms: int
-    status: dict[str, Any] = Field(description="Everything the broker's control socket says")
+    status: dict[str, Any] = Field(description="Everything the broker's control socket says; empty while it is down")
 
 
 class Partition(BaseModel):
@@ -188,16 +221,21 @@ class Topic(BaseModel):
     age_ms: int
 
 
-class NewTopic(BaseModel):
+class NewTopic(Body):
     """A topic to create: a number of partitions and replicas, or the assignment itself."""
 
-    model_config = _body(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
+    model_config = _example(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
 
     name: str = Field(min_length=1, max_length=249)
-    partitions: int | None = Field(None, ge=1, le=10_000)
+    partitions: int | None = Field(None, ge=1, le=PARTITIONS_MAX)
     replication_factor: int | None = Field(None, ge=1, le=255)
     assignment: dict[str, list[BrokerId]] | None = Field(None, description="Partition to brokers, the preferred first")
     config: dict[Text, Text] = {}
+
+    @field_validator("assignment", mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        return _at_most(value, PARTITIONS_MAX, "partitions")
 
     @field_validator("assignment")
     @classmethod
@@ -219,7 +257,11 @@ class NewTopic(BaseModel):
 
 
 def as_texts(value: Any) -> Any:
-    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them."""
+    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them.
+
+    Raises ValueError for more than KEYS_MAX of them.
+    """
+    _at_most(value, KEYS_MAX, "keys")
     if not isinstance(value, dict):
         return value
     return {
@@ -237,13 +279,13 @@ class PartitionName(BaseModel):
     partition: int = Field(ge=0, le=INT32_MAX)
 
 
-class NewElection(BaseModel):
+class NewElection(Body):
     """Leader elections to hold; without `partitions`, for all of them."""
 
-    model_config = _body(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
+    model_config = _example(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
 
     type: Literal["PREFERRED", "UNCLEAN"]
-    partitions: list[PartitionName] | None = None
+    partitions: list[PartitionName] | None = Field(None, fail_fast=True)
 
 
 class ElectionResult(BaseModel):
@@ -258,10 +300,10 @@ class ElectionResult(BaseModel):
     message: str | None
 
 
-class NewWorkload(BaseModel):
+class NewWorkload(Body):
     """A producer (with a check of what it is promised), or a consumer in a group, to run inside."""
 
-    model_config = _body(topic="orders", acks="all", records_per_s=50)
+    model_config = _example(topic="orders", acks="all", records_per_s=50)
 
     topic: str = Field(min_length=1, max_length=249)
     kind: Literal["producer", "consumer"] = "producer"
@@ -279,6 +321,8 @@ class NewWorkload(BaseModel):
     def _group_fits(self) -> NewWorkload:
         if (self.kind == "consumer") != (self.group is not None):
             raise ValueError("a consumer has a group, and a producer none")
+        if self.offsets == "zookeeper" and self.group in (".", ".."):
+            raise ValueError(f"no znode can be called {self.group}")
         return self
 
     @field_validator("acks", mode="before")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
-from starlette.types import Scope
+from starlette.types import Receive, Scope, Send
 
 from journal.sentence_file import SENTENCES
 
@@ -26,11 +26,19 @@ _PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>za
 
 
 class _Files(StaticFiles):
-    """Static files that a browser asks about again each time: an upgraded page must not meet old modules."""
+    """Static files that a browser asks about again each time: an upgraded page must not meet old modules.
+
+    They are small, and always sent whole: Starlette's answers to ranges that make no sense are no problem documents.
+    """
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        headers = [header for header in scope["headers"] if header[0] != b"range"]
+        await super().__call__({**scope, "headers": headers}, receive, send)
 
     async def get_response(self, path: str, scope: Scope) -> Response:
         response = await super().get_response(path, scope)
         response.headers["cache-control"] = "no-cache"
+        response.headers["accept-ranges"] = "none"
         return response
 
 
@@ -71,8 +79,8 @@ def install(app: FastAPI, web: Path, node_modules: Path | None) -> None:
         return HTMLResponse(index(web), headers={"cache-control": "no-cache"})
 
     @app.get("/web/sentences.json", include_in_schema=False)
-    async def sentences() -> FileResponse:
-        return FileResponse(SENTENCES, headers={"cache-control": "no-cache"})
+    async def sentences() -> Response:
+        return Response(SENTENCES.read_bytes(), media_type="application/json", headers={"cache-control": "no-cache"})
 
     app.mount("/web", _Files(directory=web, check_dir=False), name="web")
     for name in LIBRARIES:

@@ -13,6 +13,8 @@ from starlette.exceptions import HTTPException
 
 from api.problem_document import MEDIA_TYPE, document
 
+ERRORS_TOLD = 20
+
 
 class ProblemDocument(BaseModel):
     """RFC 9457: what went wrong, for programs and for people."""
@@ -55,9 +57,11 @@ def response(request: Request, problem: Problem, headers: dict[str, str] | None 
 
 
 def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
+    """The first of them: of a body of a megabyte half a million things can be wrong."""
+    errors = exc.errors()[:ERRORS_TOLD]
     # A key of a body is part of the place, and may be text that no answer could carry (half a surrogate pair).
-    where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in exc.errors()]
-    return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, exc.errors(), strict=True)]
+    where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
+    return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, errors, strict=True)]
 
 
 def install(app: FastAPI) -> None:
@@ -71,6 +75,8 @@ def install(app: FastAPI) -> None:
     async def on_invalid(request: Request, exc: RequestValidationError) -> JSONResponse:
         errors = _errors(exc)
         detail = "; ".join(f"{e['where']}: {e['what']}" for e in errors)
+        if (more := len(exc.errors()) - len(errors)) > 0:
+            detail += f"; and {more} more"
         return response(request, Problem(422, detail, errors=errors))
 
     @app.exception_handler(HTTPException)

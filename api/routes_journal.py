@@ -18,6 +18,9 @@ from api.tables import read_table
 router = APIRouter(prefix="/api/v1")
 
 _ARRAY: dict[int | str, dict[str, Any]] = {200: events.ARRAY}
+_UNREADABLE: dict[int | str, dict[str, Any]] = {
+    403: {**responses(403)[403], "description": "The znode's access list does not let it be read"}
+}
 
 After = Annotated[int | None, Query(ge=0, le=2**63, description="Only what comes after this number; 0 for all kept")]
 
@@ -51,13 +54,15 @@ async def get_journal(
     return Response(events.array(found), media_type="application/json")
 
 
-@router.get("/znodes", tags=["ensemble"], summary="The root znode", responses=responses(503))
+@router.get("/znodes", tags=["ensemble"], summary="The root znode", responses={**responses(503), **_UNREADABLE})
 async def get_root_znode(service: Service) -> Znode:
     """The root of the tree."""
     return _znode("/", await service.ensemble.znode("/"), await service.watchers("/"))
 
 
-@router.get("/znodes/{path:path}", tags=["ensemble"], summary="One znode", responses=responses(404, 422, 503))
+@router.get(
+    "/znodes/{path:path}", tags=["ensemble"], summary="One znode", responses={**responses(404, 422, 503), **_UNREADABLE}
+)
 async def get_znode(path: str, service: Service) -> Znode:
     """A znode's data, Stat, children, access list and watchers."""
     path = "/" + path.strip("/")

@@ -54,7 +54,8 @@ async def get_answer(
     if lesson is None:
         raise Problem(404, f"there is no lesson {name}; GET /api/v1/lessons lists them")
     about = service.runs.get(run)
-    if about.of != lesson.scenario:
+    # A journal that somebody brought along may be called like a script.
+    if (about.kind, about.of) != ("scenario", lesson.scenario):
         raise Problem(409, f"{run} is no run of {lesson.scenario}, which plays this lesson")
     pair = about.pair
     if run.endswith(".bug") != lesson.moment.with_bug:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from sse_starlette import EventSourceResponse
+from starlette.types import Message, Receive, Scope, Send
 
 from api import events
 from api.collector import TooOld
@@ -14,6 +17,29 @@ from api.routes_journal import After
 from api.services import Service
 
 router = APIRouter(prefix="/api/v1")
+ENDED_WITHIN_S = 0.5
+
+
+class WholeStream(EventSourceResponse):
+    """A stream that ends as HTTP has it when the server ends.  The library leaves it in the middle, and uvicorn logs an
+    error for each."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until the client leaves, or the server ends."""
+        last: Message = {"type": ""}
+
+        async def noting(message: Message) -> None:
+            nonlocal last
+            last = message
+            await send(message)
+
+        await super().__call__(scope, receive, noting)
+        if last.get("more_body", True) and last["type"]:
+            # Nobody waits for a client that takes nothing.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDED_WITHIN_S):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
 
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
@@ -57,4 +83,4 @@ async def get_events(
     except TooOld as reason:
         raise events.too_old(reason) from None
     stream = events.stream(service.collector, begin, service.stopping, with_snapshot=snapshot)
-    return EventSourceResponse(stream, ping=3600, headers={"cache-control": "no-store"})
+    return WholeStream(stream, ping=3600, headers={"cache-control": "no-store"})

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Body, Response
+from pydantic import BeforeValidator
 
 from api.ensemble_view import Reading
 from api.models import ElectionResult, NewElection, NewTopic, NewWorkload, Text, Topic, Workload, as_texts
@@ -109,22 +110,24 @@ async def delete_topic(topic: str, service: Service) -> Response:
 async def patch_topic_config(
     topic: str,
     changes: Annotated[
-        dict[Text, Text | bool | int | float | None], Body(examples=[{"unclean.leader.election.enable": "true"}])
+        dict[Text, Text | bool | int | float | None],
+        BeforeValidator(as_texts),
+        Body(examples=[{"unclean.leader.election.enable": "true"}]),
     ],
     service: Service,
 ) -> Topic:
     """Set overrides; null removes one.  An unknown key or a bad value changes nothing."""
     _check_name(topic)
-    wanted: dict[str, Any] = as_texts(changes)
+    wanted: dict[str, Any] = changes
     await _quorum(service)
-    if wanted:
-        await service.admin.alter_topic_config(topic, wanted)
 
     def made(reading: Reading) -> bool:
         found = reading.topics.get(topic)
         return found is not None and all(found.config.get(k) == v for k, v in wanted.items())
 
-    await _settled(service, made)
+    if wanted:
+        await service.admin.alter_topic_config(topic, wanted)
+        await _settled(service, made)
     return service.views.topic(topic, await service.ensemble.read())
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from api.models import Text, as_texts
+from api.models import Body, Text, as_texts
 from controller.historical import HISTORICAL_KEY, Historical
 
 SETTINGS_MAX = 50
@@ -73,10 +73,10 @@ class Scenario(BaseModel):
         return value
 
 
-class NewScenarioRun(BaseModel):
+class NewScenarioRun(Body):
     """How to play a script; all of it may be left out."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"seed": 7}})
+    model_config = ConfigDict(json_schema_extra={"example": {"seed": 7}})
 
     seed: int | None = Field(
         default=None, ge=0, lt=1 << 63,
@@ -122,10 +122,10 @@ OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
 """Those of them whose servers are configured by the seed alone."""
 
 
-class NewSeedRun(BaseModel):
+class NewSeedRun(Body):
     """A seed to be played; all of it may be left out."""
 
-    model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"scenario": "chaos"}})
+    model_config = ConfigDict(json_schema_extra={"example": {"scenario": "chaos"}})
 
     scenario: str = Field(default="chaos", description="One whose faults are drawn: " + ", ".join(SEEDS))
     settings: dict[Text, Text] = Field(default={}, max_length=SETTINGS_MAX, description="ZooKeeper's and Kafka's keys")

@@ -175,7 +175,8 @@ class Views:
             as_of_us=self._agents.taken_us(node),
             stale=fresh.stale,
             age_ms=fresh.age_ms,
-            status=said,
+            # What the process said that is dead is nobody's word any more.
+            status={} if process == "down" else said,
         )
 
     def _broker_told(self, broker_id: int, pid: int | None) -> BrokerView:

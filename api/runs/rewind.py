@@ -126,6 +126,7 @@ class Rewind:
             if known is not None and (to_us is None or known.at_us <= to_us):
                 found += known.spans()
                 here = known
+                await asyncio.sleep(0)
                 continue
             here = fold = here if isinstance(here, NotedFold) else self._fold(here.unpack())
             events = self._batch(fold.spans.state.seq, self.history.last_seq)

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from starlette.types import Message
+import uvicorn
+from starlette.types import Message, Receive, Scope, Send
 
 from api import bounded_http
 from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
-from api.bounded_http import BODY_BYTES_MAX, BodyLimit
+from api.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
 from compose.agent import create_app
 from compose.host import Host
 from compose.plan import Wanted, plan
@@ -137,6 +140,7 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
         assert answer.startswith(b"HTTP/1.1 503 ")
         head, _, body = answer.partition(b"\r\n\r\n")
         assert b"content-length: %d" % len(body) in head
+        assert b"application/problem+json" in head and json.loads(body)["status"] == 503
     links.pop().close()
     deadline = time.monotonic() + 10
     while True:
@@ -147,6 +151,82 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
         assert time.monotonic() < deadline
     for link in links:
         link.close()
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        b"\x16\x03\x01\x02\x00\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\n\r\n",
+        b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nhost: elsewhere\r\n\r\n",
+        HEAD + b"content-length: abc\r\n\r\n",
+        HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\nno length\r\n",
+    ],
+)
+def test_what_is_no_http_is_refused_with_a_problem_document_too(server: Server, request_: bytes) -> None:
+    with dial(server) as link:
+        link.sendall(request_)
+        head, _, body = said(link).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 400 ")
+    assert b"application/problem+json" in head and b"content-length: %d" % len(body) in head
+    assert json.loads(body)["detail"] == "Invalid HTTP request received."
+
+
+LONG = b"x" * (1 << 20)
+LONG_COUNT = 8
+KERNEL_KEEPS = 1 << 16
+"""So little on each side that most of it has to wait here, and what is taken is seen here soon."""
+
+
+@pytest.fixture
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
+    """A client with room for little, to whom something long is said, and who says it."""
+    monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"connection", b"close")]})
+        for left in reversed(range(LONG_COUNT)):
+            await send({"type": "http.response.body", "body": LONG, "more_body": left > 0})
+
+    running = uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="off", http=BoundedConnection))
+    with socket.socket() as listening, socket.socket() as link:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, KERNEL_KEEPS)
+        listening.bind(("127.0.0.1", 0))
+        thread = threading.Thread(target=running.run, args=([listening],))
+        thread.start()
+        while not running.started:
+            time.sleep(0.01)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_KEEPS)
+        link.connect(listening.getsockname())
+        link.settimeout(PATIENCE_S)
+        link.sendall(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        yield link, running
+        running.should_exit = True
+        thread.join(PATIENCE_S)
+        assert not thread.is_alive()
+
+
+def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
+    told: tuple[socket.socket, uvicorn.Server],
+) -> None:
+    link, server = told
+    deadline = time.monotonic() + PATIENCE_S
+    for is_there in (True, False):
+        while bool(server.server_state.connections) is not is_there:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    assert len(said(link)) < len(LONG) * LONG_COUNT
+
+
+def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(told: tuple[socket.socket, uvicorn.Server]) -> None:
+    link, _ = told
+    heard, began = 0, time.monotonic()
+    while data := link.recv(1 << 20):
+        heard += len(data)
+        # For longer than nothing may be taken.
+        if time.monotonic() - began < 3:
+            time.sleep(0.1)
+    assert heard > len(LONG) * LONG_COUNT
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
@@ -183,6 +263,44 @@ def test_the_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> No
 def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     status, asked = ask_agent(tmp_path, "secret", 512 * 1024 * 1024)
     assert status == 413 and asked <= 5
+
+
+def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass() -> None:
+    async def scene() -> list[int]:
+        released = asyncio.Event()
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            await receive()
+            await released.wait()
+            await send({"type": "http.response.start", "status": 201, "headers": []})
+
+        limit = BodyLimit(app, 10, larger={"/runs": 1_000})
+        statuses: list[int] = []
+
+        async def ask(headers: list[tuple[bytes, bytes]]) -> None:
+            async def receive() -> Message:
+                return {"type": "http.request", "body": b"x", "more_body": False}
+
+            async def send(message: Message) -> None:
+                if "status" in message:
+                    statuses.append(message["status"])
+
+            await limit({"type": "http", "path": "/runs", "headers": headers}, receive, send)
+
+        large = [(b"content-length", b"11")]
+        taken = [asyncio.create_task(ask(large)) for _ in range(LARGE_AT_ONCE - 2)]
+        # In chunks as much may come.
+        taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked")])))
+        taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked"), (b"content-length", b"1")])))
+        taken += [asyncio.create_task(ask([(b"content-length", b"10")])) for _ in range(20)]
+        await asyncio.sleep(0)
+        await ask(large)
+        released.set()
+        await asyncio.gather(*taken)
+        await ask(large)
+        return statuses
+
+    assert asyncio.run(scene()) == [503, *[201] * (LARGE_AT_ONCE + 20), 201]
 
 
 def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:

@@ -25,11 +25,12 @@ from api.ensemble_view import (
     Registration,
 )
 from api.joined_brokers import JoinedBrokers
+from api.problems import Problem
 from api.views import Views
 from ensemble.client.client import Client
 from ensemble.client.service import SessionState
 from ensemble.errors import NoAuth, NoNode, ZooKeeperError
-from ensemble.records import Stat
+from ensemble.records import ACL, Stat
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from journal.cluster_state import ClusterState
 from tests.api.api_server import settings
@@ -64,6 +65,9 @@ class FakeClient:
             answer.set_result((found, Stat(7, 8, 0, 0, 3, 0, 0, 5, len(found), 0, 9)))
         answer.add_done_callback(lambda done: done.exception())
         return answer
+
+    async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:
+        raise NoAuth(path)
 
     async def get_children(self, path: str) -> list[str]:
         below = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
@@ -124,6 +128,17 @@ def test_a_znode_that_is_not_ours_to_read_is_named() -> None:
     fresh = read({**as_json(GOOD), "/brokers/topics/secret": b"{}"}, refused=("/brokers/topics/secret",))
     assert still_good(fresh)
     assert fresh.reading.unreadable == ("/brokers/topics/secret: its access list does not let us read it",)
+
+
+def test_a_znode_that_is_asked_for_and_not_ours_to_read_is_refused_and_the_ensemble_not_blamed() -> None:
+    async def ask() -> None:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        view._client = cast(Client, FakeClient({"/secret": b"x"}, refused=("/secret",)))
+        await view.znode("/secret")
+
+    with pytest.raises(Problem, match="the access list of /secret does not let us read it") as refused:
+        asyncio.run(ask())
+    assert refused.value.status == 403
 
 
 def test_a_topic_of_more_partitions_than_anybody_can_look_at_is_left_out() -> None:

@@ -9,8 +9,9 @@ import httpx
 import pytest
 
 from api.runs.run_models import Run
-from journal.events import Entry
+from journal.events import Entry, LeaderElected
 from journal.rules import RULES
+from journal.writer import encode_line
 from simulation.lessons import LESSONS
 from simulation.scenarios.library import LIBRARY
 from simulation.scenarios.scenario import WorldScenario
@@ -84,6 +85,17 @@ def test_what_makes_no_sense_is_refused_with_the_reason(http: httpx.Client, path
 
     assert answer.status_code == status
     assert said in answer.text
+
+
+def test_a_journal_that_is_called_like_a_script_is_no_play_of_it(http: httpx.Client) -> None:
+    line = encode_line(
+        "broker-1", 1, 1, 1, LeaderElected("orders", 0, 2, 1, [2], [1, 2], 1, 1, unclean=False, cause="")
+    )
+    brought = http.post("/api/v1/runs", params={"name": "quorum-lost"}, content=line).json()
+    answer = http.get("/api/v1/lessons/quorum-lost/answer", params={"run": brought["id"]})
+
+    assert answer.status_code == 409
+    assert "is no run of quorum-lost" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import signal
+from collections.abc import AsyncIterator
 
 import pytest
 import uvicorn
 from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
+from starlette.types import Message
 
-from api import quiet_server
+from api import quiet_server, routes_stream
 from api.quiet_server import QuietServer
+from api.routes_stream import WholeStream
 
 LONG_S = 30.0
 
@@ -72,3 +75,52 @@ def test_every_turn_writes_the_date_anew(monkeypatch: pytest.MonkeyPatch) -> Non
         await serving
 
     asyncio.run(asyncio.wait_for(scene(), LONG_S))
+
+
+@pytest.mark.parametrize("ends_by_itself", [True, False])
+def test_a_stream_ends_whole_whoever_ends_it(monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool) -> None:
+    async def scene() -> list[Message]:
+        sent: list[Message] = []
+
+        async def events() -> AsyncIterator[bytes]:
+            yield b": one\n\n"
+            if not ends_by_itself:
+                monkeypatch.setattr(AppStatus, "should_exit", True)
+                await asyncio.Event().wait()
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            sent.append(message)
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        await asyncio.wait_for(WholeStream(events())(scope, receive, send), LONG_S)
+        return sent
+
+    sent = asyncio.run(scene())
+    assert [message["type"] for message in sent] == ["http.response.start", *["http.response.body"] * 2]
+    assert [message["more_body"] for message in sent[1:]] == [True, False]
+
+
+def test_a_client_that_takes_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routes_stream, "ENDED_WITHIN_S", 0.01)
+
+    async def scene() -> None:
+        async def events() -> AsyncIterator[bytes]:
+            yield b": one\n\n"
+
+        async def receive() -> Message:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+        async def send(message: Message) -> None:
+            if message["type"] == "http.response.body":
+                monkeypatch.setattr(AppStatus, "should_exit", True)
+                await asyncio.Event().wait()
+
+        scope = {"type": "http", "method": "GET", "path": "/", "headers": []}
+        await asyncio.wait_for(WholeStream(events())(scope, receive, send), LONG_S)
+
+    asyncio.run(scene())

@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,9 @@ import pytest
 
 from api.agent_protocol import JournalChunk, Position
 from api.ensemble_view import eligible_by
+from api.models import KEYS_MAX
+from api.problems import ERRORS_TOLD
+from api.routes_topics import SETTLE_S
 from journal.events import (
     BrokerSessionChanged,
     ControllerBelieved,
@@ -396,6 +399,29 @@ def test_metrics_carry_the_exporters_names(server: Server, http: httpx.Client) -
     assert "zk_quorum_size 3.0" in text
 
 
+@pytest.mark.parametrize(("said", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
+def test_metrics_take_a_topics_configuration_as_brokers_do_whatever_its_znode_says(
+    server: Server, http: httpx.Client, said: str, least: int
+) -> None:
+    topic = server.ensemble.reading.topics["orders"]
+    server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": said})
+
+    line = f'kafka_server_replicamanager_underminisrpartitioncount{{broker="1"}} {1.0 if least > 2 else 0.0}'
+    assert line in http.get("/metrics").text.splitlines()
+
+
+def test_what_a_dead_process_said_last_is_told_no_more(server: Server, http: httpx.Client) -> None:
+    server.agent.say("broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}})
+    gauge = 'kafka_controller_kafkacontroller_controllerstate{broker="2"} 1.0'
+    assert http.get(f"{V1}/brokers/2").json()["status"]["state"] == "running"
+    assert gauge in http.get("/metrics").text
+
+    assert http.post(f"{V1}/brokers/2/kill").status_code == 202
+    found = http.get(f"{V1}/brokers/2").json()
+    assert (found["process"], found["status"]) == ("down", {})
+    assert gauge not in http.get("/metrics").text
+
+
 # ---- what a program reads before it calls -----------------------------------------------------------------------
 
 
@@ -483,3 +509,90 @@ def test_what_is_being_deleted_is_neither_offline_nor_out_of_balance(server: Ser
     topics["orders"] = topics["orders"]._replace(deleting=True)
     left = {line.replace("1.0", "0.0") for line in counted}
     assert {*left, f"{prefix}topicstodeletecount 1.0"} <= set(http.get("/metrics").text.splitlines())
+
+
+# ---- what is wrong with a megabyte -------------------------------------------------------------------------------
+
+MANY = 60_000
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/elections", {"type": "PREFERRED", "partitions": [1] * MANY}),
+        ("/topics", {"name": "t", **dict.fromkeys(map(str, range(MANY)))}),
+        ("/topics", {"name": "t", "assignment": {str(n): 1 for n in range(MANY)}}),
+        ("/topics", {"name": "t", "config": {str(n): [] for n in range(MANY)}}),
+        ("/seeds/1/runs", {"settings": {str(n): [] for n in range(MANY)}}),
+    ],
+)
+def test_of_all_that_is_wrong_with_a_body_the_first_is_told(
+    http: httpx.Client, path: str, body: dict[str, Any]
+) -> None:
+    answer = http.post(f"{V1}{path}", content=json.dumps(body, separators=(",", ":")))
+
+    assert answer.status_code == 422
+    assert len(answer.content) < 10_000
+    assert 1 <= len(answer.json()["errors"]) <= ERRORS_TOLD
+
+
+def test_what_is_wrong_and_not_told_is_counted(http: httpx.Client) -> None:
+    wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_TOLD + 5)))}).json()
+
+    assert len(wrong["errors"]) == ERRORS_TOLD
+    assert wrong["detail"].endswith("; and 5 more")
+
+
+def test_a_configuration_of_more_keys_than_kafka_knows_is_refused_before_they_are_looked_at(http: httpx.Client) -> None:
+    changes = dict.fromkeys(map(str, range(KEYS_MAX + 1)), "1")
+    answer = http.patch(f"{V1}/topics/orders/config", json=changes)
+
+    assert answer.status_code == 422
+    assert answer.json()["detail"] == f"body: Value error, there are {KEYS_MAX + 1} keys; at most {KEYS_MAX} are taken"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("PATCH", "/topics/orders/config", lambda text: {"k": text}),
+        ("PATCH", "/topics/orders/config", lambda text: {text: "v"}),
+        ("POST", "/topics", lambda text: {"name": "t", "config": {"k": text}}),
+        ("POST", "/elections", lambda text: {"type": "PREFERRED", "partitions": [{"topic": text, "partition": 0}]}),
+    ],
+)
+def test_a_text_that_kafkas_protocol_cannot_carry_is_refused_before_a_broker_is_asked(
+    http: httpx.Client, method: str, path: str, body: Callable[[str], Any]
+) -> None:
+    """Its strings have a length of 16 bits with a sign."""
+    assert http.request(method, V1 + path, json=body("x" * 32_767)).status_code < 300
+    for text, size in (("x" * 32_768, 32_768), ("ä" * 16_384, 32_768)):
+        refused = http.request(method, V1 + path, json=body(text))
+        assert refused.status_code == 422
+        assert f"Kafka's protocol has no text of {size} bytes" in refused.json()["detail"]
+
+
+def test_no_change_to_a_topic_that_is_not_there_is_refused_at_once(http: httpx.Client) -> None:
+    began = time.monotonic()
+    answer = http.patch(f"{V1}/topics/nothing/config", json={})
+
+    assert answer.status_code == 404
+    assert time.monotonic() - began < SETTLE_S
+
+
+@pytest.mark.parametrize("group", [".", ".."])
+def test_a_group_whose_znode_could_not_be_is_refused_where_it_needs_one(http: httpx.Client, group: str) -> None:
+    wanted = {"topic": "orders", "kind": "consumer", "group": group}
+    refused = http.post(f"{V1}/workloads", json={**wanted, "offsets": "zookeeper"})
+
+    assert refused.status_code == 422
+    assert f"no znode can be called {group}" in refused.json()["detail"]
+    # To Kafka it is a group like others: these brokers have no topic.
+    assert http.post(f"{V1}/workloads", json=wanted).status_code == 404
+
+
+@pytest.mark.parametrize("path", ["/web/main.js", "/web/sentences.json"])
+@pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
+def test_the_pages_files_are_sent_whole_whatever_part_is_wanted(http: httpx.Client, path: str, wanted: str) -> None:
+    answer = http.get(path, headers={"range": wanted})
+
+    assert (answer.status_code, answer.content) == (200, http.get(path).content)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from api.collector import Collector
-from api.runs.history import Checkpoints
+from api.runs.history import CHECKPOINT_EVERY, Checkpoints
 from api.runs.kept import JOURNAL, KeptRuns
-from api.runs.lanes import lanes
+from api.runs.lanes import encoded, lanes
 from api.runs.rewind import Lasted, Rewind
 from api.runs.run_file import RunFile
 from journal.events import Entry
@@ -149,3 +152,40 @@ def test_spans_of_a_row_within_one_bin_become_one_that_says_what_is_in_it() -> N
     ]
     [whole] = lanes(Lasted([*row, *other], 0, 100), (), None)
     assert len(whole["spans"]) == 7
+
+
+def test_others_have_their_turn_between_parts_that_are_known_already(tmp_path: Path) -> None:
+    history = tuple(copies(played(), 3))
+    rewind = kept_rewind(tmp_path, history, Checkpoints())
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    async def ask_twice() -> None:
+        nonlocal turns
+        await rewind.spans()
+        turns = 0
+        beside = asyncio.create_task(other())
+        await rewind.spans()
+        beside.cancel()
+
+    asyncio.run(ask_twice())
+    assert turns >= len(history) // CHECKPOINT_EVERY
+
+
+def test_the_answer_has_the_lanes_as_they_are() -> None:
+    spans = Spans()
+    for entry in played():
+        spans.apply(entry)
+    lasted = Lasted([*spans.take_closed(), *spans.lasting()], played()[0].wall_us, played()[-1].wall_us)
+    for wanted, bins in (((), None), (("controller", "isr"), 10), (("nothing",), None)):
+        told = json.loads(encoded(lasted, wanted, bins))
+        assert told == {
+            "first_us": lasted.first_us,
+            "last_us": lasted.last_us,
+            "lanes": json.loads(msgspec.json.encode(lanes(lasted, wanted, bins))),
+        }
