@@ -13,6 +13,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector as MetricsCollector
 
 from api.collector import Collector
+from api.ensemble_view import Fresh
 from api.models import INT32_MAX, Broker, Peer, Topic
 from kafka_protocol.zk.znodes.json_content import plain_number
 
@@ -27,9 +28,9 @@ class _Once(MetricsCollector):
         return iter(self._families)
 
 
-def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector) -> bytes:
-    """The exposition text."""
-    families = [*_controller(brokers, topics), *_controller_own(brokers)]
+def render(peers: list[Peer], brokers: list[Broker], topics: list[Topic], collector: Collector, fresh: Fresh) -> bytes:
+    """The exposition text; `fresh` says how old the ensemble's word is that brokers and topics are told by."""
+    families = [*_reading(fresh), *_controller(brokers, topics), *_controller_own(brokers)]
     families += [*_replicas(brokers, topics), *_events(collector)]
     families += _ensemble(peers, collector)
     registry = CollectorRegistry(auto_describe=False)
@@ -42,6 +43,15 @@ def _gauge(name: str, text: str, rows: list[tuple[str, float]], label: str) -> G
     for key, value in rows:
         family.add_metric([key], value)
     return family
+
+
+def _reading(fresh: Fresh) -> list[Metric]:
+    stale = "1 where the ensemble does not answer: registrations, topics and partitions are as it last told them"
+    age = "How long ago the ensemble told registrations, topics and partitions"
+    return [
+        GaugeMetricFamily("zabka_ensemble_reading_stale", stale, value=float(fresh.stale)),
+        GaugeMetricFamily("zabka_ensemble_reading_age_seconds", age, value=fresh.age_ms / 1000),
+    ]
 
 
 def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:

@@ -21,5 +21,5 @@ async def get_metrics(service: Service) -> Response:
     """The cluster under Kafka's and ZooKeeper's exporters' metric names."""
     fresh = await service.ensemble.read()
     views = service.views
-    text = metrics.render(views.peers(), views.brokers(fresh), views.topics(fresh), service.collector)
+    text = metrics.render(views.peers(), views.brokers(fresh), views.topics(fresh), service.collector, fresh)
     return Response(text, media_type=metrics.MEDIA_TYPE)

@@ -68,6 +68,9 @@ class BadSetting(Exception):
     """A key nobody knows, or a value that makes no sense."""
 
 
+NODES_MAX = 255
+"""Of each kind, as in a cluster that is started."""
+
 _OWN_KEYS: dict[str, str] = {
     "tickTime": "tick_time_ms",
     "initLimit": "init_limit",
@@ -99,6 +102,13 @@ def _positive(key: str, value: str) -> int:
     return int(value)
 
 
+def _number(key: str, value: str) -> int:
+    number = _positive(key, value)
+    if key in ("peers", "brokers") and number > NODES_MAX:
+        raise BadSetting(f"{key}={value}: a world has at most {NODES_MAX} of them")
+    return number
+
+
 def _flag(key: str, value: str) -> bool:
     if value.lower() not in ("true", "false"):
         raise BadSetting(f"{key}={value}: true or false is wanted")
@@ -107,7 +117,7 @@ def _flag(key: str, value: str) -> bool:
 
 def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
     """What some of these keys say of the world itself, by field of WorldSettings.  Raises BadSetting."""
-    numbers = {_OWN_KEYS[key]: _positive(key, value) for key, value in keys.items() if key in _OWN_KEYS}
+    numbers = {_OWN_KEYS[key]: _number(key, value) for key, value in keys.items() if key in _OWN_KEYS}
     return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
 
 

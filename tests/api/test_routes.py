@@ -422,6 +422,14 @@ def test_what_a_dead_process_said_last_is_told_no_more(server: Server, http: htt
     assert gauge not in http.get("/metrics").text
 
 
+def test_metrics_say_where_the_ensembles_word_is_an_old_one(server: Server, http: httpx.Client) -> None:
+    assert "zabka_ensemble_reading_stale 0.0" in http.get("/metrics").text.splitlines()
+    server.ensemble.stale = True
+    told = http.get("/metrics").text.splitlines()
+    assert "zabka_ensemble_reading_stale 1.0" in told
+    assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in told)
+
+
 # ---- what a program reads before it calls -----------------------------------------------------------------------
 
 

@@ -105,6 +105,8 @@ def test_the_power_of_a_rack_fails_as_one_and_replicas_are_spread_over_racks() -
         ("chaos", ["harm.kinds=pause:often"], "a positive whole number is wanted"),
         ("chaos", ["harm.lasts.ms=9-3"], "the longest is shorter"),
         ("chaos", ["harm.ms=-1"], "a positive whole number is wanted"),
+        ("chaos", ["peers=256"], "a world has at most 255 of them"),
+        ("chaos", ["brokers=100000"], "a world has at most 255 of them"),
         ("chaos", ["acks=0"], "nothing is acknowledged then"),
         ("chaos", ["acks=2"], "all or 1 is wanted"),
         ("chaos", ["drawn.topics=maybe"], "true or false is wanted"),

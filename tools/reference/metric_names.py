@@ -13,6 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from api.collector import Collector
+from api.ensemble_view import Fresh, Reading
 from api.event_counts import EventCounts
 from api.metrics import render
 from api.models import Broker, Partition, Peer, Topic
@@ -73,7 +74,8 @@ def _of_cluster() -> Iterator[list[str]]:
     counts.isr = Counter({(1, "shrinks"): 1, (1, "expands"): 1})
     collector: Any = SimpleNamespace(counts=counts, last_seq=0, bad_lines=0, state=SimpleNamespace(at_us=0))
     help_of: dict[str, str] = {}
-    for line in render([peer], [broker], [topic], cast(Collector, collector)).decode().splitlines():
+    fresh = Fresh(Reading(), stale=False, age_ms=0)
+    for line in render([peer], [broker], [topic], cast(Collector, collector), fresh).decode().splitlines():
         if line.startswith("# HELP "):
             _, _, name, said = line.split(" ", 3)
             help_of[name] = said
