@@ -133,7 +133,8 @@ def as_in_a_multi(operation: MultiOp) -> MultiOp:
     if isinstance(body, CreateTTLRequest):
         if body.flags in _WITH_TTL:
             return operation
-        return MultiOp(OpCode.CREATE, CreateRequest(body.path, body.data, body.acl, body.flags))
+        op = OpCode.CREATE_CONTAINER if body.flags == _CONTAINER else OpCode.CREATE
+        return MultiOp(op, CreateRequest(body.path, body.data, body.acl, body.flags))
     if not isinstance(body, CreateRequest):
         return operation
     if body.flags not in _ORDINARY:

@@ -221,8 +221,10 @@ class Proposer:
         if parent.ephemeral_owner and is_ephemeral(parent.ephemeral_owner):
             return ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
         zxid = self._zxid
-        if self._quotas is not None and not self._quotas.admits_create(zxid, path, request.data):
-            return ErrorCode.QUOTA_EXCEEDED
+        if self._quotas is not None:
+            if not self._quotas.admits_create(path, request.data):
+                return ErrorCode.QUOTA_EXCEEDED
+            self._quotas.created(zxid, path, request.data)
         above = outstanding.change(parent_path, parent, zxid)
         above.child_count += 1
         cversion = above.cversion = next_version(above.cversion)
@@ -299,10 +301,13 @@ class Proposer:
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
+        # The quota comes before the version (PrepRequestProcessor).
+        if self._quotas is not None and not self._quotas.admits_data(path, request.data):
+            return ErrorCode.QUOTA_EXCEEDED
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
-        if self._quotas is not None and not self._quotas.admits_data(self._zxid, path, request.data):
-            return ErrorCode.QUOTA_EXCEEDED
+        if self._quotas is not None:
+            self._quotas.data_set(self._zxid, path, request.data)
         record = outstanding.change(path, node, self._zxid)
         record.version = next_version(record.version)
         record.mzxid = self._zxid
