@@ -166,7 +166,7 @@ class Proposer:
         if known is None:
             return self._reconfig(body) if op == OpCode.RECONFIG else ErrorCode.UNIMPLEMENTED
         kind, handler = known
-        if op > 0 and (self._session_id or op != _DELETE_CONTAINER):
+        if op > 0 and op not in CREATES and (self._session_id or op != _DELETE_CONTAINER):
             refusal = self._session_refusal()
             if refusal is not None:
                 return refusal
@@ -193,10 +193,12 @@ class Proposer:
     # -- one operation -----------------------------------------------------------------------------------------------
 
     def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
+        # Flags that no create can have are told even to a session that is elsewhere (validateCreateRequest).
         mode = create_mode(op, request, self._rules)
         if isinstance(mode, ErrorCode):
             return mode
-        if mode.ephemeral and (refusal := self._ephemeral_refusal()) is not None:
+        refusal = self._session_refusal() or (self._ephemeral_refusal() if mode.ephemeral else None)
+        if refusal is not None:
             return refusal
         path = request.path
         slash = path.rfind("/")
@@ -389,7 +391,8 @@ class Proposer:
                 prepared: Prepared = ErrorCode.RUNTIME_INCONSISTENCY
             else:
                 known = self._by_op.get(op)
-                prepared = refusal or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
+                judged = None if op in CREATES else refusal
+                prepared = judged or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
             data = b"" if isinstance(prepared, ErrorCode) else prepared.encode()
             size += len(data)
             if size > MULTI_BYTES_MAX and not failed:
