@@ -207,6 +207,7 @@ QUESTIONS: list[Step] = [
     (1, OpCode.GET_EPHEMERALS, PathRequest("/")),
     *((0, OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest(path)) for path in ("/", "/r", "/no", "/zookeeper", "r", "")),
     *((0, op, PathWatchRequest("", True)) for op in (EXISTS, GET, CHILDREN)),
+    *((0, op, b"\xff\xff\xff\xff\0") for op in (EXISTS, GET, CHILDREN, OpCode.GET_CHILDREN2)),
     (0, OpCode.GET_ACL, PathRequest("")),
     (0, OpCode.MULTI_READ, reads((4, ""), (4, "/"))),
     (0, OpCode.CREATE, create("/last")),

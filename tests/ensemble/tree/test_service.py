@@ -1,5 +1,7 @@
 """Requests of clients: their order, the ones that make no sense, multi; and what the journal and operators hear."""
 
+import struct
+
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.records import (
@@ -10,6 +12,7 @@ from ensemble.records import (
     ConnectResponse,
     EmptyRequest,
     EventType,
+    Frames,
     OpCode,
     PathRequest,
     PathWatchRequest,
@@ -214,6 +217,17 @@ def test_the_root_answers_to_the_empty_path_too():
     ensemble.send(client, (OpCode.SET_WATCHES, SetWatches(1 << 62, [""], [""], [""])), xid=-8)
     events = [(message.body.type, message.body.path) for message in ensemble.take(client)[:-1]]
     assert events == [(EventType.CREATED, "")], "a znode that is there; the other two are armed"
+
+
+def test_a_null_path_is_no_path_to_read():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    null = b"\xff\xff\xff\xff\0"
+    in_a_multi_read = struct.pack(">ibi", OpCode.GET_DATA, 0, -1) + null + struct.pack(">ibi", -1, 1, -1)
+    bodies = dict.fromkeys((OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2), null)
+    for op, body in (*bodies.items(), (OpCode.MULTI_READ, in_a_multi_read)):
+        ensemble.message(client, Frames([struct.pack(">ii", 1, op) + body]))
+        assert ensemble.sent[client][-1].err == ErrorCode.MARSHALLING_ERROR, op
 
 
 # -- multi -----------------------------------------------------------------------------------------------
