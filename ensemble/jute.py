@@ -86,6 +86,12 @@ class Reader:
         except UnicodeDecodeError as bad:
             raise MalformedRecord(f"not UTF-8: {bad.reason}") from None
 
+    def read_present_string(self) -> str:
+        """A UTF-8 string that has to be there.  Raises MalformedRecord for a null one, too."""
+        if self.data.startswith(NULL, self.pos):
+            raise MalformedRecord("null in place of a string")
+        return self.read_string()
+
     def read_path_and_data(self) -> tuple[str, bytes | None]:
         """A string and a buffer, as most requests and transactions begin: what `read_string` and `read_buffer` say,
         in one step where nothing is odd about them."""
@@ -175,6 +181,7 @@ BOOL = Codec(_write_bool, Reader.read_bool)
 BYTE = Codec(_write_byte, Reader.read_byte)
 BUFFER = Codec(write_buffer, Reader.read_buffer)
 STRING = Codec(write_string, Reader.read_string)
+PRESENT_STRING = Codec(write_string, Reader.read_present_string)
 
 
 def vector(item: Codec) -> Codec:

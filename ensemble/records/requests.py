@@ -10,7 +10,7 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ensemble.jute import BOOL, BUFFER, INT, LONG, STRING, Codec, Reader, Record
+from ensemble.jute import BOOL, BUFFER, INT, LONG, PRESENT_STRING, STRING, Codec, Reader, Record
 from ensemble.records.data import ACL, ACLS
 
 _int_at = struct.Struct(">i").unpack_from
@@ -25,11 +25,12 @@ class DeleteRequest(Record):
 
 
 class PathWatchRequest(Record):
-    """exists, getData, getChildren and getChildren2: a path and whether to leave a watch."""
+    """exists, getData, getChildren and getChildren2: a path, which may be empty but not null, and whether to leave a
+    watch."""
 
     path: str
     watch: bool
-    layout: ClassVar[tuple[Codec, ...]] = (STRING, BOOL)
+    layout: ClassVar[tuple[Codec, ...]] = (PRESENT_STRING, BOOL)
 
 
 class SetDataRequest(Record):

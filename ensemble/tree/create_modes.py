@@ -59,6 +59,8 @@ def is_ephemeral(owner: int) -> bool:
     return owner != 0 and owner != CONTAINER_OWNER and (owner >> 40) & 0xFFFFFF != _TTL_MARK
 
 
+_CREATE_REQUESTS = (CreateRequest, CreateTTLRequest)
+
 # -- what may be created ---------------------------------------------------------------------------------------
 
 
@@ -133,7 +135,8 @@ def as_in_a_multi(operation: MultiOp) -> MultiOp:
     if isinstance(body, CreateTTLRequest):
         if body.flags in _WITH_TTL:
             return operation
-        return MultiOp(OpCode.CREATE, CreateRequest(body.path, body.data, body.acl, body.flags))
+        op = OpCode.CREATE_CONTAINER if body.flags == _CONTAINER else OpCode.CREATE
+        return MultiOp(op, CreateRequest(body.path, body.data, body.acl, body.flags))
     if not isinstance(body, CreateRequest):
         return operation
     if body.flags not in _ORDINARY:
@@ -148,5 +151,5 @@ def wants_ephemeral(request: Request) -> bool:
         return isinstance(body, CreateRequest) and body.flags in EPHEMERAL
     if not isinstance(body, MultiRequest):
         return False
-    creates = [op.body for op in body.ops if op.op in (OpCode.CREATE, OpCode.CREATE2)]
-    return any(isinstance(create, CreateRequest) and create.flags in EPHEMERAL for create in creates)
+    creates = [op.body for op in body.ops if op.op in (OpCode.CREATE, OpCode.CREATE2, OpCode.CREATE_TTL)]
+    return any(isinstance(create, _CREATE_REQUESTS) and create.flags in EPHEMERAL for create in creates)

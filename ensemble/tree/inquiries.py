@@ -32,7 +32,7 @@ from ensemble.records import (
 from ensemble.tree.acl import allows
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import ROOT, join
+from ensemble.tree.paths import ROOT, asked_for, join
 from ensemble.tree.reads import Outcome, answer_read
 from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
 from ensemble.tree.watches import Watches
@@ -82,12 +82,14 @@ def _get_ephemerals(tree: DataTree, watches: Watches, client: Connection, body: 
 
 
 def _get_all_children_number(tree: DataTree, watches: Watches, client: Connection, body: PathRequest) -> Outcome:
-    node = tree.nodes.get(body.path)
+    path = asked_for(body.path)
+    node = tree.nodes.get(path)
     if node is None:
         return _NO_NODE, None
     if not allows(node.acl, _READ, client.rights):
         return _NO_AUTH, None
-    return _OK, GetAllChildrenNumberResponse(subtree_size(tree, body.path) - 1)
+    # Below the empty path lies the root itself: it begins with that path and a slash (DataTree.getAllChildrenNumber).
+    return _OK, GetAllChildrenNumberResponse(subtree_size(tree, path) - (1 if body.path else 0))
 
 
 def subtree_size(tree: DataTree, path: str) -> int:

@@ -16,6 +16,11 @@ def parent_of(path: str) -> str:
     return path[: path.rfind("/")] or ROOT
 
 
+def asked_for(path: str) -> str:
+    """The path of the node that a client's question names: the root answers to the empty path, too (DataTree)."""
+    return path or ROOT
+
+
 def join(parent: str, name: str) -> str:
     """The path of a child."""
     return f"{parent}/{name}" if parent != ROOT else f"/{name}"

@@ -166,7 +166,7 @@ class Proposer:
         if known is None:
             return self._reconfig(body) if op == OpCode.RECONFIG else ErrorCode.UNIMPLEMENTED
         kind, handler = known
-        if op > 0 and (self._session_id or op != _DELETE_CONTAINER):
+        if op > 0 and op not in CREATES and (self._session_id or op != _DELETE_CONTAINER):
             refusal = self._session_refusal()
             if refusal is not None:
                 return refusal
@@ -193,10 +193,12 @@ class Proposer:
     # -- one operation -----------------------------------------------------------------------------------------------
 
     def _create(self, op: int, request: CreateRequest | CreateTTLRequest) -> Prepared:
+        # Flags that no create can have are told even to a session that is elsewhere (validateCreateRequest).
         mode = create_mode(op, request, self._rules)
         if isinstance(mode, ErrorCode):
             return mode
-        if mode.ephemeral and (refusal := self._ephemeral_refusal()) is not None:
+        refusal = self._session_refusal() or (self._ephemeral_refusal() if mode.ephemeral else None)
+        if refusal is not None:
             return refusal
         path = request.path
         slash = path.rfind("/")
@@ -221,8 +223,10 @@ class Proposer:
         if parent.ephemeral_owner and is_ephemeral(parent.ephemeral_owner):
             return ErrorCode.NO_CHILDREN_FOR_EPHEMERALS
         zxid = self._zxid
-        if self._quotas is not None and not self._quotas.admits_create(zxid, path, request.data):
-            return ErrorCode.QUOTA_EXCEEDED
+        if self._quotas is not None:
+            if not self._quotas.admits_create(path, request.data):
+                return ErrorCode.QUOTA_EXCEEDED
+            self._quotas.created(zxid, path, request.data)
         above = outstanding.change(parent_path, parent, zxid)
         above.child_count += 1
         cversion = above.cversion = next_version(above.cversion)
@@ -299,10 +303,13 @@ class Proposer:
             return ErrorCode.NO_NODE if is_valid_path(path) else ErrorCode.BAD_ARGUMENTS
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
+        # The quota comes before the version (PrepRequestProcessor).
+        if self._quotas is not None and not self._quotas.admits_data(path, request.data):
+            return ErrorCode.QUOTA_EXCEEDED
         if request.version != -1 and request.version != node.version:
             return ErrorCode.BAD_VERSION
-        if self._quotas is not None and not self._quotas.admits_data(self._zxid, path, request.data):
-            return ErrorCode.QUOTA_EXCEEDED
+        if self._quotas is not None:
+            self._quotas.data_set(self._zxid, path, request.data)
         record = outstanding.change(path, node, self._zxid)
         record.version = next_version(record.version)
         record.mzxid = self._zxid
@@ -384,7 +391,8 @@ class Proposer:
                 prepared: Prepared = ErrorCode.RUNTIME_INCONSISTENCY
             else:
                 known = self._by_op.get(op)
-                prepared = refusal or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
+                judged = None if op in CREATES else refusal
+                prepared = judged or (known[1](operation) if known else ErrorCode.UNIMPLEMENTED)
             data = b"" if isinstance(prepared, ErrorCode) else prepared.encode()
             size += len(data)
             if size > MULTI_BYTES_MAX and not failed:

@@ -45,18 +45,27 @@ class QuotaGuard:
         # By path: the latest proposed data's size, and the transaction that sets it.
         self._sizes: dict[str, tuple[Zxid, int]] = {}
 
-    def admits_create(self, zxid: Zxid, path: str, data: bytes | None) -> bool:
-        """Whether a znode may be made; if so it counts from now on."""
-        return self._admits(zxid, path, 1, len(data) if data else 0, 0)
+    def admits_create(self, path: str, data: bytes | None) -> bool:
+        """Whether a znode may be made."""
+        return self._admits(path, 1, len(data) if data else 0)
 
-    def admits_data(self, zxid: Zxid, path: str, data: bytes | None) -> bool:
-        """Whether a znode's data may become this; if so it counts from now on."""
-        return self._admits(zxid, path, 0, len(data) if data else 0, self._size(path))
+    def admits_data(self, path: str, data: bytes | None) -> bool:
+        """Whether a znode's data may become this."""
+        return self._admits(path, 0, (len(data) if data else 0) - self._size(path))
+
+    def created(self, zxid: Zxid, path: str, data: bytes | None) -> None:
+        """A znode will be made."""
+        size = len(data) if data else 0
+        self._propose(zxid, path, 1, size, size)
+
+    def data_set(self, zxid: Zxid, path: str, data: bytes | None) -> None:
+        """A znode's data will become this."""
+        size = len(data) if data else 0
+        self._propose(zxid, path, 0, size - self._size(path), size)
 
     def deleted(self, zxid: Zxid, path: str) -> None:
         """A znode goes."""
-        if self._tree.quotas.by_path:
-            self._propose(zxid, path, -1, -self._size(path), 0)
+        self._propose(zxid, path, -1, -self._size(path), 0)
 
     def applied(self, zxid: Zxid) -> None:
         """Everything up to `zxid` is in the tree now."""
@@ -89,24 +98,24 @@ class QuotaGuard:
         node = self._tree.nodes.get(path)
         return node.data_length if node is not None else 0
 
-    def _admits(self, zxid: Zxid, path: str, count: int, size: int, size_before: int) -> bool:
+    def _admits(self, path: str, count: int, growth: int) -> bool:
         quota = self._tree.quotas.innermost(path)
-        if quota is None:
+        if quota is None or quota.stats_path not in self._tree.nodes:
             return True
-        if quota.stats_path in self._tree.nodes:
-            pending_count, pending_bytes = self._pending.get(quota.path, (0, 0))
-            limits = quota.limits
-            nodes = quota.count + pending_count + count
-            used = quota.bytes + pending_bytes + size - size_before
-            too_many = count and limits.count_hard != NO_LIMIT and nodes > limits.count_hard
-            if too_many or (size != size_before and limits.bytes_hard != NO_LIMIT and used > limits.bytes_hard):
-                namespace = path.split("/", 2)[1]
-                self._refusals[namespace] = self._refusals.get(namespace, 0) + 1
-                return False
-        self._propose(zxid, path, count, size - size_before, size)
+        pending_count, pending_bytes = self._pending.get(quota.path, (0, 0))
+        limits = quota.limits
+        nodes = quota.count + pending_count + count
+        used = quota.bytes + pending_bytes + growth
+        too_many = count and limits.count_hard != NO_LIMIT and nodes > limits.count_hard
+        if too_many or (growth and limits.bytes_hard != NO_LIMIT and used > limits.bytes_hard):
+            namespace = path.split("/", 2)[1]
+            self._refusals[namespace] = self._refusals.get(namespace, 0) + 1
+            return False
         return True
 
     def _propose(self, zxid: Zxid, path: str, count: int, growth: int, size: int) -> None:
+        if not self._tree.quotas.by_path:
+            return
         quotas = [quota.path for quota in self._tree.quotas.enclosing(path)]
         if not quotas:
             return

@@ -23,6 +23,7 @@ from ensemble.records import (
 from ensemble.tree.acl import allows, masked
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
+from ensemble.tree.paths import asked_for
 from ensemble.tree.watches import Watches
 from ensemble.tree.znode import Znode
 
@@ -38,19 +39,19 @@ _NO_AUTH: Outcome = (int(ErrorCode.NO_AUTH), None)
 def answer_read(tree: DataTree, watches: Watches, connection: Connection, op: int, body: AnyBody) -> Outcome:
     """Work out exists, getData, getChildren, getChildren2 or getACL; a refused read leaves no watch, but for exists."""
     if op == OpCode.GET_ACL:
-        return _get_acl(tree.nodes.get(cast(PathRequest, body).path), connection.rights)
+        return _get_acl(tree.nodes.get(asked_for(cast(PathRequest, body).path)), connection.rights)
     request = cast(PathWatchRequest, body)
     path = request.path
     if op == OpCode.EXISTS:
         if "\0" in path:
             return int(ErrorCode.BAD_ARGUMENTS), None
-        node = tree.nodes.get(path)
+        node = tree.nodes.get(asked_for(path))
         if node is not None and not allows(node.acl, _READ, connection.rights):
             return _NO_AUTH
         if request.watch:
             watches.add_data(path, connection.id)
         return (_OK, StatResponse(node.stat())) if node is not None else _NO_NODE
-    node = tree.nodes.get(path)
+    node = tree.nodes.get(asked_for(path))
     if node is None:
         return _NO_NODE
     if not allows(node.acl, _READ, connection.rights):

@@ -63,12 +63,13 @@ def _whole(members: str, zxid: Zxid) -> Membership:
 
 def _changed(before: Membership, joining: str, leaving: str, zxid: Zxid) -> Membership:
     lines = dict(before.lines)
-    for number in _parts(leaving):
+    for number in _parts(leaving, ","):
         lines.pop(peer_id_of("leaving", number), None)
-    for joiner in _parts(joining):
-        name, equals, spec = joiner.partition("=")
-        if not equals or "=" in spec:
+    for joiner in _parts(joining, ","):
+        sides = _parts(joiner, "=")
+        if len(sides) != 2:
             raise BadMembership(f"{joiner!r} is no server")
+        name, spec = sides
         peer = peer_id_of(name, name.rpartition(".")[2])
         line = read_line(name, spec)
         if line.client_port is None:
@@ -81,8 +82,9 @@ def _changed(before: Membership, joining: str, leaving: str, zxid: Zxid) -> Memb
     return Membership.of_servers(lines, zxid)
 
 
-def _parts(text: str) -> list[str]:
-    return [part.strip() for part in text.split(",") if part.strip()]
+def _parts(text: str, separator: str) -> list[str]:
+    """Those that are not empty (StringUtils.split)."""
+    return [part.strip() for part in text.split(separator) if part.strip()]
 
 
 def _check_ports(peer: PeerId, line: ServerLine) -> None:

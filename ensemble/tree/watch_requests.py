@@ -17,6 +17,7 @@ from ensemble.records import (
     WatchesRequest,
 )
 from ensemble.tree.datatree import DataTree
+from ensemble.tree.paths import asked_for
 from ensemble.tree.watches import Watches
 
 _OK, _NO_WATCHER = int(ErrorCode.OK), int(ErrorCode.NO_WATCHER)
@@ -35,7 +36,7 @@ def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: S
     missed: Missed = []
     since = request.relative_zxid
     for path in request.data_watches:
-        node = tree.nodes.get(path)
+        node = tree.nodes.get(asked_for(path))
         if node is None:
             missed.append((EventType.DELETED, path))
         elif node.mzxid > since:
@@ -43,12 +44,12 @@ def rearm(tree: DataTree, watches: Watches, connection: ConnectionId, request: S
         else:
             watches.add_data(path, connection)
     for path in request.exist_watches:
-        if path in tree.nodes:
+        if asked_for(path) in tree.nodes:
             missed.append((EventType.CREATED, path))
         else:
             watches.add_data(path, connection)
     for path in request.child_watches:
-        node = tree.nodes.get(path)
+        node = tree.nodes.get(asked_for(path))
         if node is None:
             missed.append((EventType.DELETED, path))
         elif node.pzxid > since:

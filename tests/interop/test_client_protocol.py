@@ -183,6 +183,7 @@ NODES: list[Step] = [
     *((0, OpCode.MULTI, multi((op, create(f"/m{op}f{f}-", b"", f)))) for op in (1, 15, 19) for f in range(8)),
     *((0, OpCode.MULTI, multi((21, ttl(f"/mt{flags}-", 9_999, flags)))) for flags in (0, 2, 5, 6, 9)),
     (0, OpCode.MULTI, multi((19, create("/mc", flags=4)), (1, create("/mc/x")), (21, ttl("/mc/t", 0)))),
+    *((0, OpCode.MULTI, multi((21, ttl(f"/mf{flags}-", 9_999, flags)))) for flags in (1, 3, 4, 7)),
     (0, OpCode.MULTI, multi((4, PathWatchRequest("/r", False)))),
     (0, OpCode.MULTI, multi((20, PathRequest("/r")))),
     (0, OpCode.MULTI, multi()),
@@ -204,7 +205,13 @@ QUESTIONS: list[Step] = [
     *((0, OpCode.GET_EPHEMERALS, PathRequest(path)) for path in ("/", " / ", "", "/r", "/r/", "/r/e1", "/zz")),
     (0, OpCode.GET_EPHEMERALS, b""),
     (1, OpCode.GET_EPHEMERALS, PathRequest("/")),
-    *((0, OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest(path)) for path in ("/", "/r", "/no", "/zookeeper", "r")),
+    *((0, OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest(path)) for path in ("/", "/r", "/no", "/zookeeper", "r", "")),
+    *((0, op, PathWatchRequest("", True)) for op in (EXISTS, GET, CHILDREN)),
+    *((0, op, b"\xff\xff\xff\xff\0") for op in (EXISTS, GET, CHILDREN, OpCode.GET_CHILDREN2)),
+    (0, OpCode.GET_ACL, PathRequest("")),
+    (0, OpCode.MULTI_READ, reads((4, ""), (4, "/"))),
+    (0, OpCode.CREATE, create("/last")),
+    (0, OpCode.SET_WATCHES, SetWatches(1 << 60, [""], [""], [""])),
 ]
 LIMITS = "/zookeeper/quota/q/zookeeper_limits"
 STATS = PathWatchRequest("/zookeeper/quota/q/zookeeper_stats", False)
@@ -222,6 +229,8 @@ QUOTAS: list[Step] = [
             (OpCode.DELETE, DeleteRequest("/q/b", -1)),
             *((OpCode.CREATE, create(f"/q/x{i}", b"zz")) for i in range(6)),
             (OpCode.SET_DATA, SetDataRequest("/q/a", bytes(40), -1)),
+            (OpCode.SET_DATA, SetDataRequest("/q/a", bytes(40), 77)),
+            (OpCode.SET_DATA, SetDataRequest("/q/a", b"", 77)),
             (OpCode.CREATE, create("/qqq", bytes(40))),
             (OpCode.MULTI, multi((5, SetDataRequest("/q/a", bytes(40), -1)))),
             (OpCode.SET_DATA, SetDataRequest(LIMITS, b"count=2,bytes=3", -1)),

@@ -121,6 +121,8 @@ def test_in_a_multi_the_flags_of_a_create_decide_what_it_makes():
         reply = ensemble.ask(client, multi(create(f"/c{op}", b"", CreateFlag.CONTAINER, op=op)))
         assert reply.body.results[0].op == OpCode.CREATE2 and owner(ensemble, f"/c{op}") == CONTAINER_OWNER
     assert ensemble.ask(client, multi(container("/c", 0))).body.results[0].op == OpCode.CREATE2
+    reply = ensemble.ask(client, multi(with_ttl("/t", 9, CreateFlag.CONTAINER)))
+    assert reply.body.results[0].op == OpCode.CREATE2 and owner(ensemble, "/t") == CONTAINER_OWNER
     reply = ensemble.ask(client, multi(with_ttl("/plain", 9, 0)))
     assert reply.body.results[0].op == OpCode.CREATE and owner(ensemble, "/plain") == 0
 

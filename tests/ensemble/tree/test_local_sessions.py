@@ -4,7 +4,7 @@ import pytest
 
 from ensemble.errors import ErrorCode
 from ensemble.ids import PeerId, SessionId
-from ensemble.records import ConnectResponse, CreateFlag, Frames, OpCode, Request
+from ensemble.records import OPEN_ACL, ConnectResponse, CreateFlag, CreateTTLRequest, Frames, OpCode, Request
 from ensemble.tree.local_sessions import LocalSessions
 from ensemble.txn import CreateSessionTxn
 from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, create, exists, multi, set_data, sync
@@ -60,7 +60,12 @@ def test_a_local_session_is_taken_back_by_its_own_server_alone(server):
 
 @pytest.mark.parametrize("server", [LEADER, LEARNER])
 @pytest.mark.parametrize(
-    "request_", [create("/e", flags=EPHEMERAL), multi(create("/p"), create("/e", flags=EPHEMERAL, op=OpCode.CREATE))]
+    "request_",
+    [
+        create("/e", flags=EPHEMERAL),
+        multi(create("/p"), create("/e", flags=EPHEMERAL, op=OpCode.CREATE)),
+        multi(create("/p"), (OpCode.CREATE_TTL, CreateTTLRequest("/e", b"", OPEN_ACL, EPHEMERAL, 9))),
+    ],
 )
 def test_an_ephemeral_makes_a_local_session_a_global_one_first(server, request_):
     e = ensemble()

@@ -8,7 +8,7 @@ from ensemble.auth.schemes import digest_of
 from ensemble.errors import ErrorCode
 from ensemble.ids import LinkId, SessionId
 from ensemble.ports import Instant
-from ensemble.records import ACL, CheckVersionRequest, CreateTTLRequest, MultiOp, MultiRequest, OpCode
+from ensemble.records import ACL, OPEN_ACL, CheckVersionRequest, CreateTTLRequest, MultiOp, MultiRequest, OpCode
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.proposer import Proposer
 from ensemble.tree.sessions import SessionTracker
@@ -270,6 +270,17 @@ def test_requests_of_unknown_and_moved_sessions_are_refused():
     assert bench.error(create("/a"), origin=here) == 0
     moved = bench.ask(multi(create("/b"), create("/c")), origin=there).body.txns
     assert [sub.body().err for sub in moved] == [E.SESSION_MOVED, E.RUNTIME_INCONSISTENCY]
+
+
+def test_flags_that_no_create_can_have_are_told_even_to_a_session_that_is_elsewhere():
+    bench = Bench()
+    elsewhere = LinkId(4)
+    unknown = 99
+    assert bench.error(create("/a", flags=unknown), origin=elsewhere) == E.BAD_ARGUMENTS
+    ttl = OpCode.CREATE_TTL, CreateTTLRequest("/a", b"", OPEN_ACL, unknown, 9)
+    refused = bench.ask(multi(ttl, create("/b")), origin=elsewhere).body.txns
+    assert [sub.body().err for sub in refused] == [E.BAD_ARGUMENTS, E.RUNTIME_INCONSISTENCY]
+    assert bench.error(create("/a", acl=()), origin=elsewhere) == E.SESSION_MOVED, "what else is wrong comes later"
 
 
 # -- the proposer with everything in flight agrees with one that applies at once -------------------------

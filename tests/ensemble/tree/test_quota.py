@@ -211,6 +211,16 @@ def test_a_hard_limit_refuses_what_would_go_beyond_it():
     assert stats(ensemble) == "count=3,bytes=8"
 
 
+def test_a_hard_limit_comes_before_the_version_and_what_the_version_refuses_counts_for_nothing():
+    ensemble, client = limited(limits=HARD)
+    ensemble.auto = False
+    ensemble.take(client)
+    for request in (set_data("/q/a", bytes(8), 7), set_data("/q/a", bytes(7), 7), set_data("/q/a", bytes(7))):
+        ensemble.send(client, request)
+    ensemble.commit()
+    assert [reply.err for reply in ensemble.take(client)] == [REFUSED, ErrorCode.BAD_VERSION, 0]
+
+
 def test_what_a_hard_limit_refuses_is_counted_by_the_first_part_of_the_path():
     """As ZooKeeper 3.9.5 counts for these: each request once, a multi too, a soft limit never, and srst is 0 again."""
     ensemble, client = limited("/q/a", "count=-1,bytes=-1=;byteHardLimit=5;countHardLimit=2")

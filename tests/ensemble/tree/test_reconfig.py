@@ -53,6 +53,7 @@ def test_servers_join_with_their_lines_word_for_word_and_leave_by_id() -> None:
     joined = changed(ask(joining=FOUR))
     assert FOUR in joined.text.split("\n")
     assert joined.text.endswith(f"version={ZXID:x}")
+    assert ask(joining=FOUR.replace("=", " == ")) == joined, "what is empty between equals signs is no part"
     assert (joined.voters, joined.observers) == ((1, 2, 3), (4,))
     assert changed(ask(leaving="3,9")).voters == (1, 2)
     assert changed(ask(joining=FOUR.replace("observer", "participant"), leaving="1")).voters == (2, 3, 4)
@@ -91,6 +92,9 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"joining": "server.4=10.0.0.4:1:1:observer;3"},
         {"joining": "server.4=10.0.0.1:9:2:observer;3"},
         {"joining": "server.4=10.0.0.4:1:2=3;4"},
+        {"joining": "="},
+        {"joining": "=10.0.0.4:1:2;3"},
+        {"joining": "server.4="},
         {"leaving": "2,3"},
         {"members": "server.1=a:1:2;3"},
         {"members": "server.1=a:1:2;3\nclientPort=5"},

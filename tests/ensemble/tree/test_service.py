@@ -1,17 +1,24 @@
 """Requests of clients: their order, the ones that make no sense, multi; and what the journal and operators hear."""
 
+import struct
+
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.records import (
     ACL,
+    OPEN_ACL,
     AuthPacket,
     CheckVersionRequest,
     ConnectResponse,
     EmptyRequest,
+    EventType,
+    Frames,
     OpCode,
     PathRequest,
+    PathWatchRequest,
     Reply,
     Request,
+    SetWatches,
 )
 from ensemble.tree.requests import OUTSTANDING_MAX
 from ensemble.txn import Txn
@@ -35,6 +42,7 @@ from tests.ensemble.tree.tree_driver import (
     exists,
     get,
     multi,
+    set_acl,
     set_data,
     sync,
 )
@@ -186,6 +194,40 @@ def test_reads_of_what_is_not_there():
     for request in (exists("/no"), get("/no"), children("/no"), (OpCode.GET_ACL, PathRequest("/no")), exists("no")):
         assert ensemble.ask(client, request).err == ErrorCode.NO_NODE
     assert ensemble.ask(client, exists("/a\0")).err == ErrorCode.BAD_ARGUMENTS
+
+
+def test_the_root_answers_to_the_empty_path_too():
+    """DataTree has it under both; below the empty path getAllChildrenNumber counts the root itself."""
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    for op, kind in (
+        (OpCode.EXISTS, PathWatchRequest), (OpCode.GET_DATA, PathWatchRequest), (OpCode.GET_CHILDREN, PathWatchRequest),
+        (OpCode.GET_CHILDREN2, PathWatchRequest), (OpCode.GET_ACL, PathRequest),
+    ):  # fmt: skip
+        of_root, of_empty = (
+            ensemble.ask(client, (op, kind(path, False) if kind is PathWatchRequest else kind(path)))
+            for path in ("/", "")
+        )
+        assert of_empty.err == 0 and of_empty.body == of_root.body, op
+    count = ensemble.ask(client, (OpCode.GET_ALL_CHILDREN_NUMBER, PathRequest(""))).body
+    assert count.total_number == len({"/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"})
+    for request in (create(""), delete(""), set_data(""), set_acl("", OPEN_ACL)):
+        assert ensemble.ask(client, request).err == ErrorCode.BAD_ARGUMENTS
+    ensemble.take(client)
+    ensemble.send(client, (OpCode.SET_WATCHES, SetWatches(1 << 62, [""], [""], [""])), xid=-8)
+    events = [(message.body.type, message.body.path) for message in ensemble.take(client)[:-1]]
+    assert events == [(EventType.CREATED, "")], "a znode that is there; the other two are armed"
+
+
+def test_a_null_path_is_no_path_to_read():
+    ensemble = Ensemble()
+    client = ensemble.connect()
+    null = b"\xff\xff\xff\xff\0"
+    in_a_multi_read = struct.pack(">ibi", OpCode.GET_DATA, 0, -1) + null + struct.pack(">ibi", -1, 1, -1)
+    bodies = dict.fromkeys((OpCode.EXISTS, OpCode.GET_DATA, OpCode.GET_CHILDREN, OpCode.GET_CHILDREN2), null)
+    for op, body in (*bodies.items(), (OpCode.MULTI_READ, in_a_multi_read)):
+        ensemble.message(client, Frames([struct.pack(">ii", 1, op) + body]))
+        assert ensemble.sent[client][-1].err == ErrorCode.MARSHALLING_ERROR, op
 
 
 # -- multi -----------------------------------------------------------------------------------------------
