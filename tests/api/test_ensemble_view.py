@@ -55,23 +55,30 @@ class FakeClient:
         self.refused = refused
 
     def get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
-        answer: asyncio.Future[tuple[bytes, Stat]] = asyncio.get_running_loop().create_future()
         found = self.znodes.get(path)
         if path in self.refused:
-            answer.set_exception(NoAuth(path))
-        elif found is None:
-            answer.set_exception(NoNode(path))
-        else:
-            answer.set_result((found, Stat(7, 8, 0, 0, 3, 0, 0, 5, len(found), 0, 9)))
-        answer.add_done_callback(lambda done: done.exception())
-        return answer
+            return _answered(NoAuth(path))
+        if found is None:
+            return _answered(NoNode(path))
+        return _answered((found, Stat(7, 8, 0, 0, 3, 0, 0, 5, len(found), 0, 9)))
 
-    async def get_acl(self, path: str) -> tuple[list[ACL], Stat]:
-        raise NoAuth(path)
+    def get_acl(self, path: str) -> Awaitable[tuple[list[ACL], Stat]]:
+        return _answered(NoAuth(path))
 
-    async def get_children(self, path: str) -> list[str]:
+    def get_children(self, path: str) -> Awaitable[list[str]]:
         below = [name.removeprefix(f"{path}/") for name in self.znodes if name.startswith(f"{path}/")]
-        return [name for name in below if "/" not in name]
+        return _answered([name for name in below if "/" not in name])
+
+
+def _answered(outcome: Any) -> Awaitable[Any]:
+    """As the client's own: nobody has to wait for it."""
+    answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    if isinstance(outcome, Exception):
+        answer.set_exception(outcome)
+    else:
+        answer.set_result(outcome)
+    answer.add_done_callback(lambda done: done.exception())
+    return answer
 
 
 def read(znodes: dict[str, bytes], refused: tuple[str, ...] = ()) -> Fresh:
