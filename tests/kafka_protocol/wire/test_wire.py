@@ -101,7 +101,7 @@ def test_an_answer_that_ends_with_many_rows_is_written_row_by_row_as_kio_writes_
     random, schema = Random(f"{key} {version}"), response_class(key, version)
     last = last_rows(schema)
     assert last is not None
-    rows = tuple(drawn(last.schema, random) for _ in range(200))
+    rows = tuple(drawn(last.schema, random) for _ in range(60))
     answer = replace(drawn(schema, random), **{last.field: rows})
     work, encoder = ResponseEncoder().encode_in_slices(7, answer), ResponseEncoder()
     turns = 0
