@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, fi
 
 from api.struct_schema import StructSchema
 from ensemble.runtime.link_fault import HeldFault, LinkFault
+from kafka_protocol.wire.primitives import TEXT_BYTES_MAX
 
 ProcessState = Literal["running", "paused", "down"]
 NodeProcess = ProcessState | Literal["unknown"]
@@ -18,18 +19,15 @@ INT32_MAX = (1 << 31) - 1
 _PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
 
 
-STRING_BYTES_MAX = 32_767
-"""Of a string of Kafka's protocol (`STRING`); a broker ends the connection of whoever sends a longer one."""
-
-
 def _encodable(value: str) -> str:
     """JSON may name half a character (`"\\ud800"`), which no protocol can carry."""
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
         raise ValueError("half a surrogate pair is no text") from None
-    if size > STRING_BYTES_MAX:
-        raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {STRING_BYTES_MAX} are taken")
+    # A broker ends the connection of whoever sends a longer one.
+    if size > TEXT_BYTES_MAX:
+        raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
     return value
 
 

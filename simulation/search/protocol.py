@@ -65,7 +65,7 @@ class Quiet:
     def allows(self, step: FileSteps) -> bool:
         """May that happen?"""
         if isinstance(step, Deliver):
-            return f"{step.source} > {step.target}" not in self.held
+            return way(step.source, step.target) not in self.held
         if isinstance(step, SyncDisk):
             return f"disk {step.peer}" not in self.held
         return True
