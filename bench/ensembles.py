@@ -7,15 +7,15 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+from bench.free_ports import free_ports
 from bench.interrupts import held
 from bench.load import CannotMeasure
 from bench.zkfailover import mode
@@ -45,15 +45,6 @@ appender.c.name=c
 appender.c.layout.type=PatternLayout
 appender.c.layout.pattern=%d %p %c{1} %m%n
 """
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports of the loopback address that nobody used a moment ago."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def java_major() -> int | None:

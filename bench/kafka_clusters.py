@@ -18,7 +18,8 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from rich.console import Console
 
-from bench.ensembles import READY_S, ROOT, free_ports, running
+from bench.ensembles import READY_S, ROOT, running
+from bench.free_ports import free_ports
 from bench.interrupts import held
 from bench.load import CannotMeasure
 from bench.usage import cpu_s

@@ -15,7 +15,8 @@ import pytest
 from typer.testing import CliRunner
 
 from bench import compare, ensembles, load
-from bench.ensembles import TITLES, Side, free_ports
+from bench.ensembles import TITLES, Side
+from bench.free_ports import free_ports
 from bench.load import CannotMeasure, build_zkload, find_compiler
 from bench.machine import cautions
 from bench.rounds import Plan, Run

@@ -12,10 +12,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from random import Random
 
+from bench.free_ports import free_ports
 from ensemble.ids import Epoch, PeerId
 from ensemble.server.net.election_wire import encode_notification, encode_opening
 from ensemble.zab.messages import FollowerInfo
-from tests.ensemble.server.peer_processes import Ensemble, free_ports
+from tests.ensemble.server.peer_processes import Ensemble
 from tests.ensemble.server.pem_files import Authority
 from tests.fuzz.choices import Choices, spoil
 from tests.fuzz.client_targets import connect_frames, request_frames

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from tests.interop.interop_servers import Ensemble, free_ports, running
+from bench.free_ports import free_ports
+from tests.interop.interop_servers import Ensemble, running
 
 READY_S = 40.0
 BROKERS = 3

@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.free_ports import free_ports
+
 READY_S = 40.0
 TICK_MS = 500
 _JARS = (
@@ -150,15 +152,3 @@ def _java_command(config: Path, home: Path) -> list[str]:
         f"-Dlog4j2.configurationFile={home / 'log4j2.properties'}", "-cp", os.pathsep.join(paths),
         "org.apache.zookeeper.server.quorum.QuorumPeerMain", str(config),
     ]  # fmt: skip
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that were free a moment ago."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for one in held:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in held]
-    finally:
-        for one in held:
-            one.close()

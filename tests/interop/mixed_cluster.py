@@ -17,8 +17,9 @@ from confluent_kafka.admin import AdminClient, ClusterMetadata
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoNodeError
 
+from bench.free_ports import free_ports
 from tests.interop.interop_brokers import BrokerServer
-from tests.interop.interop_servers import Ensemble, Server, free_ports, running
+from tests.interop.interop_servers import Ensemble, Server, running
 from tests.interop.real_kafka import KafkaServer
 
 with warnings.catch_warnings():

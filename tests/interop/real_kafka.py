@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.interop.interop_servers import free_ports
+from bench.free_ports import free_ports
 from tests.interop.kafka_jars import classpath
 
 HEAP = "-Xmx400m"

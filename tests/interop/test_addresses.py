@@ -9,10 +9,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from bench.free_ports import free_ports
 from ensemble.runtime.link_fault import ANY, HeldFault
 from ensemble.runtime.links import FaultTable
 from ensemble.zab.server_line import parse_server_line
-from tests.ensemble.server.peer_processes import free_ports, wait_until
+from tests.ensemble.server.peer_processes import wait_until
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 pytestmark = pytest.mark.long

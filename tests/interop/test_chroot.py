@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from bench.free_ports import free_ports
 from tests.interop.interop_brokers import BrokerCluster, BrokerServer
-from tests.interop.interop_servers import free_ports, running
+from tests.interop.interop_servers import running
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(120)]
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.free_ports import free_ports
 from tests.ensemble.server.dated_certificates import Chains, client_with
-from tests.ensemble.server.peer_processes import free_ports
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 pytestmark = [pytest.mark.long, needs_java]

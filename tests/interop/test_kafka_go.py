@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.free_ports import free_ports
 from tests.interop.go_suites import Module, built, source
 from tests.interop.interop_brokers import BrokerCluster, broker_cluster
-from tests.interop.interop_servers import free_ports
 
 KAFKA_GO = Module("github.com/segmentio/kafka-go", "v0.4.51")
 KAFKA_VERSION = "3.7.0"

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from kazoo.client import KazooClient
 
+from bench.free_ports import free_ports
 from tests.interop.interop_brokers import BrokerServer
-from tests.interop.interop_servers import free_ports, running
+from tests.interop.interop_servers import running
 from tests.interop.mixed_cluster import SOCKETS_ARE_LEFT
 from tests.interop.real_kafka import KafkaServer
 from tests.interop.znode_tree import Znode, differences, read_tree

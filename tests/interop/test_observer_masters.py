@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.ensemble.server.peer_processes import free_ports, wait_until
+from bench.free_ports import free_ports
+from tests.ensemble.server.peer_processes import wait_until
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
 
 pytestmark = [pytest.mark.long, needs_java]

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 import pytest
 
+from bench.free_ports import free_ports
 from pipeline.gold import NAMES
-from tests.interop.interop_servers import free_ports
 from tests.interop.kafka_jars import s3a_jars, s3proxy_classpath
 from tests.interop.kafka_jars.kafka_jars import S3A_POM
 from tests.pipeline.audits.test_audits import play

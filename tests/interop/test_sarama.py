@@ -17,9 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from bench.free_ports import free_ports
 from tests.interop.go_suites import GoSuite, Module, built, program_of, source
 from tests.interop.interop_brokers import READY_S, BrokerCluster, BrokerServer, broker_cluster
-from tests.interop.interop_servers import free_ports
 
 SARAMA = Module("github.com/IBM/sarama", "v1.61.1")
 TOXIPROXY = Module("github.com/Shopify/toxiproxy/v2", "v2.5.0")

@@ -9,10 +9,12 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from kazoo.client import KazooClient
+
+from bench.free_ports import free_ports
 
 PATIENCE_S = 90.0
 COMMAND = (
@@ -20,15 +22,6 @@ COMMAND = (
     "sys.exit(main(Path(sys.argv[1])))"
 )
 ROOT = Path(__file__).parents[3]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses right now."""
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
 
 
 def wait_until(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
@@ -131,8 +124,14 @@ class Ensemble:
         return leaders[0] if leaders else None
 
     def wait_for_quorum(self) -> int:
-        """Wait until every running peer serves; the leader."""
-        wait_until(lambda: "none" not in self.modes().values() and self.leader() is not None)
+        """Wait until every started peer serves; the leader. AssertionError at once when one of them has ended."""
+
+        def served() -> bool:
+            for i, process in self.processes.items():
+                assert process.poll() is None, f"peer {i} has ended: {self.log(i)[-2000:]}"
+            return "none" not in self.modes().values() and self.leader() is not None
+
+        wait_until(served)
         leader = self.leader()
         assert leader is not None
         return leader

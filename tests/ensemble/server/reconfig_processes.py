@@ -7,7 +7,8 @@ from contextlib import contextmanager
 
 from kazoo.client import KazooClient
 
-from tests.ensemble.server.peer_processes import Ensemble, free_ports
+from bench.free_ports import free_ports
+from tests.ensemble.server.peer_processes import Ensemble
 from tests.ensemble.server.peer_processes import wait_until as wait_until
 
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="

@@ -14,6 +14,8 @@ from pathlib import Path
 
 from certificates import Certificates
 
+from bench.free_ports import free_ports
+
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = (
     "import sys; from pathlib import Path; from ensemble.server.process.peer_process import main; "
@@ -46,18 +48,6 @@ SETTINGS = {
     "ssl.trustStore.type": "PEM",
 }
 """What kazoo's own harness configures (kazoo.testing.harness, ManagedZooKeeper.run), in the keys of a zoo.cfg."""
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody uses right now."""
-    held = [socket.socket() for _ in range(count)]
-    try:
-        for each in held:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in held]
-    finally:
-        for each in held:
-            each.close()
 
 
 class ManagedPeer:

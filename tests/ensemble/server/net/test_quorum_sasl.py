@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import settings as budget
 from hypothesis import strategies as st
 
+from bench.free_ports import free_ports
 from ensemble.auth.digest_md5 import SaslError, proof, secret_of
 from ensemble.auth.jaas import digest_login
 from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step, packet
@@ -25,7 +26,6 @@ from ensemble.server.net.quorum_auth import QuorumAuth
 from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.zab.messages import FollowerInfo, Notification, Packet, PeerState, Vote
 from ensemble.zab.server_line import parse_server_line
-from tests.ensemble.server.peer_processes import free_ports
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 
 

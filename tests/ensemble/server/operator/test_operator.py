@@ -16,7 +16,8 @@ from kazoo.exceptions import QuotaExceededError
 from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports, wait_until
+from bench.free_ports import free_ports
+from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from kazoo.security import make_acl
 
+from bench.free_ports import free_ports
 from ensemble.ids import Epoch, make_zxid
 from ensemble.server.config.config_values import ConfigError
 from ensemble.server.config.zoo_cfg import parse
@@ -21,7 +22,7 @@ from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.server.operator.on_demand_snapshots import Refusal
 from ensemble.server.operator.restores import Restores
 from ensemble.txnlog.restoring import RECEIVED_NAME, read_received
-from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until
+from tests.ensemble.server.peer_processes import Ensemble, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.ensemble.txnlog.test_restoring import ZXID, file_of
 

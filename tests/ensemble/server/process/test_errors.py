@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 
+from bench.free_ports import free_ports
 from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.ports import Instant
 from ensemble.runtime.links import LinkFaults
@@ -24,7 +25,7 @@ from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.zab.messages import Notification, PeerState, Vote
 from ensemble.zab.server_line import ServerLine
-from tests.ensemble.server.peer_processes import Ensemble, exchange, free_ports, wait_until
+from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 from tests.ensemble.tree.tree_driver import PING
 from tests.ensemble.tree.tree_driver import Ensemble as Trees
 

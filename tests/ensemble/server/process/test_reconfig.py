@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.ensemble.server.peer_processes import Ensemble, free_ports, wait_until
+from bench.free_ports import free_ports
+from tests.ensemble.server.peer_processes import Ensemble, wait_until
 from tests.ensemble.server.reconfig_processes import (
     add_newcomer,
     enable,

@@ -16,8 +16,9 @@ from kazoo.exceptions import AuthFailedError, ConnectionClosedError, NoAuthError
 from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_acl
 
+from bench.free_ports import free_ports
 from ensemble.client.kazoo import KazooClient as OurClient
-from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, exchange, free_ports, wait_until
+from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, exchange, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 
 pytestmark = needs_openssl
