@@ -76,12 +76,15 @@ class Election:
         self._silent: dict[PeerId, None] = {}
         self._resend_ms = RESEND_MIN_MS
         self._finalizing = False
+        self._agreed: dict[PeerId, None] = {}
+        self._goes_on = False
         self._history = (Zxid(0), Epoch(0))
 
     def start(self, zxid: Zxid, current_epoch: Epoch, lost_leader: PeerId | None) -> None:
         """Begin a new round, voting for this peer.  `lost_leader` is not waited for: its link has just broken."""
         self._history = zxid, current_epoch
-        self.round += 1
+        self.round += 0 if self._goes_on else 1
+        self._goes_on = False
         self.looking = True
         self.decided = None
         if self._core.incomplete or self._core.in_doubt:
@@ -145,6 +148,23 @@ class Election:
         elif notification.state is not PeerState.OBSERVING:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
+    def is_outvoted(self, src: PeerId, notification: Notification) -> bool:
+        """Behind a decision for this peer: do those who agreed make no quorum any more, now that one of them goes on
+        looking?  In a round votes only become better, so whoever says a better one in this round will not follow this
+        peer.  (ZooKeeper's leader waits for it until initLimit.)"""
+        quorum = self._core.quorum
+        if notification.round != self.round or not preferred(notification.vote, self.proposal, quorum):
+            return False
+        return self._agreed.pop(src, False) is None and not quorum.contains(self._agreed | {self._core.my_id: None})
+
+    def go_on(self) -> None:
+        """The round is not over: what starts next is still that one, and calls nobody out of it who has decided."""
+        self._goes_on = True
+
+    def pass_over(self) -> None:
+        """This peer is given a role that nobody was asked about."""
+        self._agreed = {}
+
     def on_timer(self, name: str) -> None:
         """Re-send the vote, or stop waiting for a better one."""
         if not self.looking:
@@ -156,7 +176,7 @@ class Election:
         elif name == FINALIZE_TIMER and self._finalizing:
             # Whoever has not answered by now is frozen, or cut off: the next election need not wait for it again.
             self._silent |= dict.fromkeys(self._unheard())
-            self._decide(self.proposal)
+            self._decide(self.proposal, self._supporters())
 
     def _on_looking(self, src: PeerId, vote: Vote, round: int) -> None:
         if self._core.incomplete:
@@ -199,7 +219,7 @@ class Election:
             backers |= {peer: None for peer, vote in self._received.items() if vote == settled.vote}
         if self._core.reconfiguration.backs(backers) and self._leads(leader, settled.round):
             self.round = settled.round
-            self._decide(settled.vote)
+            self._decide(settled.vote, backers)
         else:
             self._check()
 
@@ -219,27 +239,31 @@ class Election:
 
     def _check(self) -> None:
         """Decide when a quorum agrees: at once if no voter could still say better, else after a short wait."""
-        voters = self._core.quorum.voters
-        supporters = {peer: None for peer, vote in self._received.items() if vote == self.proposal}
-        stands_back = self._core.in_doubt and self.proposal.leader == self._core.my_id
-        if self._core.my_id in voters and not self._core.incomplete and not stands_back:
-            supporters[self._core.my_id] = None
+        supporters = self._supporters()
         if not self._core.quorum.contains(supporters):
             return
         if not self._unheard():
-            self._decide(self.proposal)
+            self._decide(self.proposal, supporters)
         elif not self._finalizing:
             self._finalizing = True
             self._core.set_timer(FINALIZE_TIMER, FINALIZE_WAIT_MS)
+
+    def _supporters(self) -> dict[PeerId, None]:
+        supporters = {peer: None for peer, vote in self._received.items() if vote == self.proposal}
+        stands_back = self._core.in_doubt and self.proposal.leader == self._core.my_id
+        if self._core.my_id in self._core.quorum.voters and not self._core.incomplete and not stands_back:
+            supporters[self._core.my_id] = None
+        return supporters
 
     def _unheard(self) -> list[PeerId]:
         """Voters that may still say something better."""
         heard = ({self._core.my_id: None}, self._received, self._settled, self._silent)
         return [voter for voter in self._core.quorum.voters if not any(voter in known for known in heard)]
 
-    def _decide(self, vote: Vote) -> None:
+    def _decide(self, vote: Vote, agreed: dict[PeerId, None]) -> None:
         self.looking = False
         self.decided = vote
+        self._agreed = agreed
         self._finalizing = False
         self._core.cancel_timer(FINALIZE_TIMER)
         self._core.cancel_timer(RESEND_TIMER)

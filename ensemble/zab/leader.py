@@ -157,18 +157,18 @@ class Leader:
     def on_tree_differs(self) -> None:
         """The digest was this peer's own: whatever differs, it is no learner's history."""
 
-    def on_looking(self, src: PeerId, round: int) -> None:
+    def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
         """A voter is looking for a leader.  While this one still waits for a quorum that voter may be missing for ever:
-        start over with it at once rather than at initLimit (ZOOKEEPER-3109).  Nobody starts over for one that has lost
-        transactions, which has no vote and counts no rounds: as long as it looks it would end every reign that takes
-        its time to begin."""
+        start over with it rather than at initLimit (ZOOKEEPER-3109), and where this one is `outvoted`
+        (`Election.is_outvoted`), at once.  Nobody starts over for one that has lost transactions, which has no vote and
+        counts no rounds: as long as it looks it would end every reign that takes its time to begin."""
         core = self._core
         if self.established or src not in core.quorum.voters or not round:
             return
         introduced = {peer.peer_id: None for peer in self.known_learners()}
         if src in introduced or core.quorum.contains(introduced | {core.my_id: None}):
             return
-        if round > core.round or core.now.mono_ms - self._started_ms >= LOOKING_GRACE_MS:
+        if outvoted or round > core.round or core.now.mono_ms - self._started_ms >= LOOKING_GRACE_MS:
             core.quit_over(src)
 
     def on_timer(self, name: str) -> None:

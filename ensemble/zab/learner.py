@@ -205,7 +205,7 @@ class Learner:
         elif self._master is not None:
             self._master.on_link_down(link)
 
-    def on_looking(self, src: PeerId, round: int) -> None:
+    def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
         """The leader itself is looking for a leader."""
         if src in (self.leader_id, self.source_id) and round > self._core.round:
             leader = f"leader {src}" if src == self.leader_id else self._source

@@ -24,7 +24,7 @@ from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, Packet, PeerState, Vote
 from ensemble.zab.quorum import QuorumSystem
 from ensemble.zab.role import Phase
-from ensemble.zab.sync import follows
+from ensemble.zab.usable_disk import why_unusable
 
 READ_ONLY_TIMER = "peer.read_only"
 READ_ONLY_GRACE_MS = 2000
@@ -214,7 +214,7 @@ class Peer:
         core.now = now
         recovered, self._recovered = self._recovered, None
         assert recovered is not None, "a peer starts once"
-        problem = _unusable(recovered)
+        problem = why_unusable(recovered)
         if problem is not None:
             self._halted = True
             return [Halt(problem)]
@@ -235,7 +235,10 @@ class Peer:
         elif notification.state is PeerState.LOOKING:
             self._election.on_sign_of_life(src)
             self._answer(src)
-            role.on_looking(src, notification.round)
+            outvoted = role.state is PeerState.LEADING and self._election.is_outvoted(src, notification)
+            role.on_looking(src, notification.round, outvoted)
+            if outvoted and self._core.leaving is not None:
+                self._election.go_on()
         return self._finish()
 
     def on_oracle(self, now: Instant, agrees: bool) -> list[Effect]:
@@ -330,7 +333,7 @@ class Peer:
         core = self._core
         core.now = now
         assert core.awaiting_recovery, "nobody asked for a truncation"
-        problem = _unusable(recovered)
+        problem = why_unusable(recovered)
         if problem is not None:
             self._halted = True
             return [Halt(problem)]
@@ -408,6 +411,7 @@ class Peer:
         if core.awaiting_recovery:
             return
         if successor is not None and not (successor == core.my_id and core.in_doubt):
+            self._election.pass_over()
             self._take_role(Vote(successor, core.last_logged, core.current_epoch), handed_over=True)
         else:
             self._look()
@@ -479,22 +483,3 @@ class Peer:
             vote = Vote(vote.leader, vote.zxid, self._core.current_epoch)
         note = Notification(role.state, vote, self._election.round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, note))
-
-
-def _unusable(recovered: Recovered) -> str | None:
-    """Why a peer must not run on what this disk holds, or None."""
-    if recovered.accepted_epoch < recovered.current_epoch:
-        return (
-            f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
-            "this data directory is damaged or mixed up"
-        )
-    last = recovered.snapshot.zxid if recovered.snapshot is not None else 0
-    for txn in recovered.txns:
-        if not follows(last, txn.zxid):
-            return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
-        last = txn.zxid
-    # The last zxid may well be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
-    # epoch.  Such a peer counted for nothing in that epoch, and does not claim it now.
-    if epoch_of(last) > recovered.accepted_epoch:
-        return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
-    return None

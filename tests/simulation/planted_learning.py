@@ -41,7 +41,7 @@ def current_epoch_with_the_promise() -> Iterator[None]:
 @contextmanager
 def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
     """A peer does not start where its history is of a later epoch than currentEpoch (ZOOKEEPER-1653)."""
-    unusable = peer._unusable
+    unusable = peer.why_unusable
 
     def strict(recovered: Recovered) -> str | None:
         last = recovered.txns[-1].zxid if recovered.txns else recovered.snapshot.zxid if recovered.snapshot else 0
@@ -49,7 +49,7 @@ def a_start_refuses_a_history_beyond_its_epoch() -> Iterator[None]:
             return "the history is of a later epoch than currentEpoch"
         return unusable(recovered)
 
-    with broken(peer, _unusable=strict):
+    with broken(peer, why_unusable=strict):
         yield
 
 
@@ -118,7 +118,7 @@ def the_counter_runs_on() -> Iterator[None]:
 @contextmanager
 def a_leader_waits_for_whoever_looks_elsewhere() -> Iterator[None]:
     """A leader that is not established waits for its voters until initLimit, wherever they are (ZOOKEEPER-3109)."""
-    with broken(Leader, on_looking=lambda self, src, round: None):
+    with broken(Leader, on_looking=lambda self, src, round, outvoted: None):
         yield
 
 

@@ -65,6 +65,46 @@ def test_a_leader_that_waits_for_a_voter_which_looks_again_starts_over_with_it()
     assert solo.peer.state is PeerState.LOOKING
 
 
+def elected(voters: range, *agreed: int) -> Solo:
+    """Peer 2, which leads since these agreed, and nobody else can be reached."""
+    solo = Solo(id=2, voters=voters)
+    solo.start()
+    for voter in voters:
+        if voter != 2 and voter not in agreed:
+            solo.do(solo.peer.on_voter_unreachable(solo.now, PeerId(voter)))
+    for voter in agreed:
+        solo.hear(voter, PeerState.LOOKING, (2, 0, 0))
+    assert solo.peer.state is PeerState.LEADING
+    return solo
+
+
+def test_a_leader_whose_voters_have_heard_better_in_that_round_looks_on_in_it_and_follows() -> None:
+    """Votes of a round only get better, so they will not come: there is nothing to wait for until initLimit."""
+    solo = elected(range(1, 4), 1)
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    assert solo.peer.state is PeerState.LOOKING and solo.peer.round == 1, "a higher round would call 1 and 3 back"
+    solo.hear(1, PeerState.FOLLOWING, (3, 0, 0))
+    solo.hear(3, PeerState.LEADING, (3, 0, 0))
+    assert (solo.peer.state, solo.peer.leader_id, solo.peer.round) == (PeerState.FOLLOWING, 3, 1)
+
+
+def test_what_a_voter_says_late_or_in_another_round_ends_no_reign_that_it_agreed_to() -> None:
+    solo = elected(range(1, 4), 1)
+    for said, of_round in (((2, 0, 0), 1), ((1, 0, 0), 1), ((3, 0, 0), 0)):
+        solo.hear(1, PeerState.LOOKING, said, round=of_round)
+        assert solo.peer.state is PeerState.LEADING
+
+
+def test_better_votes_end_a_reign_when_those_who_agreed_are_no_quorum_any_more() -> None:
+    solo = elected(range(1, 6), 1, 3, 4)
+    solo.hear(5, PeerState.LOOKING, (5, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "5 had not agreed"
+    solo.hear(4, PeerState.LOOKING, (5, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "1, 2 and 3 are a quorum"
+    solo.hear(3, PeerState.LOOKING, (5, 0, 0))
+    assert solo.peer.state is PeerState.LOOKING
+
+
 def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_vote() -> None:
     """It would go on asking, and end every reign whose followers take their time to connect."""
     solo = Solo(id=3)

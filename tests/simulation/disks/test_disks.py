@@ -44,8 +44,8 @@ SEEDS_TO_FIND_A_BUG = 30
 SOON_FOUND = {
     "failed syncs are acknowledged": 0,
     "recovery trusts the kernel after a failed sync": 2,
-    "damaged records are served": 7,
-    "log directories are used on after an error": 5,
+    "damaged records are served": 21,
+    "log directories are used on after an error": 7,
 }
 """Bugs that seeds find, and the seed that is tried first."""
 

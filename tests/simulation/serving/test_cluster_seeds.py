@@ -114,7 +114,7 @@ def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_
 
 
 PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {
-    a_torn_tail_is_trusted: (15, "the checksum of the batch at 157 does not hold"),
+    a_torn_tail_is_trusted: (28, "the checksum of the batch at 6 does not hold"),
     a_flush_is_not_awaited: (3, "on disk it ends at"),
     a_byte_changes_on_its_way_to_the_file: (1, "the checksum of the batch at 6 "),
     a_commit_of_offsets_fails_by_a_mistake: (12, "KeyError"),
