@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, ViewportSize, sync_playwright
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 ARGUMENTS = [
@@ -60,8 +60,14 @@ def wait_here(page: Page, seen: Callable[[], object]) -> None:
         page.wait_for_timeout(POLL_MS)
 
 
+VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
+
+
 class Watched:
-    """A page, and everything in its console that should not be there."""
+    """A page, and everything in its console that should not be there.
+
+    Opened once for all tests of a file: another tab, with a process of its own, takes a second of a processor more.
+    """
 
     def __init__(self, context: BrowserContext) -> None:
         self.page: Page = context.new_page()
@@ -69,6 +75,18 @@ class Watched:
         self.complaints: list[str] = []
         self.page.on("pageerror", lambda error: self.complaints.append(f"error: {error}"))
         self.page.on("console", self._on_console)
+
+    def leave(self) -> list[str]:
+        """Close what is open, with all that it has kept, so that the next page finds nothing of it.  What should not
+        have been in its console."""
+        self.page.unroute_all(behavior="ignoreErrors")
+        if self.page.url != "about:blank":
+            self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
+            self.page.goto("about:blank")
+        self.page.set_viewport_size(VIEWPORT)
+        self.page.mouse.move(0, 0)
+        said, self.complaints = self.complaints, []
+        return said
 
     def _on_console(self, message: ConsoleMessage) -> None:
         # The browser itself logs every answer of the API that is no success, and every connection it did not get:

@@ -1,4 +1,4 @@
-"""A browser for the folder, and for each test a page of its own whose console must stay silent."""
+"""A browser for the folder; each test has a page that finds nothing of those before, and whose console stays silent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser.chromium import WAIT_MS, Watched, launched
+from tests.browser.chromium import VIEWPORT, WAIT_MS, Watched, launched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 
 expect.set_options(timeout=WAIT_MS)
@@ -19,11 +19,17 @@ def browser_process() -> Iterator[Browser]:
     yield from launched()
 
 
-@pytest.fixture
-def watched(browser_process: Browser) -> Iterator[Watched]:
-    context = browser_process.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
+@pytest.fixture(scope="module")
+def opened(browser_process: Browser) -> Iterator[Watched]:
+    context = browser_process.new_context(viewport=VIEWPORT, reduced_motion="reduce")
     yield Watched(context)
     context.close()
+
+
+@pytest.fixture
+def watched(opened: Watched) -> Iterator[Watched]:
+    yield opened
+    opened.leave()
 
 
 @pytest.fixture
@@ -39,5 +45,4 @@ def page(watched: Watched, server: PageServer) -> Iterator[Page]:
     """The page of a healthy cluster, its tables; nothing may have been said in its console by the end."""
     watched.page.goto(f"{server.url}#tab=table")
     yield watched.page
-    watched.page.goto("about:blank")
-    assert watched.complaints == []
+    assert watched.leave() == []

@@ -31,8 +31,7 @@ def pupil(watched: Watched, playing: PageServer) -> Iterator[Page]:
     """The page at a lesson; nothing may have been said in its console by the end."""
     watched.page.goto(f"{playing.url}#tab=lessons&lesson=high-watermark")
     yield watched.page
-    watched.page.goto("about:blank")
-    assert watched.complaints == []
+    assert watched.leave() == []
 
 
 # What holds others has their text, too: only what is to be pressed counts.

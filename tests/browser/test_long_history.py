@@ -54,8 +54,7 @@ def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
     watched.page.goto(long_told.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
-    watched.page.goto("about:blank")
-    assert watched.complaints == []
+    assert watched.leave() == []
 
 
 def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:

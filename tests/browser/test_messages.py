@@ -99,8 +99,7 @@ def page(watched: Watched, failover: Failover) -> Iterator[Page]:
     expect(watched.page.locator("#messages header")).to_contain_text(re.compile(r"[1-9]\d* messages in \d+ ms"))
     expect(watched.page.locator(".phases")).to_be_visible()
     yield watched.page
-    watched.page.goto("about:blank")
-    assert watched.complaints == []
+    assert watched.leave() == []
 
 
 def number(text: str) -> int:

@@ -62,8 +62,7 @@ def tracks(watched: Watched, told: PageServer) -> Iterator[Page]:
     watched.page.goto(told.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
-    watched.page.goto("about:blank")
-    assert watched.complaints == []
+    assert watched.leave() == []
 
 
 def go_to(page: Page, seq: int) -> None:
