@@ -8,6 +8,7 @@ steps.  A run that draws single steps hardly ever comes so far; one that draws a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from random import Random
 
 from ensemble.txnlog.log import list_logs
 from ensemble.zab.messages import PeerState
@@ -23,6 +24,8 @@ RETAINED = 3
 LOADS = (1, 2, 3, 5, 9)
 """Writes in a row: the most of them fill a log or two."""
 ROT_REACH = 12
+EARLIER_WRITES_MAX = 5
+"""With a larger snapCount the second life begins without a snapshot, and all of it is read from the log."""
 LATEST = 2
 """So far back a bit flips of a disk at work, and of one that has just lost its power."""
 
@@ -32,6 +35,20 @@ def loads(cores: Cores) -> Iterator[Stretch]:
     for peer in serving(cores):
         for count in LOADS:
             yield (Write(peer), Run()) * count
+
+
+def loads_and_purges(cores: Cores) -> Iterator[Stretch]:
+    """The same, each with autopurge behind it, everywhere."""
+    purge = next(purges(cores))
+    for load in loads(cores):
+        yield (*load, *purge)
+
+
+def earlier_life(peers: int, shape: Random) -> Stretch:
+    """An ensemble has taken some writes, and been restarted."""
+    everybody = tuple(range(1, peers + 1))
+    load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
+    return (Run(), *load, Crash(everybody), Start(everybody), Confer(everybody), Run())
 
 
 def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
@@ -44,11 +61,12 @@ def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
 
 
 def returns(cores: Cores) -> Iterator[Stretch]:
-    """Whoever is down comes back, and whoever looks for a leader finds one."""
+    """Whoever is down comes back, perhaps on a disk that takes its time, and whoever looks for a leader finds one."""
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
-            yield (Start((peer,)), Confer(up), Run())
+            for held in ((), (f"disk {peer}",)):
+                yield (Start((peer,)), Confer(up), Run(held))
 
 
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:

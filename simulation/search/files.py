@@ -2,8 +2,9 @@
 
 Beside all that may happen to the bare protocol, machines lose their power without a word, autopurge runs, a bit flips,
 the newest log is gone, a snapshot is spoiled, and a server is replaced by an empty one.  One server's disk alone may be
-damaged: what a majority holds is never lost.  Half of the runs draw single steps among the acts, the others acts alone
-(`file_acts`).  A run takes a few tenths of a second, nearly all of it for files.
+damaged: what a majority holds is never lost.  Two in five runs draw single steps among the acts, the others acts alone
+(`file_acts`); half of the ensembles have had an earlier life.  A run takes a few tenths of a second, nearly all of it
+for files.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from random import Random
 from tempfile import TemporaryDirectory
 
 from simulation.cores.cores import Cores
@@ -26,11 +28,15 @@ from simulation.search.explore_steps import crashes, serving
 from simulation.search.protocol import ALWAYS, SOMETIMES, Played, hold, let_go, play_drawn
 from simulation.search.stretches import Possible, uneven_writes
 
-SNAP_COUNTS = (3, 8, 1_000)
+SNAP_COUNTS = (3, 8, 8)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
 """Runs of acts alone."""
+OLD = 0.5
+"""Runs among servers that have been restarted before."""
+PURGING = 0.5
+"""Runs of acts in which autopurge follows every load."""
 IN_MEMORY = Path("/dev/shm")
 
 
@@ -39,12 +45,13 @@ def play_files(seed: int) -> Played:
     shape = derive_random(seed, "shape")
     peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
-    always, sometimes = _unhurried(fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
+    always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
+    before = file_acts.earlier_life(peers, shape) if shape.random() < OLD else ()
     # Where there is a file system in memory, nobody waits for a disk.
     with TemporaryDirectory(prefix="zabka-search-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
         cores = FileCores(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
         try:
-            return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always)
+            return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
         finally:
             cores.close()
             # Snapshots freeze what there is; of a world that is over nothing is to stay.
@@ -61,15 +68,16 @@ def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]
     ]  # fmt: skip
 
 
-def _unhurried(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
+def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
     """The same where acts are drawn."""
+    loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
     blinks = partial(file_acts.blinks, fragile=fragile)
     talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
-    return (file_acts.loads, file_acts.loads, talks, returns), [
+    return (loads, loads, talks, returns), [
         file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, file_acts.depositions,
-        file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, uneven_writes, hold,
+        file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes, hold,
         let_go,
     ]  # fmt: skip
 

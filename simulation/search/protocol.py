@@ -198,9 +198,10 @@ def play_drawn(
     sometimes: Sequence[Possible],
     before_the_end: Callable[[], None] = lambda: None,
     always: Sequence[Possible] = ALWAYS,
+    before: Stretch = (),
 ) -> Played:
-    """Draw the steps among these servers and take them: each of `sometimes` is left out of some runs.  Then, behind
-    `before_the_end`, everything heals."""
+    """Draw the steps among these servers, which have taken those `before`, and take them: each of `sometimes` is left
+    out of some runs.  Then, behind `before_the_end`, everything heals."""
     kinds = derive_random(seed, "kinds")
     possible = [*always, *(each for each in sometimes if kinds.random() < FAULT_STAYS)]
     length, tape = derive_random(seed, "length").randrange(LENGTH_MIN, LENGTH_MAX), derive_random(seed, STEPS)
@@ -208,7 +209,7 @@ def play_drawn(
     places: dict[int, int] = {}
     syncs = _Syncs(cores)
     quiet = Quiet()
-    first: tuple[FileSteps, ...] = (Start(), Elect(cores.voters), Run())
+    first: Stretch = (Start(), Elect(cores.voters), *before)
     for number in range(-len(first), length):
         kind, which = (tape.getrandbits(WORD_BITS), tape.getrandbits(WORD_BITS)) if number >= 0 else (0, 0)
         chosen = possible[kind * len(possible) >> WORD_BITS]
@@ -216,7 +217,7 @@ def play_drawn(
             text = quiet.turn(cores, which) if chosen is hold else quiet.let_go()
             taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
             continue
-        for drawn in first[number : number + 1] if number < 0 else _stretch(cores, quiet, chosen, which):
+        for drawn in first[number:][:1] if number < 0 else _stretch(cores, quiet, chosen, which):
             step = quiet.held_back(drawn)
             taken.append(StepTaken(cores.now_ms, step_text(step), len(cores.journal)))
             try:

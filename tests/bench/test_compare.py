@@ -148,6 +148,7 @@ def command(*options: str) -> list[str]:
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
+@pytest.mark.long
 def test_a_short_run_measures_our_peers_and_their_failover() -> None:
     options = ("--seconds", "1", "--rounds", "1", "--works", "set", "--failover", "1", "--grown", "5000", "--json")
     done = subprocess.run(
@@ -174,6 +175,7 @@ def alive(pid: int) -> bool:
 
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
+@pytest.mark.long
 def test_an_earlier_commit_is_measured_beside_this_tree() -> None:
     options = ("HEAD", "--works", "set", "--pairs", "1", "--seconds", "0.1", "--grown", "0")
     run = [sys.executable, "-m", "bench.paired", *options]

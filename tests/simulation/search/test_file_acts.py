@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -81,3 +82,38 @@ def test_where_nothing_of_one_kind_can_be_another_is_taken(cores: FileCores) -> 
     assert list(file_acts.returns(cores)) == []
     instead = list(file_acts.or_else(file_acts.returns, file_acts.stops, cores))
     assert instead == list(file_acts.stops(cores))
+
+
+def test_autopurge_behind_each_load_leaves_as_few_logs_as_it_may(tmp_path: Path) -> None:
+    logs = []
+    for number, acts in enumerate((file_acts.loads, file_acts.loads_and_purges)):
+        cores = FileCores(tmp_path / str(number), snap_count=3, commit_log_count=1)
+        take(cores, (Start(), Elect(ALL), Run()))
+        for _ in range(3):
+            take(cores, list(acts(cores))[-1])
+        logs.append(len(cores.files(3).directories.logs()))
+        cores.close()
+    assert logs[0] > logs[1]
+
+
+@pytest.mark.parametrize("peers", [3, 5])
+def test_behind_its_earlier_life_an_ensemble_serves_in_its_second_epoch_with_what_it_had_written(
+    tmp_path: Path, peers: int
+) -> None:
+    cores = FileCores(tmp_path, peers, snap_count=8, commit_log_count=1)
+    take(cores, (Start(), Elect(cores.voters), *file_acts.earlier_life(peers, Random(1))))
+    assert list(serving(cores)) == list(cores.voters)
+    disk = cores.files(1)
+    assert disk.current == 2 and 1 <= len(disk.history()) <= file_acts.EARLIER_WRITES_MAX
+    cores.close()
+
+
+def test_who_comes_back_on_a_slow_disk_is_not_served_before_that_has_done_its_work(cores: FileCores) -> None:
+    quiet = Quiet()
+    take(cores, next(stretch for stretch in file_acts.stops(cores)), quiet)
+    at_once, slowly = file_acts.returns(cores)
+    take(cores, slowly, quiet)
+    assert list(serving(cores)) == [2, 3] and list(quiet.held) == ["disk 1"]
+    take(cores, (Run(),))
+    assert list(serving(cores)) == list(ALL)
+    assert at_once[-1] == Run()
