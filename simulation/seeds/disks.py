@@ -9,8 +9,8 @@ write that survive without earlier ones, and garbage in the place of a sector.  
 peer, all of them take themselves for incomplete and none may lead, until an operator says so.)  Epoch files have no
 checksum in ZooKeeper's format either; they are not damaged here.
 
-When all is healed, one directory of
-a broker that has two fails once more: others must lead what lay there, without the replicas that are out of reach.
+When all is healed, one directory of a broker that has two fails once more
+(`go_on_without_a_directory` (`simulation.seeds.failed_directory`)).
 """
 
 from __future__ import annotations
@@ -19,17 +19,14 @@ from random import Random
 
 import msgspec
 
-from journal.events import TopicPartition
-from simulation.disks.faulty_log_directory import OPERATIONS
 from simulation.faults.chaos import chaos
-from simulation.faults.disk_faults import LOG_DIR_FAULTS, MENDED_MS, PEER_DISK_FAULTS, disk_of
+from simulation.faults.disk_faults import LOG_DIR_FAULTS, PEER_DISK_FAULTS, disk_of
 from simulation.kernel.draws import derive_random
 from simulation.network.addresses import peer_name
+from simulation.seeds.failed_directory import go_on_without_a_directory
 from simulation.seeds.seed_run import SeedRun, SeedScenario
 from simulation.settings import WorldSettings
-from simulation.world import World
 
-GOES_ON_MS_MAX = 120_000
 PEERS_ALONE_CHANCE = 0.5
 
 
@@ -55,39 +52,8 @@ def _play(run: SeedRun) -> None:
     run.boot()
     more = PEER_DISK_FAULTS | LOG_DIR_FAULTS if world.brokers else PEER_DISK_FAULTS
     run.harm(chaos(world, derive_random(run.seed, "nemesis"), more))
-    _go_on_without_a_directory(world)
+    go_on_without_a_directory(world)
     run.recover()
-
-
-def _go_on_without_a_directory(world: World) -> None:
-    """A broker of two directories loses one: nobody counts on what lies there any more.  Then it is mended."""
-    draw = derive_random(world.seed, "last directory")
-    nodes = [node for node in world.brokers.values() if len(node.directories) > 1]
-    if not nodes:
-        return
-    world.until(lambda: world.unsettled() is None, GOES_ON_MS_MAX, "brokers that agree before another directory fails")
-    node = nodes[draw.randrange(0, len(nodes))]
-    assert node.disks is not None, "disks fail in this scenario alone"
-    directory = node.disks.directories[draw.randrange(0, len(node.disks.directories))]
-    lying = [name for name in world.replication.znodes.states if str(name) in directory.disk.partitions()]
-    ends = world.announce("log_dir_fails", node.name)
-    directory.fail(OPERATIONS)
-    world.until(
-        lambda: not any(_is_counted_on(world, node.broker_id, name) for name in lying),
-        GOES_ON_MS_MAX,
-        f"partitions that do not count on what lies in a failed directory of {node.name}",
-    )
-    world.kill(node.name, power_loss=True)
-    directory.mend()
-    ends()
-    world.run(MENDED_MS)
-    world.start(node.name)
-
-
-def _is_counted_on(world: World, broker: int, name: TopicPartition) -> bool:
-    """Does the quorum take that broker to lead, or to be in sync where others are?"""
-    state = world.replication.znodes.states.get(name)
-    return state is not None and (state.leader == broker or (broker in state.isr and len(state.isr) > 1))
 
 
 DISKS = SeedScenario("disks", _shape, _play)

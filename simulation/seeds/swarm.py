@@ -21,6 +21,7 @@ from simulation.faults.disk_deeds import DISKS_OF_BROKERS, DISKS_OF_PEERS, choos
 from simulation.kernel.draws import derive_random
 from simulation.kernel.runtime import SimRuntime
 from simulation.network.connector import client_on
+from simulation.seeds.failed_directory import go_on_without_a_directory
 from simulation.seeds.seed_run import BOOT_MS_MAX, SeedRun, SeedScenario
 from simulation.settings import WorldSettings
 from simulation.workloads.producing import Producing, clients_in
@@ -151,6 +152,8 @@ def _play(run: SeedRun) -> None:
             break
     world.run(CALM_MS)
     stage.heal_all()
+    if world.settings.faulty_disks and world.brokers:
+        go_on_without_a_directory(world)
     run.recover()
     if run.producing is not None:
         run.failures += _lost_for_no_reason(run)
