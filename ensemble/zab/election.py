@@ -150,16 +150,23 @@ class Election:
 
     def is_outvoted(self, src: PeerId, notification: Notification) -> bool:
         """Behind a decision for this peer: do those who agreed make no quorum any more, now that one of them goes on
-        looking?  In a round votes only become better, so whoever says a better one in this round will not follow this
-        peer.  (ZooKeeper's leader waits for it until initLimit.)"""
-        quorum = self._core.quorum
-        if notification.round != self.round or not preferred(notification.vote, self.proposal, quorum):
+        looking?  In a round a voter's own vote only becomes better; one that says a better one will follow another, if
+        it does not hear that a quorum follows this peer."""
+        vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
+        if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
             return False
-        return self._agreed.pop(src, False) is None and not quorum.contains(self._agreed | {self._core.my_id: None})
+        if vote == self.proposal:
+            self._agreed[src] = None
+            return False
+        agreed = quorum.contains(self._agreed | {me: None})
+        if not agreed or vote.leader == me or not preferred(vote, self.proposal, quorum):
+            return False
+        return self._agreed.pop(src, False) is None and not quorum.contains(self._agreed | {me: None})
 
     def go_on(self) -> None:
-        """The round is not over: what starts next is still that one, and calls nobody out of it who has decided."""
-        self._goes_on = True
+        """The round is not over: what starts next is still that one, and calls nobody out of it who follows another.
+        But others who agreed may follow this peer by now, and only a new round calls them back."""
+        self._goes_on = not any(peer != self._core.my_id for peer in self._agreed)
 
     def pass_over(self) -> None:
         """This peer is given a role that nobody was asked about."""
@@ -262,7 +269,7 @@ class Election:
 
     def _decide(self, vote: Vote, agreed: dict[PeerId, None]) -> None:
         self.looking = False
-        self.decided = vote
+        self.decided = self.proposal = vote
         self._agreed = agreed
         self._finalizing = False
         self._core.cancel_timer(FINALIZE_TIMER)

@@ -32,6 +32,9 @@ from simulation.scenarios.step import StepFailed
 from simulation.scenarios.story import HEALING, step_text
 
 HEALING_ROUNDS_MAX = 12
+ROUNDS_OF_PATIENCE = 2
+"""So often everything that is under way happens while nobody serves, before those give up who lead nobody: two may wait
+for each other while a third, which has no vote, goes on looking."""
 _FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
 
 
@@ -104,7 +107,7 @@ def play_steps(
 
 def recover(cores: Cores) -> list[str]:
     """Let everything heal; what is wrong then."""
-    write = None
+    write, leaderless = None, 0
     for _ in range(HEALING_ROUNDS_MAX):
         Start().play(cores)
         try:
@@ -118,7 +121,8 @@ def recover(cores: Cores) -> list[str]:
             write = cores.write(leader)
             continue
         write = None
-        if not looking(cores, cores.voters):
+        leaderless = leaderless + 1 if leader is None else 0
+        if not looking(cores, cores.voters) or leaderless > ROUNDS_OF_PATIENCE:
             _lose_patience(cores)
         if not elect(cores, cores.voters) and not _leads(cores):
             _lose_patience(cores)

@@ -8,22 +8,36 @@ steps.  A run that draws single steps hardly ever comes so far; one that draws a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from random import Random
 
 from ensemble.txnlog.log import list_logs
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
 from simulation.cores.file_cores import FileCores
-from simulation.scenarios.core_steps import Crash, Elect, GiveUp, Isolate, Run, Start, Write, looking, zxid_list
+from simulation.scenarios.core_steps import (
+    Crash,
+    Deliver,
+    Elect,
+    GiveUp,
+    Isolate,
+    Run,
+    Start,
+    Write,
+    looking,
+    zxid_list,
+)
 from simulation.scenarios.file_steps import Confer, FileSteps, LoseNewestLog, Purge, Replace, Rot, SpoilSnapshot, Vanish
 from simulation.search.explore_steps import leading, serving
-from simulation.search.stretches import Possible, Stretch
+from simulation.search.stretches import Possible, Stretch, way
 
 RETAINED = 3
 """As few snapshots as autopurge keeps at least."""
 LOADS = (1, 2, 3, 5, 9)
 """Writes in a row: the most of them fill a log or two."""
 ROT_REACH = 12
+PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
+"""What a leader sends to a server that comes back."""
 EARLIER_WRITES_MAX = 5
 """With a larger snapCount the second life begins without a snapshot, and all of it is read from the log."""
 LATEST = 2
@@ -65,8 +79,19 @@ def returns(cores: Cores) -> Iterator[Stretch]:
     for peer in cores.voters:
         if cores.nodes[peer].peer is None:
             up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
-            for held in ((), (f"disk {peer}",)):
-                yield (Start((peer,)), Confer(up), Run(held))
+            back = (Start((peer,)), Confer(up))
+            yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
+
+
+def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
+    """Whoever is down comes back to a leader, and just when it has been told its next part, something befalls it."""
+    for leader, peer in product(leading(cores), cores.voters):
+        if cores.nodes[peer].peer is None:
+            up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
+            for part in PARTS_OF_A_RETURN:
+                told = (Run((f"{part} {leader} > {peer}",)), Deliver(leader, peer, until=part))
+                for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
+                    yield (Start((peer,)), Confer(up), *told, mishap, Run(), Confer(up), Run())
 
 
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
@@ -123,12 +148,25 @@ def depositions(cores: Cores) -> Iterator[Stretch]:
         yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
 
 
+def last_writes(cores: Cores) -> Iterator[Stretch]:
+    """A leader's last write gets to its own disk alone, or to one other's; it is cut off, and may die, and the others
+    choose another one."""
+    for peer in leading(cores):
+        others = [other for other in _up(cores) if other != peer]
+        for reached in (None, *others):
+            held = tuple(way(peer, other) for other in others if other != reached)
+            for ends in ((Isolate(peer),), (Isolate(peer), Crash((peer,)))):
+                yield (Write(peer), Run(held), *ends, Run(), Confer(tuple(others)), Run())
+
+
 def talks(cores: Cores) -> Iterator[Stretch]:
-    """Whoever looks for a leader talks with all others, or with all but one."""
+    """Whoever looks for a leader talks with all others, or with all but one; perhaps on a disk that takes its time."""
     up = _up(cores)
-    if not looking(cores, up):
+    seeking = looking(cores, up)
+    if not seeking:
         return
     yield (Confer(up), Run())
+    yield from ((Confer(up), Run((f"disk {peer}",))) for peer in seeking)
     yield from ((Confer(tuple(other for other in up if other != peer)), Run()) for peer in up)
 
 

@@ -77,6 +77,7 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
     return (loads, loads, talks, returns), [
         file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, file_acts.depositions,
+        file_acts.last_writes, file_acts.last_writes, file_acts.interrupted_returns, file_acts.interrupted_returns,
         file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes, hold,
         let_go,
     ]  # fmt: skip

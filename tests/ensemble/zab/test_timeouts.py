@@ -103,6 +103,36 @@ def test_better_votes_end_a_reign_when_those_who_agreed_are_no_quorum_any_more()
     assert solo.peer.state is PeerState.LEADING, "1, 2 and 3 are a quorum"
     solo.hear(3, PeerState.LOOKING, (5, 0, 0))
     assert solo.peer.state is PeerState.LOOKING
+    assert solo.peer.round == 2, "1 may follow it by now, and leaves it for a higher round alone"
+
+
+def test_who_agrees_behind_the_decision_counts_as_well() -> None:
+    solo = elected(range(1, 6), 1, 3)
+    for late in (4, 5):
+        solo.hear(late, PeerState.LOOKING, (2, 0, 0))
+    solo.hear(1, PeerState.LOOKING, (5, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "2, 3, 4 and 5 agree"
+
+
+def test_a_vote_that_nobody_can_cast_ends_no_reign() -> None:
+    """For this peer with another history than it has, for a stranger, or for who has lost its data."""
+    solo = elected(range(1, 4), 1)
+    for said in ((2, 5, 0), (9, 5, 0), (3, NO_DATA_ZXID, 5)):
+        solo.hear(1, PeerState.LOOKING, said)
+        assert solo.peer.state is PeerState.LEADING
+
+
+def test_a_leader_that_was_chosen_since_others_follow_it_is_outvoted_too() -> None:
+    solo = Solo(id=2)
+    solo.start()
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    for follower in (1, 3):
+        solo.hear(follower, PeerState.FOLLOWING, (2, 0, 0))
+    assert solo.peer.state is PeerState.LEADING
+    solo.hear(1, PeerState.LOOKING, (3, 0, 0))
+    assert solo.peer.state is PeerState.LEADING, "2 and 3 are a quorum"
+    solo.hear(3, PeerState.LOOKING, (3, 0, 0))
+    assert solo.peer.state is PeerState.LOOKING
 
 
 def test_a_leader_does_not_start_over_for_who_has_lost_transactions_and_has_no_vote() -> None:

@@ -12,7 +12,7 @@ from ensemble.ids import Epoch
 from ensemble.zab.effects import SaveAcceptedEpoch
 from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_steps import Elect, Run, Start, Write
-from simulation.scenarios.file_steps import Rot, Vanish
+from simulation.scenarios.file_steps import Rot, SpoilSnapshot, Vanish
 from simulation.search import file_acts
 from simulation.search.explore_steps import serving
 from simulation.search.protocol import Quiet
@@ -117,3 +117,32 @@ def test_who_comes_back_on_a_slow_disk_is_not_served_before_that_has_done_its_wo
     take(cores, (Run(),))
     assert list(serving(cores)) == list(ALL)
     assert at_once[-1] == Run()
+
+
+def test_a_leader_that_goes_behind_its_last_write_leaves_it_to_itself_or_to_one_other(cores: FileCores) -> None:
+    """Whoever has it alone is cut back when it returns."""
+    quiet = Quiet()
+    _, and_dies, *_ = file_acts.last_writes(cores)
+    take(cores, and_dies, quiet)
+    assert [cores.files(peer).history()[2:] for peer in ALL] == [[], [], [0x1_0000_0003]]
+    assert list(serving(cores)) == [1, 2] and not quiet.held
+    take(cores, (Write(2), Run(), *next(file_acts.returns(cores))), quiet)
+    assert [cores.files(peer).history()[2:] for peer in ALL] == [[0x2_0000_0001]] * 3
+    assert len(list(file_acts.last_writes(cores))) == 6, "to nobody, or to one of two"
+
+
+def test_a_return_is_interrupted_just_when_the_leader_has_told_one_part(cores: FileCores) -> None:
+    quiet = Quiet()
+    _, and_dies, *_ = file_acts.last_writes(cores)
+    take(cores, and_dies, quiet)
+    [spoilt] = [
+        stretch
+        for stretch in file_acts.interrupted_returns(cores)
+        if Run(("Trunc 2 > 3",)) in stretch and SpoilSnapshot(3) in stretch
+    ]
+    at = spoilt.index(SpoilSnapshot(3))
+    take(cores, spoilt[:at], quiet)
+    peer = cores.nodes[3].peer
+    assert peer is not None and peer._core.awaiting_recovery, "its log is being cut"
+    take(cores, spoilt[at:], quiet)
+    assert cores.files(3).history() == cores.files(2).history()
