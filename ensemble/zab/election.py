@@ -149,24 +149,24 @@ class Election:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
     def is_outvoted(self, src: PeerId, notification: Notification) -> bool:
-        """Behind a decision for this peer: do those who agreed make no quorum any more, now that one of them goes on
-        looking?  In a round a voter's own vote only becomes better; one that says a better one will follow another, if
-        it does not hear that a quorum follows this peer."""
+        """Behind a decision for this peer: has the last of those who agreed gone on looking, with a better vote?  In a
+        round a voter's own vote only becomes better, so it will follow another.  While one who agreed is left it may
+        follow this peer by now, and would be left behind, or called back by a new round, which ends the reign of
+        whoever else was elected in this one: two could do that to each other for ever."""
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
             return False
         if vote == self.proposal:
             self._agreed[src] = None
             return False
-        agreed = quorum.contains(self._agreed | {me: None})
-        if not agreed or vote.leader == me or not preferred(vote, self.proposal, quorum):
+        if vote.leader == me or not preferred(vote, self.proposal, quorum):
             return False
-        return self._agreed.pop(src, False) is None and not quorum.contains(self._agreed | {me: None})
+        has_agreed = self._agreed.pop(src, False) is None
+        return has_agreed and all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
-        """The round is not over: what starts next is still that one, and calls nobody out of it who follows another.
-        But others who agreed may follow this peer by now, and only a new round calls them back."""
-        self._goes_on = not any(peer != self._core.my_id for peer in self._agreed)
+        """The round is not over: what starts next is still that one, and calls nobody out of it who follows another."""
+        self._goes_on = True
 
     def pass_over(self) -> None:
         """This peer is given a role that nobody was asked about."""

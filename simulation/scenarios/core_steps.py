@@ -289,10 +289,16 @@ def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
 
 
 def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
-    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks."""
+    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks.
+    That they never have enough of it is a problem of theirs."""
     cores.notifications = ()
+    said = 0
     for _ in range(ROUNDS_MAX):
         while cores.notifications:
+            said += 1
+            if said > STEPS_MAX:
+                cores.problems.append("liveness: votes are exchanged without end")
+                return looking(cores, peers)
             source, target, _ = cores.notifications[0]
             if source in peers and target in peers:
                 cores.notify()

@@ -17,6 +17,7 @@ from simulation.search import file_acts
 from simulation.search.explore_steps import serving
 from simulation.search.protocol import Quiet
 from simulation.search.stretches import Stretch
+from tests.simulation.planted_histories import PLANTED
 
 ALL = (1, 2, 3)
 
@@ -132,17 +133,28 @@ def test_a_leader_that_goes_behind_its_last_write_leaves_it_to_itself_or_to_one_
 
 
 def test_a_return_is_interrupted_just_when_the_leader_has_told_one_part(cores: FileCores) -> None:
+    """Here while its log is being cut back, when a snapshot would keep what is cut: as the planted bug has it."""
     quiet = Quiet()
     _, and_dies, *_ = file_acts.last_writes(cores)
     take(cores, and_dies, quiet)
-    [spoilt] = [
-        stretch
-        for stretch in file_acts.interrupted_returns(cores)
-        if Run(("Trunc 2 > 3",)) in stretch and SpoilSnapshot(3) in stretch
-    ]
+    cut = Run(("Trunc 2 > 3",))
+    [spoilt] = [each for each in file_acts.interrupted_returns(cores) if cut in each and SpoilSnapshot(3) in each]
     at = spoilt.index(SpoilSnapshot(3))
     take(cores, spoilt[:at], quiet)
     peer = cores.nodes[3].peer
-    assert peer is not None and peer._core.awaiting_recovery, "its log is being cut"
+    assert peer is not None and peer._core.awaiting_recovery
     take(cores, spoilt[at:], quiet)
     assert cores.files(3).history() == cores.files(2).history()
+
+
+def test_a_snapshot_that_is_taken_between_a_truncation_and_its_end_is_shown_by_an_interrupted_return(
+    cores: FileCores,
+) -> None:
+    with PLANTED["a spoiled snapshot is made good at once"]():
+        _, and_dies, *_ = file_acts.last_writes(cores)
+        take(cores, and_dies)
+        cut = Run(("Trunc 2 > 3",))
+        [spoilt] = [each for each in file_acts.interrupted_returns(cores) if cut in each and SpoilSnapshot(3) in each]
+        for step in (*spoilt, Write(2), Run()):
+            step.play(cores)
+    assert cores.problems == ["processConsistency: 3 acknowledged 2's history with another of its own"]

@@ -15,7 +15,7 @@ from simulation.cores.cloning import clone, fields_of, fingerprint
 from simulation.cores.cores import Cores
 from simulation.cores.turns import RememberedTurns
 from simulation.scenarios.core_player import play_steps, recover, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write
+from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write, confer
 from simulation.scenarios.library import play
 from simulation.scenarios.scenario import read_scenario
 from simulation.scenarios.step import StepFailed
@@ -40,6 +40,14 @@ def led_by_3() -> Cores:
     for step in (Start(), Elect((1, 2, 3)), Run()):
         step.play(cores)
     return cores
+
+
+def test_votes_that_are_exchanged_without_end_are_told_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    cores = Cores()
+    Start().play(cores)
+    monkeypatch.setattr(Cores, "notify", lambda self, position=0: None)
+    assert confer(cores, (1, 2, 3)) == [1, 2, 3]
+    assert cores.problems == ["liveness: votes are exchanged without end"]
 
 
 # -- forks
