@@ -1,9 +1,8 @@
 """Loopback ports for servers that are started a moment later.
 
-A port that the kernel picks (port 0) and that is let go of can be picked again, for another server of the same
-ensemble or for anybody's connection, before its server listens there: with three such calls for an ensemble that
-happened about once in two hundred ensembles. These lie below the range that Linux, macOS and Windows take ports of
-connections from (32768 or 49152), and a process is never given one twice before it has been given all.
+A port that the kernel picks (port 0) and that is let go of can be picked again, for another server of the same ensemble
+or for anybody's connection, before its server listens there. These lie below the range that Linux, macOS and Windows
+take ports of connections from (32768 or 49152), and a process is never given one twice before it has been given all.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterator
+from itertools import islice
 
 _FIRST, _END = 20_000, 32_000
 # Workers of one test run have process ids that lie close together; this far apart they begin.
@@ -38,11 +38,7 @@ def _is_free(port: int) -> bool:
 
 def free_ports(count: int) -> list[int]:
     """So many different ports where nobody listens; OSError when there are not so many."""
-    found: list[int] = []
-    for _ in range(_END - _FIRST):
-        if len(found) == count:
-            return found
-        port = next(_next)
-        if _is_free(port):
-            found.append(port)
-    raise OSError(f"no {count} of the ports {_FIRST} to {_END - 1} are free")
+    found = list(islice(filter(_is_free, islice(_next, _END - _FIRST)), count))
+    if len(found) < count:
+        raise OSError(f"no {count} of the ports {_FIRST} to {_END - 1} are free")
+    return found

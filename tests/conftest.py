@@ -17,8 +17,10 @@ settings.load_profile("suite")
 def pytest_collection() -> Iterator[None]:
     """Modules and tests stay: to look for garbage among them while they come up takes each worker nine seconds."""
     gc.disable()
-    yield
-    gc.enable()
+    try:
+        yield
+    finally:
+        gc.enable()
 
 
 def pytest_runtest_teardown() -> None:

@@ -148,10 +148,10 @@ class Election:
         elif notification.state is not PeerState.OBSERVING:
             self._on_settled(src, Settled(vote, notification.round, notification.state))
 
-    def is_outvoted(self, src: PeerId, notification: Notification) -> bool:
-        """Behind a decision for this peer: has the last of those who agreed gone on looking, with a better vote?  In a
-        round a voter's own vote only becomes better, so it will follow another.  While one who agreed is left it may
-        follow this peer by now, and would be left behind, or called back by a new round, which ends the reign of
+    def recount(self, src: PeerId, notification: Notification) -> bool:
+        """A vote behind a decision for this peer: has the last of those who agreed gone on looking, with a better one?
+        In a round a voter's own vote only becomes better, so it will follow another.  While one who agreed is left it
+        may follow this peer by now, and would be left behind, or called back by a new round, which ends the reign of
         whoever else was elected in this one: two could do that to each other for ever."""
         vote, quorum, me = notification.vote, self._core.quorum, self._core.my_id
         if not self._agreed or notification.round != self.round or vote.zxid == NO_DATA_ZXID:
@@ -161,8 +161,10 @@ class Election:
             return False
         if vote.leader == me or not preferred(vote, self.proposal, quorum):
             return False
-        has_agreed = self._agreed.pop(src, False) is None
-        return has_agreed and all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
+        if src not in self._agreed:
+            return False
+        del self._agreed[src]
+        return all(peer == me for peer in self._agreed) and not quorum.contains({me: None})
 
     def go_on(self) -> None:
         """The round is not over: what starts next is still that one, and calls nobody out of it who follows another."""

@@ -160,7 +160,7 @@ class Leader:
     def on_looking(self, src: PeerId, round: int, outvoted: bool) -> None:
         """A voter is looking for a leader.  While this one still waits for a quorum that voter may be missing for ever:
         start over with it rather than at initLimit (ZOOKEEPER-3109), and where this one is `outvoted`
-        (`Election.is_outvoted`), at once.  Nobody starts over for one that has lost transactions, which has no vote and
+        (`Election.recount`), at once.  Nobody starts over for one that has lost transactions, which has no vote and
         counts no rounds: as long as it looks it would end every reign that takes its time to begin."""
         core = self._core
         if self.established or src not in core.quorum.voters or not round:

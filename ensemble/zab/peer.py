@@ -235,7 +235,7 @@ class Peer:
         elif notification.state is PeerState.LOOKING:
             self._election.on_sign_of_life(src)
             self._answer(src)
-            outvoted = role.state is PeerState.LEADING and self._election.is_outvoted(src, notification)
+            outvoted = role.state is PeerState.LEADING and self._election.recount(src, notification)
             role.on_looking(src, notification.round, outvoted)
             if outvoted and self._core.leaving is not None:
                 self._election.go_on()

@@ -62,36 +62,31 @@ def earlier_life(peers: int, shape: Random) -> Stretch:
     """An ensemble has taken some writes, and been restarted."""
     everybody = tuple(range(1, peers + 1))
     load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
-    return (Run(), *load, Crash(everybody), Start(everybody), Confer(everybody), Run())
+    return (Run(), *load, *_restart(everybody))
 
 
 def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
     """The whole ensemble ends, and begins again; with those that were down, or without them."""
     up = _up(cores)
     if up:
-        yield (Crash(up), Start(up), Confer(up), Run())
+        yield _restart(up)
     if up != cores.voters:
         yield (*((Crash(up),) if up else ()), Start(), Confer(cores.voters), Run())
 
 
 def returns(cores: Cores) -> Iterator[Stretch]:
     """Whoever is down comes back, perhaps on a disk that takes its time, and whoever looks for a leader finds one."""
-    for peer in cores.voters:
-        if cores.nodes[peer].peer is None:
-            up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
-            back = (Start((peer,)), Confer(up))
-            yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
+    for peer, up in _comebacks(cores):
+        back = (Start((peer,)), Confer(up))
+        yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
 
 
 def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
     """Whoever is down comes back to a leader, and just when it has been told its next part, something befalls it."""
-    for leader, peer in product(leading(cores), cores.voters):
-        if cores.nodes[peer].peer is None:
-            up = tuple(other for other in cores.voters if other == peer or cores.is_up(other))
-            for part in PARTS_OF_A_RETURN:
-                told = (Run((f"{part} {leader} > {peer}",)), Deliver(leader, peer, until=part))
-                for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
-                    yield (Start((peer,)), Confer(up), *told, mishap, Run(), Confer(up), Run())
+    for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
+        told = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
+        for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
+            yield (Start((peer,)), Confer(up), *told, mishap, Run(), Confer(up), Run())
 
 
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
@@ -208,6 +203,17 @@ def damages(cores: Cores, fragile: int) -> Iterator[FileSteps]:
 def _flips(cores: FileCores, fragile: int, reach: int) -> Iterator[Rot]:
     for zxid in cores.files(fragile).history()[-reach:]:
         yield Rot(fragile, zxid_list([zxid]))
+
+
+def _restart(peers: tuple[int, ...]) -> Stretch:
+    return (Crash(peers), Start(peers), Confer(peers), Run())
+
+
+def _comebacks(cores: Cores) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Whoever is down, and who runs when it is back."""
+    for peer in cores.voters:
+        if cores.nodes[peer].peer is None:
+            yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))
 
 
 def _up(cores: Cores) -> tuple[int, ...]:

@@ -21,7 +21,7 @@ def go_on_without_a_directory(world: World) -> None:
         return
     world.until(lambda: world.unsettled() is None, GOES_ON_MS_MAX, "brokers that agree before another directory fails")
     node = nodes[draw.randrange(0, len(nodes))]
-    assert node.disks is not None, "disks fail in this scenario alone"
+    assert node.disks is not None, "only disks that fail can be told to"
     directory = node.disks.directories[draw.randrange(0, len(node.disks.directories))]
     lying = [name for name in world.replication.znodes.states if str(name) in directory.disk.partitions()]
     ends = world.announce("log_dir_fails", node.name)

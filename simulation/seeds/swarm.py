@@ -152,7 +152,7 @@ def _play(run: SeedRun) -> None:
             break
     world.run(CALM_MS)
     stage.heal_all()
-    if world.settings.faulty_disks and world.brokers:
+    if world.settings.faulty_disks:
         go_on_without_a_directory(world)
     run.recover()
     if run.producing is not None:

@@ -10,9 +10,11 @@ import pytest
 
 from ensemble.ids import Epoch
 from ensemble.zab.effects import SaveAcceptedEpoch
+from ensemble.zab.messages import PeerState
 from simulation.cores.file_cores import FileCores
-from simulation.scenarios.core_steps import Elect, Run, Start, Write
-from simulation.scenarios.file_steps import Rot, SpoilSnapshot, Vanish
+from simulation.scenarios.core_player import recover
+from simulation.scenarios.core_steps import Elect, Isolate, Run, Start, Write
+from simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
 from simulation.search import file_acts
 from simulation.search.explore_steps import serving
 from simulation.search.protocol import Quiet
@@ -158,3 +160,12 @@ def test_a_snapshot_that_is_taken_between_a_truncation_and_its_end_is_shown_by_a
         for step in (*spoilt, Write(2), Run()):
             step.play(cores)
     assert cores.problems == ["processConsistency: 3 acknowledged 2's history with another of its own"]
+
+
+def test_two_leaders_that_nobody_follows_give_up_beside_a_server_that_has_no_vote(cores: FileCores) -> None:
+    """It goes on looking, and neither hears of anybody who could follow: their patience ends, and all is well."""
+    take(cores, (Isolate(3), Confer((1, 2)), Vanish(1), Start((1,)), Confer((1, 3)), Vanish(1), Rot(1, "1.2")))
+    take(cores, (Start((1,)), Confer((1,))))
+    states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
+    assert states == [PeerState.LOOKING, PeerState.LEADING, PeerState.LEADING] and not list(serving(cores))
+    assert recover(cores) == []
