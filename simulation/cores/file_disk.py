@@ -1,15 +1,16 @@
 """The disk of a node of the bare protocol in real files, under the `Storage` of the code that serves.
 
-An operation is handed to the storage's own thread and waited for, so each is a step, and what follows from it is the
-same at every run.  What the judges hear of this disk is read anew from the files' bytes.
+An operation is handed to the storage's own jobs and waited for, so each is a step, and what follows from it is the
+same at every run.  What the judges hear of this disk is read from the files' bytes, anew whenever those may have
+changed.
 """
 
 from __future__ import annotations
 
-import queue
 import shutil
+from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 
 import msgspec
@@ -26,9 +27,9 @@ from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.snapshots import SnapshotDamaged, WrittenSnapshot, list_snapshots, read_snapshot, write_snapshot
 from ensemble.txnlog.storage import Storage
 from ensemble.zab.effects import Barrier, Effect, ReadLog, Recovered, SaveSnapshot, TruncateLog
+from simulation.cores.hands import Hands
 
 PREALLOCATE_BYTES = 4096
-PATIENCE_S = 60
 MANY = 4
 """Of files: one more than autopurge keeps at least."""
 _ROOT = NodeImage(
@@ -42,6 +43,47 @@ class DiskFailed(Exception):
     """The storage has given up: what it said."""
 
 
+class _Bytes:
+    """What the files say; each is read once, when it is asked for."""
+
+    def __init__(self, directories: Directories, whole_log: Callable[[], list[Txn]]) -> None:
+        self._directories = directories
+        self._whole_log = whole_log
+
+    @cached_property
+    def accepted(self) -> Epoch:
+        return read_epoch(self._directories.data, ACCEPTED) or Epoch(0)
+
+    @cached_property
+    def current(self) -> Epoch:
+        return read_epoch(self._directories.data, CURRENT) or Epoch(0)
+
+    @cached_property
+    def snapshot(self) -> list[int]:
+        for _, path in reversed(list_snapshots(self._directories.data)):
+            try:
+                return [image.czxid for image in read_snapshot(path).nodes if image.path]
+            except SnapshotDamaged:
+                continue
+        return []
+
+    @cached_property
+    def log(self) -> list[int]:
+        return [txn.zxid for txn in self._whole_log()]
+
+    @cached_property
+    def history(self) -> list[int]:
+        last = self.snapshot[-1] if self.snapshot else 0
+        return self.snapshot + [zxid for zxid in self.log if zxid > last]
+
+    @cached_property
+    def outline(self) -> tuple[int, ...]:
+        logs, snapshots = list_logs(self._directories.log), list_snapshots(self._directories.data)
+        oldest, first = logs[0][0] if logs else 0, next(iter(self.history), 0)
+        later = min(epoch_of(oldest) - epoch_of(first), 2)
+        return min(len(logs), MANY), min(len(snapshots), MANY), counter_of(oldest) == 1, later
+
+
 class FileDisk:
     """One peer's dataDir.  While a process is there, `Storage` is; what the process remembers of its files goes with
     it."""
@@ -49,13 +91,14 @@ class FileDisk:
     def __init__(self, directory: Path, other_voters: int) -> None:
         self.directories = Directories(directory, directory)
         self._policy = RecoveryPolicy(other_voters)
-        self._posted: queue.Queue[tuple[Callable[..., None], tuple[object, ...]]] = queue.Queue()
+        self._hands = Hands()
+        self._posted: deque[tuple[Callable[..., None], tuple[object, ...]]] = deque()
         self._storage: Storage | None = None
         self._truncated: Recovery | None = None
         self._read: list[Txn] | None = None
         self._heard = {"durable": 0, "snapshot": 0, "read": 0}
         """How often the storage has said each."""
-        self._seen: tuple[list[int], list[Txn]] | None = None
+        self._bytes = _Bytes(self.directories, self._whole_log)
         self._flipped: list[tuple[Path, int]] = []
         """Bits that flipped, and that no recovery has met yet: until then their records count as they were written."""
         self._taken: dict[int, None] = {}
@@ -77,9 +120,14 @@ class FileDisk:
             # As `peer_process` does: later starts can tell an empty tree from a lost one.
             write_snapshot(self.directories.data, _with_root(TreeSnapshot(Zxid(0), {}, [], 0)))
         self._storage = Storage(
-            self.directories, self, self._post, preallocate_bytes=PREALLOCATE_BYTES, policy=self._policy
+            self.directories,
+            self,
+            self._post,
+            preallocate_bytes=PREALLOCATE_BYTES,
+            policy=self._policy,
+            workers=self._hands,
         )
-        self._seen = None
+        self._look_anew()
         return _without_root(found)
 
     def after(self, effect: Effect) -> FileDisk:
@@ -102,7 +150,7 @@ class FileDisk:
         else:
             storage.submit([effect])
         self._wait_for("durable", partial(storage.submit, [Barrier(0)]))
-        self._seen = None
+        self._look_anew()
         return self
 
     def read_log(self, wanted: ReadLog) -> list[Txn] | None:
@@ -114,8 +162,9 @@ class FileDisk:
         """The process is gone."""
         if self._storage is not None:
             self._storage.close()
-            self._posted = queue.Queue()
-            self._storage = self._truncated = self._seen = None
+            self._posted.clear()
+            self._storage = self._truncated = None
+            self._look_anew()
 
     @property
     def met_damage(self) -> bool:
@@ -128,13 +177,15 @@ class FileDisk:
         return self._storage
 
     def _post(self, callback: Callable[..., None], *args: object) -> None:
-        self._posted.put((callback, args))
+        self._posted.append((callback, args))
 
     def _wait_for(self, what: str, ask: Callable[[], object]) -> None:
         before = self._heard[what]
         ask()
         while self._heard[what] == before:
-            callback, args = self._posted.get(timeout=PATIENCE_S)
+            self._hands.work()
+            assert self._posted, f"the storage never said {what!r}"
+            callback, args = self._posted.popleft()
             callback(*args)
 
     # -- what the storage says ---------------------------------------------------------------------------------------
@@ -172,12 +223,12 @@ class FileDisk:
     @property
     def accepted(self) -> Epoch:
         """acceptedEpoch."""
-        return read_epoch(self.directories.data, ACCEPTED) or Epoch(0)
+        return self._bytes.accepted
 
     @property
     def current(self) -> Epoch:
         """currentEpoch."""
-        return read_epoch(self.directories.data, CURRENT) or Epoch(0)
+        return self._bytes.current
 
     def last_durable(self) -> Zxid:
         """The history's end."""
@@ -190,37 +241,21 @@ class FileDisk:
 
     def holds(self, zxid: Zxid) -> bool:
         """Is that transaction in the log, or in the newest snapshot's list, or was it until damage took it?"""
-        snapshot, log = self._contents()
-        return zxid in snapshot or zxid in self._taken or any(txn.zxid == zxid for txn in log)
+        return zxid in self._taken or zxid in self._bytes.snapshot or zxid in self._bytes.log
 
     def history(self) -> list[int]:
         """Every zxid that the newest whole snapshot and the log behind it hold, in order, up to the first damage.  A
         bit that flipped counts once a start, or a truncation, has met it."""
-        snapshot, log = self._contents()
-        last = snapshot[-1] if snapshot else 0
-        return snapshot + [txn.zxid for txn in log if txn.zxid > last]
+        return list(self._bytes.history)
 
     def outline(self) -> tuple[int, ...]:
         """What a search tells disks of equal histories apart by: how many logs and snapshots there are, whether the
         oldest log begins with an epoch, and with one of a later than the history's first, and what damage there is."""
-        logs, snapshots = list_logs(self.directories.log), list_snapshots(self.directories.data)
-        oldest, first = logs[0][0] if logs else 0, next(iter(self.history()), 0)
-        later = min(epoch_of(oldest) - epoch_of(first), 2)
-        many = min(len(logs), MANY), min(len(snapshots), MANY)
-        return (*many, counter_of(oldest) == 1, later, bool(self._flipped), bool(self._taken))
+        return (*self._bytes.outline, bool(self._flipped), bool(self._taken))
 
-    def _contents(self) -> tuple[list[int], list[Txn]]:
-        if self._seen is None:
-            self._seen = self._newest_list(), self._whole_log()
-        return self._seen
-
-    def _newest_list(self) -> list[int]:
-        for _, path in reversed(list_snapshots(self.directories.data)):
-            try:
-                return [image.czxid for image in read_snapshot(path).nodes if image.path]
-            except SnapshotDamaged:
-                continue
-        return []
+    def _look_anew(self) -> None:
+        """The files may have changed."""
+        self._bytes = _Bytes(self.directories, self._whole_log)
 
     def _whole_log(self) -> list[Txn]:
         """All there is up to the first damage."""
@@ -243,7 +278,7 @@ class FileDisk:
     def _damage_was_met(self, before: list[int]) -> None:
         """What was set aside, or cut off, is gone, and what it held with it."""
         self._flipped = [(path, at) for path, at in self._flipped if path.exists() and path.stat().st_size > at]
-        self._seen = None
+        self._look_anew()
         self._note_taken(before)
 
     def _note_taken(self, before: list[int]) -> None:
@@ -255,7 +290,7 @@ class FileDisk:
     def purge(self, retain: int) -> None:
         """Autopurge: keep the newest snapshots and the logs that they need."""
         purge(self.directories, retain)
-        self._seen = None
+        self._look_anew()
 
     def flip_bit(self, zxid: int) -> None:
         """One bit of that transaction's record is another one from now on.  Raises LookupError where it is not."""
@@ -275,7 +310,7 @@ class FileDisk:
             if scanned.txns and scanned.txns[-1].zxid == zxid:
                 with path.open("r+b") as file:
                     file.truncate(scanned.ends[-2] if len(scanned.ends) > 1 else 0)
-                self._seen = None
+                self._look_anew()
                 return
         raise LookupError(f"no log ends with 0x{zxid:x}")
 
@@ -283,7 +318,7 @@ class FileDisk:
         """The newest log's file is gone."""
         before = self.history()
         list_logs(self.directories.log)[-1][1].unlink()
-        self._seen = None
+        self._look_anew()
         self._note_taken(before)
 
     def erase(self) -> None:
@@ -291,7 +326,7 @@ class FileDisk:
         shutil.rmtree(self.directories.data)
         self.directories.data.mkdir()
         self._flipped = []
-        self._seen = None
+        self._look_anew()
 
 
 def _flip(path: Path, position: int) -> None:

@@ -8,7 +8,7 @@ steps.  A run that draws single steps hardly ever comes so far; one that draws a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import combinations, product
 from random import Random
 
 from ensemble.txnlog.log import list_logs
@@ -89,6 +89,26 @@ def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
             yield (Start((peer,)), Confer(up), *told, mishap, Run(), Confer(up), Run())
 
 
+def returns_to_damage(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A bit flips of that server's disk, and then whoever is down comes back."""
+    assert isinstance(cores, FileCores)
+    for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
+        yield (rot, *back)
+
+
+def returns_in_vain(cores: Cores) -> Iterator[Stretch]:
+    """Whoever comes back is told of a leader's last write, and nobody else is; it ends, the leader is cut off, and may
+    end, too, and the others choose another one."""
+    for leader, (peer, up) in product(leading(cores), _comebacks(cores)):
+        others = tuple(other for other in up if other not in (leader, peer))
+        if len(others) <= len(cores.voters) // 2:
+            continue
+        held = Run(tuple(way(leader, other) for other in others))
+        told = (Write(leader), held, Start((peer,)), Confer(up), held, Crash((peer,)))
+        for ends in ((Isolate(leader),), (Isolate(leader), Crash((leader,)))):
+            yield (*told, *ends, Run(), Confer(others), Run())
+
+
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
     """That server ends; an empty one takes its place, where `damages` allows it, and joins."""
     assert isinstance(cores, FileCores)
@@ -135,6 +155,17 @@ def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
         yield (Vanish(peer), *back)
         if peer == fragile:
             yield from ((Vanish(peer), rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """Two machines lose their power, and are back before anybody has missed them; with a bit flipped of that one."""
+    assert isinstance(cores, FileCores)
+    for dark in combinations(_up(cores), 2):
+        lights = tuple(Vanish(peer) for peer in dark)
+        back = (Start(dark), Confer(_up(cores)), Run())
+        yield (*lights, *back)
+        if fragile in dark:
+            yield from ((*lights, rot, *back) for rot in _flips(cores, fragile, LATEST))
 
 
 def depositions(cores: Cores) -> Iterator[Stretch]:

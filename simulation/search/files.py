@@ -72,14 +72,15 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     """The same where acts are drawn."""
     loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
-    blinks = partial(file_acts.blinks, fragile=fragile)
+    blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
+    to_damage = partial(file_acts.returns_to_damage, fragile=fragile)
     talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
     return (loads, loads, talks, returns), [
-        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, file_acts.depositions,
-        file_acts.last_writes, file_acts.last_writes, file_acts.interrupted_returns, file_acts.interrupted_returns,
-        file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes, hold,
-        let_go,
+        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, blackouts,
+        file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.returns_in_vain,
+        file_acts.interrupted_returns, file_acts.interrupted_returns, to_damage, file_acts.impatience,
+        file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes, hold, let_go,
     ]  # fmt: skip
 
 
