@@ -343,7 +343,6 @@ class Core:
         self.to_disk(SaveCurrentEpoch(epoch))
 
         def durable() -> None:
-            self.incomplete = False
             self.emit(EpochAdopted(epoch))
             then()
 
@@ -414,11 +413,14 @@ class Core:
         self.committed_log.extend(txns)
         return effects
 
-    def start_serving(self, leading: bool) -> None:
-        """In sync with an established leader: all that is in the tree is committed."""
-        assert not self.pending, "the tree equals the log when service begins"
+    def tell_of_history(self) -> None:
+        """The leader is established: all that is in the tree is committed, and the journal may say so."""
+        assert not self.pending, "the tree equals the log when a reign begins"
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
+
+    def start_serving(self, leading: bool) -> None:
+        """In sync with an established leader: all that is in the tree is committed."""
         self.serving = True
         membership = self.reconfiguration.current
         self.application.describe_membership(self.now, self.reconfiguration.text, membership.version)
@@ -430,8 +432,7 @@ class Core:
     def load(self, recovered: Recovered) -> None:
         """Take over what the disk holds: at start, and after a truncation."""
         restarted = not self.awaiting_recovery
-        held, self._held = self._held, []
-        from_zxid = self.last_logged
+        held, self._held, from_zxid = self._held, [], self.last_logged
         self.incomplete, self.in_doubt = not recovered.complete, recovered.in_doubt
         self.application.restore(recovered.snapshot)
         self.base = recovered.snapshot.zxid if recovered.snapshot is not None else Zxid(0)

@@ -13,6 +13,7 @@ from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
 from ensemble.records import OpCode
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
+from ensemble.zab.effects import SaveComplete
 from ensemble.zab.leader_acks import CommonLog
 from ensemble.zab.messages import (
     Ack,
@@ -52,14 +53,46 @@ class Following:
         self._common = CommonLog()
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
+        self._lacks: Zxid | None = None
+        """What has to be committed here before a peer that has lost transactions serves again."""
         self.master: ObserverMaster | None = None
         """Where this follower serves observers: who they are, and what they are told."""
 
-    def serve_observers(self) -> None:
-        """From now on observers may learn from this follower, where it is told to let them."""
-        if self._core.config.serves_observers and not self._observes:
-            self.master = ObserverMaster(self._core, self, self._epoch)
+    def begin(self, proposed: Sequence[Txn], committed: int) -> None:
+        """Log what was proposed meanwhile, of which so many are committed, and serve.
+
+        A peer that has lost transactions may have acknowledged, and committed, what its leader has only proposed: it
+        neither serves nor votes before all of that is committed again."""
+        core = self._core
+        core.tell_of_history()
+        if core.incomplete:
+            self._lacks = proposed[-1].zxid if proposed else core.last_logged
+        else:
+            self._serve()
+        if proposed:
+            self.log(proposed)
+        if committed:
+            core.apply_up_to(proposed[committed - 1].zxid)
+        self._see_whether_whole()
+
+    def _serve(self) -> None:
+        """To clients, and where it is told to let them, to observers that learn from this follower."""
+        core = self._core
+        core.start_serving(leading=False)
+        if core.config.serves_observers and not self._observes:
+            self.master = ObserverMaster(core, self, self._epoch)
             self.master.start()
+
+    def _see_whether_whole(self) -> None:
+        core = self._core
+        if self._lacks is not None and core.leaving is None and core.application.last_applied >= self._lacks:
+            self._lacks = None
+            self._serve()
+            core.to_disk(SaveComplete())
+            core.barrier(self._be_whole)
+
+    def _be_whole(self) -> None:
+        self._core.incomplete = False
 
     def on_packet(self, packet: Packet) -> None:
         """A packet of the leader."""
@@ -96,7 +129,7 @@ class Following:
             core.append((txn,))
             if isinstance(packet, InformAndActivate):
                 activate(core, txn, packet.designated)
-            core.apply_up_to(txn.zxid)
+            self._apply_up_to(txn.zxid)
 
     def _on_synced(self) -> None:
         """The oldest sync is done: on the wire the answer says nothing but that."""
@@ -164,7 +197,11 @@ class Following:
         if pending and pending[0].zxid <= zxid:
             if self.master is not None:
                 self.master.inform(zxid)
-            self._core.apply_up_to(zxid)
+            self._apply_up_to(zxid)
+
+    def _apply_up_to(self, zxid: Zxid) -> None:
+        self._core.apply_up_to(zxid)
+        self._see_whether_whole()
 
     def _on_activation(self, packet: CommitAndActivate) -> None:
         core, pending = self._core, self._core.pending
@@ -174,7 +211,7 @@ class Following:
         if self.master is not None:
             self.master.inform_of_membership(pending[0], packet.designated)
         activate(core, pending[0], packet.designated)
-        core.apply_up_to(packet.zxid)
+        self._apply_up_to(packet.zxid)
 
     def on_logged(self, zxid: Zxid) -> None:
         """The log is durable up to `zxid`: acknowledge this leader's proposals up to there."""

@@ -460,13 +460,8 @@ class Learner:
         self._following = following = Following(
             core, self._link, self._epoch, observes=self._observer, cumulative=self._cumulative, broken=self._broken
         )
-        core.start_serving(leading=False)
-        following.serve_observers()
-        queued, self._queued = self._queued, deque()
-        if queued:
-            following.log(tuple(queued))
-        if self._committed:
-            core.apply_up_to(queued[self._committed - 1].zxid)
+        queued, self._queued = tuple(self._queued), deque()
+        following.begin(queued, self._committed)
 
     # -- in step with the leader -------------------------------------------------------------------------------------
 

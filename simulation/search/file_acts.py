@@ -16,6 +16,7 @@ from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
 from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_steps import (
+    Break,
     Crash,
     Deliver,
     Elect,
@@ -161,11 +162,19 @@ def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
     """Two machines lose their power, and are back before anybody has missed them; with a bit flipped of that one."""
     assert isinstance(cores, FileCores)
     for dark in combinations(_up(cores), 2):
-        lights = tuple(Vanish(peer) for peer in dark)
+        lights: Stretch = tuple(map(Vanish, dark))
         back = (Start(dark), Confer(_up(cores)), Run())
         yield (*lights, *back)
         if fragile in dark:
             yield from ((*lights, rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blinks_in_a_row(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A leader's machine blinks, with a bit flipped where it is that one; and another, before anybody has missed it."""
+    up, leaders = _up(cores), [Vanish(peer) for peer in leading(cores)]
+    for first, second in product(blinks(cores, fragile), up):
+        if first[0] in leaders and first[0] != Vanish(second):
+            yield (*first[:-1], Vanish(second), Start((second,)), Confer(up), Run())
 
 
 def depositions(cores: Cores) -> Iterator[Stretch]:
@@ -194,6 +203,21 @@ def talks(cores: Cores) -> Iterator[Stretch]:
     yield (Confer(up), Run())
     yield from ((Confer(up), Run((f"disk {peer}",))) for peer in seeking)
     yield from ((Confer(tuple(other for other in up if other != peer)), Run()) for peer in up)
+
+
+def settling(cores: Cores) -> Iterator[Stretch]:
+    """Whoever waits for a machine that is gone hears of its end, and whoever looks for a leader then finds one."""
+    up = _up(cores)
+    ends = tuple(half_open(cores))
+    if ends or looking(cores, up):
+        yield (*ends, Run(), Confer(up), Run(), Confer(up), Run())
+
+
+def half_open(cores: Cores) -> Iterator[Break]:
+    """The ends of connections of which one side alone knows."""
+    for link in cores.links:
+        if not (link.opener_open and link.acceptor_open):
+            yield Break(link.opener, link.acceptor)
 
 
 def impatience(cores: Cores) -> Iterator[Stretch]:

@@ -20,12 +20,12 @@ from tempfile import TemporaryDirectory
 from simulation.cores.cores import Cores
 from simulation.cores.file_cores import FileCores
 from simulation.kernel.draws import derive_random
-from simulation.scenarios.core_steps import Break, Crash, Run, Start, elect
+from simulation.scenarios.core_steps import Crash, Run, Start, elect
 from simulation.scenarios.file_steps import FileSteps
 from simulation.scenarios.step import StepFailed
 from simulation.search import file_acts
 from simulation.search.explore_steps import crashes, serving
-from simulation.search.protocol import ALWAYS, SOMETIMES, Played, hold, let_go, play_drawn
+from simulation.search.protocol import ALWAYS, SOMETIMES, Played, let_go, play_drawn
 from simulation.search.stretches import Possible, uneven_writes
 
 SNAP_COUNTS = (3, 8, 8)
@@ -73,14 +73,17 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
     damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
     blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
+    in_a_row = partial(file_acts.blinks_in_a_row, fragile=fragile)
     to_damage = partial(file_acts.returns_to_damage, fragile=fragile)
     talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
-    return (loads, loads, talks, returns), [
-        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, blackouts,
+    settling = partial(file_acts.or_else, file_acts.settling, loads)
+    always = (loads, loads, loads, settling, settling, settling, let_go, let_go, talks, returns, returns)
+    return always, [
+        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, in_a_row, in_a_row,
         file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.returns_in_vain,
         file_acts.interrupted_returns, file_acts.interrupted_returns, to_damage, file_acts.impatience,
-        file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes, hold, let_go,
+        file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes,
     ]  # fmt: skip
 
 
@@ -95,9 +98,8 @@ def _crashes(cores: Cores) -> Iterator[FileSteps]:
 def _find_out(cores: FileCores, fragile: int) -> None:
     """Whoever waits for a machine that is gone hears of its end; who runs on what it remembers finds the damage at its
     next start, when the others have a leader: in a step of an election nobody connects, however long it takes."""
-    for link in cores.links:
-        if not (link.opener_open and link.acceptor_open):
-            Break(link.opener, link.acceptor).play(cores)
+    for end in file_acts.half_open(cores):
+        end.play(cores)
     Crash((fragile,)).play(cores)
     others = tuple(peer for peer in cores.voters if peer != fragile)
     Start(others).play(cores)

@@ -16,7 +16,7 @@ from ensemble.txnlog.log_reading import LogReader
 from ensemble.zab import leader as leader_rules
 from ensemble.zab import learner_sync
 from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, ReadLog, SaveSnapshot
+from ensemble.zab.effects import Effect, ReadLog, SaveComplete, SaveSnapshot
 from ensemble.zab.election import Election
 from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, Leader
 from ensemble.zab.learner import Learner
@@ -152,6 +152,33 @@ def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
 
 
 @contextmanager
+def who_has_lost_history_is_whole_with_the_epoch() -> Iterator[None]:
+    """A peer that has lost transactions serves, and votes, when it has what its leader knows to be committed."""
+    durable = Learner._epoch_durable
+
+    def whole(self: Learner) -> None:
+        self._core.incomplete = False
+        self._core.to_disk(SaveComplete())
+        durable(self)
+
+    with broken(Learner, _epoch_durable=whole):
+        yield
+
+
+@contextmanager
+def who_has_lost_history_votes_with_the_epoch() -> Iterator[None]:
+    """The same, but that it serves only when it has what is proposed, too."""
+    durable = Learner._epoch_durable
+
+    def votes(self: Learner) -> None:
+        self._core.to_disk(SaveComplete())
+        durable(self)
+
+    with broken(Learner, _epoch_durable=votes):
+        yield
+
+
+@contextmanager
 def a_log_that_is_gone_is_not_missed() -> Iterator[None]:
     """A start takes what it finds for all there was."""
     with broken(newest_log, noted=lambda *where: None):
@@ -165,6 +192,8 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "places in the log outlive what was there": places_in_the_log_outlive_what_was_there,
     "who has lost history is elected for its past": who_has_lost_history_is_elected_for_its_past,
     "a spoiled snapshot is made good at once": a_spoiled_snapshot_is_made_good_at_once,
+    "who has lost history is whole with the epoch": who_has_lost_history_is_whole_with_the_epoch,
+    "who has lost history votes with the epoch": who_has_lost_history_votes_with_the_epoch,
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }

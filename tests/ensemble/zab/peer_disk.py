@@ -14,6 +14,7 @@ from ensemble.zab.effects import (
     ReadLog,
     Recovered,
     SaveAcceptedEpoch,
+    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -53,7 +54,8 @@ class Disk:
         elif isinstance(effect, SaveCurrentEpoch):
             assert self.synced == len(self.log), "currentEpoch before the history it stands for is durable"
             self.current = effect.epoch
-            self.incomplete = False
+        elif isinstance(effect, SaveComplete):
+            self.synced, self.incomplete = len(self.log), False
         elif isinstance(effect, SaveDoubt):
             self.in_doubt = True
         elif isinstance(effect, SaveMembership):

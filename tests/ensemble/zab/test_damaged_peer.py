@@ -6,14 +6,26 @@ from random import Random
 
 import pytest
 
+from ensemble.ids import Epoch, PeerId, make_zxid
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.effects import SendNotification
 from ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
-from ensemble.zab.messages import AckEpoch, PeerState
+from ensemble.zab.messages import (
+    Ack,
+    AckEpoch,
+    Commit,
+    Diff,
+    LeaderInfo,
+    NewLeader,
+    PeerState,
+    Proposal,
+    UpToDate,
+)
 from ensemble.zab.peer import Peer
+from ensemble.zab.role import Phase
 from journal.events import LearnerSynced
 from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import Solo, txn
+from tests.ensemble.zab.zab_solo import LINK, Solo, txn
 
 
 def world_with_history(writes: int = 20, **options: object) -> World:
@@ -51,7 +63,7 @@ def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledg
     world.run_until(world.settled)
     world.run_until(world.converged)
     assert len(world.nodes[3].app.entries) >= acknowledged
-    assert not world.nodes[3].disk.incomplete
+    world.run_until(lambda: not world.nodes[3].disk.incomplete)
 
 
 def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_do_not_count() -> None:
@@ -117,6 +129,18 @@ def damaged_peer() -> Solo:
     return solo
 
 
+def damaged_follower() -> Solo:
+    """Up to the answer to LEADERINFO."""
+    solo = Solo(log=[txn(1, 1)], epochs=(1, 1), incomplete=True)
+    solo.start()
+    for other, state in ((2, PeerState.FOLLOWING), (3, PeerState.LEADING)):
+        solo.hear(other, state, (3, txn(1, 2).zxid, 1))
+    solo.do(solo.peer.on_link_up(solo.now, LINK, PeerId(3)))
+    solo.packet(LeaderInfo(Epoch(1), cumulative=True))
+    solo.flush()
+    return solo
+
+
 @pytest.mark.parametrize("state", [PeerState.FOLLOWING, PeerState.LOOKING])
 def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(state: PeerState) -> None:
     """After a cold start everybody is in round 1, and the leader's followers have not missed it yet."""
@@ -125,6 +149,36 @@ def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(stat
         solo.hear(follower, state, (1, txn(1, 9).zxid, 1), round=solo.peer.round)
     solo.timer(RESEND_TIMER, 200)
     assert solo.peer.state is PeerState.LOOKING
+
+
+def test_it_neither_serves_nor_votes_before_what_its_leader_only_proposed_is_committed() -> None:
+    """It may have acknowledged that, and committed it by the leader's word; what is proposed later it has not."""
+    solo = damaged_follower()
+    for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
+        solo.packet(packet)
+    solo.flush()
+    before = len(solo.packets())
+    solo.together([UpToDate(), Proposal([txn(1, 3)])])
+    solo.flush()
+    assert solo.peer.phase is Phase.BROADCAST and not solo.app.serving and solo.disk.incomplete
+    acks = [packet.zxid for packet in solo.packets()[before:] if isinstance(packet, Ack)]
+    assert acks == [make_zxid(1, 0), make_zxid(1, 3)], "what it logs counts"
+    solo.packet(Commit(make_zxid(1, 2), cumulative=True))
+    assert solo.app.serving and solo.app.last_applied == make_zxid(1, 2)
+    solo.flush()
+    assert not solo.disk.incomplete
+
+
+def test_it_serves_and_votes_at_once_where_nothing_is_proposed() -> None:
+    solo = damaged_follower()
+    for packet in (Diff(make_zxid(1, 1)), NewLeader(make_zxid(1, 0))):
+        solo.packet(packet)
+    solo.flush()
+    assert solo.disk.incomplete
+    solo.packet(UpToDate())
+    assert solo.app.serving
+    solo.flush()
+    assert not solo.disk.incomplete
 
 
 @pytest.mark.parametrize("seed", range(10))

@@ -35,6 +35,7 @@ from ensemble.zab.effects import (
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, Packet
 from ensemble.zab.peer import Peer
+from ensemble.zab.role import Phase
 from journal.events import Event, LeaderEstablished
 from simulation.network.wire import one_by_one
 from tests.ensemble.zab.list_application import Entry, ListApplication
@@ -484,7 +485,7 @@ class World:
             if counter_of(packet.zxid) == 0:
                 assert disk.current == epoch_of(packet.zxid), "NEWLEADER ack before currentEpoch is durable"
                 # (The second such ack, to UPTODATE, comes in a turn that goes on to log and apply.)
-                durable = node.app.serving or disk.last_durable() == node.app.last_applied
+                durable = node.peer.phase is Phase.BROADCAST or disk.last_durable() == node.app.last_applied
                 assert durable, "NEWLEADER ack before the history is durable"
             else:
                 assert self._has_durably(node, packet.zxid), "a proposal's ack before it is durable"

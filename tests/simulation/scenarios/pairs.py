@@ -129,6 +129,16 @@ PAIRS = (
         "no acknowledged write lost: peer-3 leads epoch 2 with a history up to 0x100000001, but 0x100000002",
     ),
     Pair(
+        "commit-behind-the-leaders-back",
+        "who has lost history is whole with the epoch",
+        "committedLogDurability: peer-2 serves from 0x100000001; it had delivered up to 0x100000002",
+    ),
+    Pair(
+        "commit-behind-the-leaders-back",
+        "who has lost history votes with the epoch",
+        "no acknowledged write lost: peer-2 leads epoch 2 with a history up to 0x100000001, but 0x100000002",
+    ),
+    Pair(
         "snapshot-of-what-was-cut",
         "a spoiled snapshot is made good at once",
         f"3 acknowledged 2's {ANOTHER_HISTORY}",
