@@ -13,7 +13,7 @@ from ensemble.zab.effects import SaveAcceptedEpoch
 from ensemble.zab.messages import PeerState
 from simulation.cores.file_cores import FileCores
 from simulation.scenarios.core_player import recover
-from simulation.scenarios.core_steps import Elect, Isolate, Run, Start, Write
+from simulation.scenarios.core_steps import Crash, Elect, Isolate, Run, Start, Write
 from simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
 from simulation.search import file_acts
 from simulation.search.explore_steps import serving
@@ -169,3 +169,86 @@ def test_two_leaders_that_nobody_follows_give_up_beside_a_server_that_has_no_vot
     states = [status.state for peer in ALL if (status := cores.nodes[peer].status) is not None]
     assert states == [PeerState.LOOKING, PeerState.LEADING, PeerState.LEADING] and not list(serving(cores))
     assert recover(cores) == []
+
+
+def test_two_machines_go_dark_at_once_or_a_leaders_and_another_one_after_the_other(cores: FileCores) -> None:
+    dark = list(file_acts.blackouts(cores, 2))
+    assert [stretch[:2] for stretch in dark if len(stretch) == 5] == [
+        (Vanish(1), Vanish(2)), (Vanish(1), Vanish(3)), (Vanish(2), Vanish(3)),
+    ]  # fmt: skip
+    assert all(Rot(2, "1.1") in stretch or Rot(2, "1.2") in stretch for stretch in dark if len(stretch) == 6)
+    in_a_row = list(file_acts.blinks_in_a_row(cores, 2))
+    assert [(stretch[0], stretch[3]) for stretch in in_a_row] == [(Vanish(3), Vanish(1)), (Vanish(3), Vanish(2))]
+    take(cores, in_a_row[0])
+    assert list(file_acts.settling(cores)) or list(serving(cores)) == list(ALL)
+
+
+def test_whoever_waits_for_a_machine_that_is_gone_hears_of_its_end_when_all_settles(cores: FileCores) -> None:
+    assert list(file_acts.settling(cores)) == [], "nothing is to be settled"
+    take(cores, (Vanish(3),))
+    assert len(list(file_acts.half_open(cores))) == 2
+    [settled] = file_acts.settling(cores)
+    take(cores, settled)
+    assert list(serving(cores)) == [1, 2] and list(file_acts.half_open(cores)) == []
+
+
+@pytest.mark.parametrize("peers", [3, 5])
+def test_who_returns_in_vain_holds_what_nobody_else_will_ever_hear_of(tmp_path: Path, peers: int) -> None:
+    """The others choose a leader without the two; of three they are no majority."""
+    cores = FileCores(tmp_path, peers, snap_count=1_000, commit_log_count=1)
+    take(cores, (Start(), Elect(cores.voters), Run(), *down(1, cores), *(Write(peers), Run()) * 2))
+    stretches = list(file_acts.returns_in_vain(cores))
+    assert len(stretches) == (2 if peers == 5 else 0)
+    if stretches:
+        take(cores, stretches[0])
+        assert [cores.files(peer).history()[2:] for peer in (1, 2, 5)] == [[0x1_0000_0003], [], [0x1_0000_0003]]
+        assert list(serving(cores)) == [2, 3, 4]
+    cores.close()
+
+
+def down(peer: int, cores: FileCores) -> Stretch:
+    others = tuple(other for other in cores.voters if other != peer)
+    return (Crash((peer,)), Run(), Confer(others), Run())
+
+
+def test_reading_behind_damage_is_shown_by_a_return_to_damage(cores: FileCores) -> None:
+    """The log that the leader reads has a hole where an epoch ended, which numbers alone do not show."""
+    both = (2, 3)
+    with PLANTED["reading goes on behind damage"]():
+        take(cores, (*down(1, cores), *(Write(3), Run()) * 3))
+        take(cores, (Crash(both), Start(both), Confer(both), Run(), *(Write(3), Run()) * 3))
+        back = [stretch for stretch in file_acts.returns_to_damage(cores, 3) if stretch[0] == Rot(3, "1.4")]
+        for step in back[0]:
+            step.play(cores)
+    assert cores.problems[0] == "processConsistency: 1 acknowledged 3's history with another of its own"
+
+
+def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in_a_row(cores: FileCores) -> None:
+    """The leader loses a write that one follower has not, and that one restarts: they are a majority without it."""
+    with PLANTED["who has lost history is elected for its past"]():
+        take(cores, (Write(3), Run(("3 > 1",))))
+        in_a_row = list(file_acts.blinks_in_a_row(cores, 3))
+        [blinks] = [stretch for stretch in in_a_row if Rot(3, "1.3") in stretch and Vanish(1) in stretch]
+        for step in blinks:
+            step.play(cores)
+    assert cores.problems[0] == (
+        "no acknowledged write lost: peer-3 leads epoch 2 with a history up to 0x100000002, "
+        "but 0x100000003 was acknowledged"
+    )
+
+
+def test_that_places_in_the_log_are_kept_is_shown_by_a_return_in_vain_and_one_behind_it(tmp_path: Path) -> None:
+    """The leader has read its log to a write that is then cut off, leads again, and reads on from there for the one
+    who still holds that write."""
+    cores = FileCores(tmp_path, 5, snap_count=1_000, commit_log_count=1)
+    with PLANTED["places in the log outlive what was there"]():
+        take(cores, (Start(), Elect(cores.voters), Run(), *(Write(5), Run()) * 2))
+        take(cores, (*down(1, cores), *(Write(5), Run()) * 3))
+        take(cores, next(file_acts.returns_in_vain(cores)))
+        take(cores, (*next(file_acts.talks(cores)), *(Write(4), Run()) * 2))
+        take(cores, (Crash((4,)), Run(), Confer((2, 3, 5)), Run(), *(Write(5), Run()) * 2))
+        back = next(stretch for stretch in file_acts.returns(cores) if Start((1,)) in stretch)
+        for step in back:
+            step.play(cores)
+    assert cores.problems[0] == "processConsistency: 1 acknowledged 5's history with another of its own"
+    cores.close()
