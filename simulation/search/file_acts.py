@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, product
 from random import Random
 
+from ensemble.ids import make_zxid
 from ensemble.txnlog.log import list_logs
 from ensemble.zab.messages import PeerState
 from simulation.cores.cores import Cores
@@ -170,11 +171,20 @@ def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
 
 
 def blinks_in_a_row(cores: Cores, fragile: int) -> Iterator[Stretch]:
-    """A leader's machine blinks, with a bit flipped where it is that one; and another, before anybody has missed it."""
-    up, leaders = _up(cores), [Vanish(peer) for peer in leading(cores)]
-    for first, second in product(blinks(cores, fragile), up):
-        if first[0] in leaders and first[0] != Vanish(second):
-            yield (*first[:-1], Vanish(second), Start((second,)), Confer(up), Run())
+    """A leader's machine blinks, with a bit flipped where it is that one; and another, before anybody has missed it.
+    The leader's last write may be still on its way to that one."""
+    assert isinstance(cores, FileCores)
+    up = _up(cores)
+    for leader, other in product(leading(cores), up):
+        if leader == other:
+            continue
+        late = (Write(leader), Run((way(leader, other),)))
+        back = (Start((leader,)), Confer(up), Vanish(other), Start((other,)), Confer(up), Run())
+        flips = list(_flips(cores, leader, LATEST))
+        for before, rots in (((), flips), (late, [Rot(leader, zxid_list([_next_zxid(cores, leader)]))])):
+            yield (*before, Vanish(leader), *back)
+            if leader == fragile:
+                yield from ((*before, Vanish(leader), rot, *back) for rot in rots)
 
 
 def depositions(cores: Cores) -> Iterator[Stretch]:
@@ -258,6 +268,11 @@ def damages(cores: Cores, fragile: int) -> Iterator[FileSteps]:
 def _flips(cores: FileCores, fragile: int, reach: int) -> Iterator[Rot]:
     for zxid in cores.files(fragile).history()[-reach:]:
         yield Rot(fragile, zxid_list([zxid]))
+
+
+def _next_zxid(cores: FileCores, leader: int) -> int:
+    disk = cores.files(leader)
+    return max(disk.last_durable(), make_zxid(disk.current, 0)) + 1
 
 
 def _restart(peers: tuple[int, ...]) -> Stretch:

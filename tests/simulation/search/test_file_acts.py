@@ -178,7 +178,9 @@ def test_two_machines_go_dark_at_once_or_a_leaders_and_another_one_after_the_oth
     ]  # fmt: skip
     assert all(Rot(2, "1.1") in stretch or Rot(2, "1.2") in stretch for stretch in dark if len(stretch) == 6)
     in_a_row = list(file_acts.blinks_in_a_row(cores, 2))
-    assert [(stretch[0], stretch[3]) for stretch in in_a_row] == [(Vanish(3), Vanish(1)), (Vanish(3), Vanish(2))]
+    assert [stretch[0] for stretch in in_a_row] == [Vanish(3), Write(3)] * 2, "or while a write is on its way"
+    blinks = [[step for step in stretch if isinstance(step, Vanish)] for stretch in in_a_row]
+    assert blinks == [[Vanish(3), Vanish(other)] for other in (1, 1, 2, 2)]
     take(cores, in_a_row[0])
     assert list(file_acts.settling(cores)) or list(serving(cores)) == list(ALL)
 
@@ -226,9 +228,8 @@ def test_reading_behind_damage_is_shown_by_a_return_to_damage(cores: FileCores) 
 def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in_a_row(cores: FileCores) -> None:
     """The leader loses a write that one follower has not, and that one restarts: they are a majority without it."""
     with PLANTED["who has lost history is elected for its past"]():
-        take(cores, (Write(3), Run(("3 > 1",))))
         in_a_row = list(file_acts.blinks_in_a_row(cores, 3))
-        [blinks] = [stretch for stretch in in_a_row if Rot(3, "1.3") in stretch and Vanish(1) in stretch]
+        [blinks] = [stretch for stretch in in_a_row if {Write(3), Rot(3, "1.3"), Vanish(1)} <= set(stretch)]
         for step in blinks:
             step.play(cores)
     assert cores.problems[0] == (
