@@ -42,7 +42,6 @@ from ensemble.zab.effects import (
     Effect,
     ReadLog,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -366,8 +365,6 @@ class Storage:
             # The history of an epoch is durable before the epoch is.
             self._log.sync()
             write_epoch(data, CURRENT, effect.epoch, files)
-        elif isinstance(effect, SaveComplete):
-            self._log.sync()
             losses.clear(data, files)
         elif isinstance(effect, SaveDoubt):
             losses.note_doubt(data, files)

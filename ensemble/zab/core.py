@@ -343,6 +343,7 @@ class Core:
         self.to_disk(SaveCurrentEpoch(epoch))
 
         def durable() -> None:
+            self.incomplete = False
             self.emit(EpochAdopted(epoch))
             then()
 
@@ -415,7 +416,6 @@ class Core:
 
     def tell_of_history(self) -> None:
         """The leader is established: all that is in the tree is committed, and the journal may say so."""
-        assert not self.pending, "the tree equals the log when a reign begins"
         self.out.extend(emit for _, emit in self._held)
         self._held.clear()
 

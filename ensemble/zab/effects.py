@@ -100,13 +100,9 @@ class SaveAcceptedEpoch(Effect):
 
 
 class SaveCurrentEpoch(Effect):
-    """Disk: currentEpoch, durably, atomically, behind the history that it stands for."""
+    """Disk: currentEpoch, durably, atomically.  The history before it is complete (see `Recovered`)."""
 
     epoch: Epoch
-
-
-class SaveComplete(Effect):
-    """Disk: nothing that was lost is missing any more (see `Recovered.complete`), durably, behind the log so far."""
 
 
 class SaveDoubt(Effect):
@@ -180,7 +176,7 @@ class Recovered(msgspec.Struct, frozen=True):
     """What a disk held at start (or after a truncation): epochs, the newest usable snapshot, and the log after it.
 
     `complete` is false where the disk has lost transactions that this peer may have acknowledged.  It stays false, over
-    restarts too, until the next SaveComplete: by then a leader has given it everything again.
+    restarts too, until the next SaveCurrentEpoch: by then a leader has given it everything again.
 
     `in_doubt` is true from SaveDoubt to the next snapshot that replaces the history.
     """

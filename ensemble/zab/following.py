@@ -13,7 +13,6 @@ from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
 from ensemble.records import OpCode
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
-from ensemble.zab.effects import SaveComplete
 from ensemble.zab.leader_acks import CommonLog
 from ensemble.zab.messages import (
     Ack,
@@ -54,26 +53,27 @@ class Following:
         self._syncs: deque[tuple[SyncRequest, LinkId | None]] = deque()
         self._revalidations: deque[tuple[SessionId, LinkId | None]] = deque()
         self._lacks: Zxid | None = None
-        """What has to be committed here before a peer that has lost transactions serves again."""
+        """What has to be committed here before this peer serves."""
         self.master: ObserverMaster | None = None
         """Where this follower serves observers: who they are, and what they are told."""
 
-    def begin(self, proposed: Sequence[Txn], committed: int) -> None:
-        """Log what was proposed meanwhile, of which so many are committed, and serve.
+    def begin(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
+        """Serve, and log what was proposed meanwhile, of which so many are committed.
 
-        A peer that has lost transactions may have acknowledged, and committed, what its leader has only proposed: it
-        neither serves nor votes before all of that is committed again."""
+        So many others of a peer that has lost transactions are `logged` already.  It may have committed these before,
+        by its leader's word that it has them; so they are committed again before it serves."""
         core = self._core
         core.tell_of_history()
-        if core.incomplete:
-            self._lacks = proposed[-1].zxid if proposed else core.last_logged
+        if logged:
+            self._lacks = proposed[logged - 1].zxid
+            self._unacked.append(proposed[:logged])
+            self.on_logged(self._lacks)
         else:
             self._serve()
-        if proposed:
-            self.log(proposed)
+        if logged < len(proposed):
+            self.log(proposed[logged:])
         if committed:
-            core.apply_up_to(proposed[committed - 1].zxid)
-        self._see_whether_whole()
+            self._apply_up_to(proposed[committed - 1].zxid)
 
     def _serve(self) -> None:
         """To clients, and where it is told to let them, to observers that learn from this follower."""
@@ -82,17 +82,6 @@ class Following:
         if core.config.serves_observers and not self._observes:
             self.master = ObserverMaster(core, self, self._epoch)
             self.master.start()
-
-    def _see_whether_whole(self) -> None:
-        core = self._core
-        if self._lacks is not None and core.leaving is None and core.application.last_applied >= self._lacks:
-            self._lacks = None
-            self._serve()
-            core.to_disk(SaveComplete())
-            core.barrier(self._be_whole)
-
-    def _be_whole(self) -> None:
-        self._core.incomplete = False
 
     def on_packet(self, packet: Packet) -> None:
         """A packet of the leader."""
@@ -200,8 +189,11 @@ class Following:
             self._apply_up_to(zxid)
 
     def _apply_up_to(self, zxid: Zxid) -> None:
-        self._core.apply_up_to(zxid)
-        self._see_whether_whole()
+        core = self._core
+        core.apply_up_to(zxid)
+        if self._lacks is not None and core.application.last_applied >= self._lacks and core.leaving is None:
+            self._lacks = None
+            self._serve()
 
     def _on_activation(self, packet: CommitAndActivate) -> None:
         core, pending = self._core, self._core.pending

@@ -378,6 +378,7 @@ class Leader:
         quorum = sorted(int(peer) for peer in adopted if peer in core.quorum.voters)
         core.emit(LeaderEstablished(core.my_id, self._epoch, core.last_logged, quorum, core.cause))
         self._broadcast.handover.complete(adopted)
+        assert not core.pending, "the tree equals the log when a reign begins"
         core.tell_of_history()
         core.start_serving(leading=True)
         for peer in list(self._links.values()):

@@ -116,7 +116,8 @@ class Learner:
         self._held_back: list[Packet] = []
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
-        self._committed = 0
+        self._committed = self._logged = 0
+        """How many of those that are queued are committed; how many the log holds already."""
         self._announced = False
         self._following: Following | None = None
         """From UPTODATE on: logging, committing, and the observers that learn from this follower."""
@@ -403,7 +404,8 @@ class Learner:
 
     def _on_newleader(self, packet: NewLeader) -> None:
         """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
-        that no proposal's ack can precede NEWLEADER's (ZOOKEEPER-4685)."""
+        that no proposal's ack can precede NEWLEADER's (ZOOKEEPER-4685); but whoever has lost transactions may have
+        acknowledged that, too, and is whole again only with it in its log."""
         core = self._core
         assert self._epoch is not None
         if packet.zxid != make_zxid(self._epoch, 0):
@@ -425,6 +427,9 @@ class Learner:
         self._committed = 0
         # Not applied as committed: if this leader is not established yet, nobody knows.
         core.apply_pending()
+        if core.incomplete:
+            core.append(tuple(self._queued))
+            self._logged = len(self._queued)
         core.barrier(self._history_durable)
 
     def _history_durable(self) -> None:
@@ -444,7 +449,7 @@ class Learner:
                 epoch=self._epoch,
                 mode=self._mode.value,
                 from_zxid=self._from_zxid,
-                to_zxid=core.last_logged,
+                to_zxid=core.application.last_applied,
             )
         )
 
@@ -460,8 +465,8 @@ class Learner:
         self._following = following = Following(
             core, self._link, self._epoch, observes=self._observer, cumulative=self._cumulative, broken=self._broken
         )
-        queued, self._queued = tuple(self._queued), deque()
-        following.begin(queued, self._committed)
+        following.begin(tuple(self._queued), logged=self._logged, committed=self._committed)
+        self._queued.clear()
 
     # -- in step with the leader -------------------------------------------------------------------------------------
 

@@ -23,7 +23,6 @@ from ensemble.zab.effects import (
     ReadLog,
     Recovered,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -41,8 +40,8 @@ SNAPSHOTS_KEPT = 3
 LOG_PIECE_TXNS = 20
 
 DISK_EFFECTS: tuple[type[Effect], ...] = (
-    Append, Barrier, SaveAcceptedEpoch, SaveComplete, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership,
-    SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 
@@ -178,8 +177,6 @@ class SimDisk:
         elif isinstance(effect, SaveCurrentEpoch):
             assert self._durable == len(self._log), "currentEpoch before the history it stands for is durable"
             self._current = effect.epoch
-        elif isinstance(effect, SaveComplete):
-            self._durable = len(self._log)
             self.complete = True
         elif isinstance(effect, SaveDoubt):
             self.in_doubt = True

@@ -29,7 +29,6 @@ from ensemble.zab.effects import (
     OpenLink,
     ReadLog,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -60,8 +59,8 @@ from tests.fuzz.choices import Choices, Target, spoil
 from tests.fuzz.peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
 
 _ON_DISK = (
-    Append, Barrier, SaveAcceptedEpoch, SaveComplete, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership,
-    SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 _FROM_LEADER = from_leader(small_snapshot())
 _FROM_LEARNER = from_learner()

@@ -16,12 +16,13 @@ from ensemble.txnlog.log_reading import LogReader
 from ensemble.zab import leader as leader_rules
 from ensemble.zab import learner_sync
 from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, ReadLog, SaveComplete, SaveSnapshot
+from ensemble.zab.effects import Effect, ReadLog, SaveSnapshot
 from ensemble.zab.election import Election
+from ensemble.zab.following import Following
 from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, Leader
 from ensemble.zab.learner import Learner
 from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.messages import Notification, PeerState
+from ensemble.zab.messages import NewLeader, Notification, PeerState
 from ensemble.zab.peer import Peer
 from ensemble.zab.sync import follows
 from tests.simulation.planting import broken
@@ -152,29 +153,33 @@ def a_spoiled_snapshot_is_made_good_at_once() -> Iterator[None]:
 
 
 @contextmanager
-def who_has_lost_history_is_whole_with_the_epoch() -> Iterator[None]:
-    """A peer that has lost transactions serves, and votes, when it has what its leader knows to be committed."""
-    durable = Learner._epoch_durable
+def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
+    """A peer that has lost transactions serves, and votes, with what its leader knows to be committed."""
+    on_newleader = Learner._on_newleader
 
-    def whole(self: Learner) -> None:
-        self._core.incomplete = False
-        self._core.to_disk(SaveComplete())
-        durable(self)
+    def whole(self: Learner, packet: NewLeader) -> None:
+        core = self._core
+        incomplete, core.incomplete = core.incomplete, False
+        on_newleader(self, packet)
+        core.incomplete = incomplete
 
-    with broken(Learner, _epoch_durable=whole):
+    with broken(Learner, _on_newleader=whole):
         yield
 
 
 @contextmanager
-def who_has_lost_history_votes_with_the_epoch() -> Iterator[None]:
-    """The same, but that it serves only when it has what is proposed, too."""
-    durable = Learner._epoch_durable
+def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
+    """The same, but that it serves only with all that is proposed, too."""
+    begin = Following.begin
 
-    def votes(self: Learner) -> None:
-        self._core.to_disk(SaveComplete())
-        durable(self)
+    def later(self: Following, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
+        serve = self._serve
+        self._serve = lambda: None  # type: ignore[method-assign]
+        begin(self, proposed, logged=logged, committed=committed)
+        self._serve = serve  # type: ignore[method-assign]
+        self._lacks = proposed[-1].zxid if proposed else Zxid(0)
 
-    with broken(Learner, _epoch_durable=votes):
+    with who_has_lost_history_serves_what_its_leader_knows(), broken(Following, begin=later):
         yield
 
 
@@ -192,8 +197,8 @@ PLANTED: dict[str, Callable[[], AbstractContextManager[None]]] = {
     "places in the log outlive what was there": places_in_the_log_outlive_what_was_there,
     "who has lost history is elected for its past": who_has_lost_history_is_elected_for_its_past,
     "a spoiled snapshot is made good at once": a_spoiled_snapshot_is_made_good_at_once,
-    "who has lost history is whole with the epoch": who_has_lost_history_is_whole_with_the_epoch,
-    "who has lost history votes with the epoch": who_has_lost_history_votes_with_the_epoch,
+    "who has lost history serves what its leader knows": who_has_lost_history_serves_what_its_leader_knows,
+    "who has lost history votes with what its leader knows": who_has_lost_history_votes_with_what_its_leader_knows,
     "a log that is gone is not missed": a_log_that_is_gone_is_not_missed,
     "digests that differ are counted": digests_that_differ_are_counted,
 }

@@ -56,7 +56,6 @@ from ensemble.zab.effects import (
     OpenLink,
     ReadLog,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -79,8 +78,8 @@ once more would take as long as the turn does."""
 ONE_OTHER_IS_ENOUGH = 3
 """In an ensemble of so many voters this one and another are a quorum."""
 _DISK_EFFECTS = (
-    Append, Barrier, SaveAcceptedEpoch, SaveComplete, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership,
-    SaveSnapshot, TruncateLog,
+    Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,
+    TruncateLog,
 )  # fmt: skip
 
 

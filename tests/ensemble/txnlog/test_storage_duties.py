@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import LinkId, PeerId, Zxid
+from ensemble.ids import Epoch, LinkId, PeerId, Zxid
 from ensemble.runtime.files import HOST
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
@@ -19,7 +19,7 @@ from ensemble.zab.effects import (
     Barrier,
     Effect,
     ReadLog,
-    SaveComplete,
+    SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
     SaveNextMembership,
@@ -66,10 +66,10 @@ def test_memberships_are_written_in_their_order_where_there_are_files_for_them(t
     assert without.tokens == [[1]] and not without.failures
 
 
-def test_a_doubt_and_the_end_of_what_was_missing_are_noted_durably(tmp_path: Path) -> None:
+def test_a_doubt_is_noted_durably_and_an_epoch_ends_what_was_missing(tmp_path: Path) -> None:
     owner = Owner(directories_with(tmp_path))
     (tmp_path / MARKER_NAME).write_text("why")
-    owner.storage.submit([SaveDoubt(), *appends(1), SaveComplete(), Barrier(1)])
+    owner.storage.submit([SaveDoubt(), SaveCurrentEpoch(Epoch(1)), Barrier(1)])
     settled(owner)
     assert (tmp_path / DOUBT_NAME).exists() and not (tmp_path / MARKER_NAME).exists()
     recovered = recover(owner.directories, ONE_OF_THREE).recovered

@@ -14,7 +14,6 @@ from ensemble.zab.effects import (
     ReadLog,
     Recovered,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveMembership,
@@ -54,8 +53,7 @@ class Disk:
         elif isinstance(effect, SaveCurrentEpoch):
             assert self.synced == len(self.log), "currentEpoch before the history it stands for is durable"
             self.current = effect.epoch
-        elif isinstance(effect, SaveComplete):
-            self.synced, self.incomplete = len(self.log), False
+            self.incomplete = False
         elif isinstance(effect, SaveDoubt):
             self.in_doubt = True
         elif isinstance(effect, SaveMembership):

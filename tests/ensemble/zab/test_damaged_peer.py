@@ -63,7 +63,7 @@ def test_a_damaged_peer_never_elects_a_leader_that_could_miss_what_it_acknowledg
     world.run_until(world.settled)
     world.run_until(world.converged)
     assert len(world.nodes[3].app.entries) >= acknowledged
-    world.run_until(lambda: not world.nodes[3].disk.incomplete)
+    assert not world.nodes[3].disk.incomplete
 
 
 def test_a_damaged_peer_says_in_elections_that_it_has_no_data_and_its_promises_do_not_count() -> None:
@@ -151,34 +151,47 @@ def test_it_does_not_lead_even_if_all_others_still_name_its_earlier_process(stat
     assert solo.peer.state is PeerState.LOOKING
 
 
-def test_it_neither_serves_nor_votes_before_what_its_leader_only_proposed_is_committed() -> None:
+def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_committed() -> None:
     """It may have acknowledged that, and committed it by the leader's word; what is proposed later it has not."""
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
+    assert solo.disk.incomplete
+    before = len(solo.packets())
     solo.flush()
+    assert not solo.disk.incomplete and solo.disk.last_durable() == make_zxid(1, 2)
+    assert solo.packets()[before:] == [Ack(make_zxid(1, 0))], "no proposal's ack precedes NEWLEADER's"
     before = len(solo.packets())
     solo.together([UpToDate(), Proposal([txn(1, 3)])])
     solo.flush()
-    assert solo.peer.phase is Phase.BROADCAST and not solo.app.serving and solo.disk.incomplete
     acks = [packet.zxid for packet in solo.packets()[before:] if isinstance(packet, Ack)]
-    assert acks == [make_zxid(1, 0), make_zxid(1, 3)], "what it logs counts"
+    assert acks == [make_zxid(1, 0), make_zxid(1, 2), make_zxid(1, 3)]
+    assert solo.peer.phase is Phase.BROADCAST and not solo.app.serving
     solo.packet(Commit(make_zxid(1, 2), cumulative=True))
     assert solo.app.serving and solo.app.last_applied == make_zxid(1, 2)
-    solo.flush()
-    assert not solo.disk.incomplete
 
 
-def test_it_serves_and_votes_at_once_where_nothing_is_proposed() -> None:
+def test_it_serves_at_once_where_nothing_is_proposed() -> None:
     solo = damaged_follower()
     for packet in (Diff(make_zxid(1, 1)), NewLeader(make_zxid(1, 0))):
         solo.packet(packet)
     solo.flush()
-    assert solo.disk.incomplete
+    assert not solo.disk.incomplete
     solo.packet(UpToDate())
     assert solo.app.serving
+
+
+def test_a_whole_peer_logs_what_is_proposed_behind_uptodate() -> None:
+    """ZOOKEEPER-4685."""
+    solo = Solo(log=[txn(1, 1)], epochs=(1, 1))
+    solo.follow(epoch=1, cumulative=True)
+    for packet in (Diff(make_zxid(1, 1)), Proposal([txn(1, 2)]), NewLeader(make_zxid(1, 0))):
+        solo.packet(packet)
     solo.flush()
-    assert not solo.disk.incomplete
+    assert solo.disk.last_durable() == make_zxid(1, 1)
+    solo.packet(UpToDate())
+    solo.flush()
+    assert solo.app.serving and solo.disk.last_durable() == make_zxid(1, 2)
 
 
 @pytest.mark.parametrize("seed", range(10))

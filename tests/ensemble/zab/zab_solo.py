@@ -18,7 +18,6 @@ from ensemble.zab.effects import (
     Effect,
     Recovered,
     SaveAcceptedEpoch,
-    SaveComplete,
     SaveCurrentEpoch,
     SaveDoubt,
     SaveSnapshot,
@@ -47,7 +46,7 @@ from tests.ensemble.zab.peer_disk import Disk
 LINK = LinkId(7)
 E1, E2 = make_zxid(1, 0), make_zxid(2, 0)
 E = TypeVar("E", bound=Effect)
-_DISK = (Append, Barrier, SaveAcceptedEpoch, SaveComplete, SaveCurrentEpoch, SaveDoubt, SaveSnapshot, TruncateLog)
+_DISK = (Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveSnapshot, TruncateLog)
 
 
 def txn(epoch: int, counter: int) -> Txn:

@@ -130,12 +130,12 @@ PAIRS = (
     ),
     Pair(
         "commit-behind-the-leaders-back",
-        "who has lost history is whole with the epoch",
+        "who has lost history serves what its leader knows",
         "committedLogDurability: peer-2 serves from 0x100000001; it had delivered up to 0x100000002",
     ),
     Pair(
         "commit-behind-the-leaders-back",
-        "who has lost history votes with the epoch",
+        "who has lost history votes with what its leader knows",
         "no acknowledged write lost: peer-2 leads epoch 2 with a history up to 0x100000001, but 0x100000002",
     ),
     Pair(
