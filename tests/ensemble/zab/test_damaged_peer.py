@@ -219,3 +219,41 @@ def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_wh
     world.run_until(world.settled)
     world.run_until(world.converged)
     assert len(world.nodes[lagging].app.entries) == 2
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elects_another(seed: int) -> None:
+    """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it."""
+    world = World(seed, voters=3)
+    world.start()
+    world.run_until(world.settled)
+    world.write(1)
+    world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
+    leader = world.leader()
+    assert leader is not None
+    follower, lagging = (node for node in world.nodes.values() if node is not leader)
+    world.cut_off(leader.id, lagging.id)
+    world.write(follower.id)
+    world.run_until(lambda: bool(leader.peer.outstanding))
+    world.cut_off(follower.id, leader.id, both=False)
+    world.run_until(lambda: follower.app.last_applied > leader.app.last_applied)
+    world.run_until(lambda: len(world.acknowledged) == 2)
+    delivered = follower.app.last_applied
+    world.vanish(follower.id)
+    del follower.disk.log[-1]
+    follower.disk.synced, follower.disk.incomplete = len(follower.disk.log), True
+    world.cut.discard((follower.id, leader.id))
+    world.start(follower.id)
+    for _ in range(world.random.randrange(5, 400)):
+        world.run(1)
+        assert not follower.app.serving or follower.app.last_applied >= delivered
+    world.vanish(leader.id)
+    world.vanish(follower.id)
+    world.heal()
+    world.start(follower.id)
+    world.run(20_000)
+    assert not follower.app.serving or follower.app.last_applied >= delivered
+    world.start(leader.id)
+    world.run_until(world.settled)
+    world.run_until(world.converged)
+    assert follower.app.last_applied >= delivered
