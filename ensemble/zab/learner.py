@@ -16,7 +16,7 @@ from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
 from ensemble.zab.effects import OpenLink, SaveDoubt
-from ensemble.zab.following import Following, activate
+from ensemble.zab.following import Following, activate, what_both_may_commit
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
     Ack,
@@ -238,9 +238,8 @@ class Learner:
         return f"{kind} {self.source_id}"
 
     def _limit_ms(self) -> int:
-        config = self._core.config
-        after_newleader = self._step >= LearnerStep.ADOPTING
-        return self._core.ticks_ms(config.sync_limit if after_newleader else config.init_limit)
+        core, config = self._core, self._core.config
+        return core.ticks_ms(config.sync_limit if self._step >= LearnerStep.ADOPTING else config.init_limit)
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
         """Packets of the leader; what follows one that ends this role is void."""
@@ -428,8 +427,9 @@ class Learner:
         # Not applied as committed: if this leader is not established yet, nobody knows.
         core.apply_pending()
         if core.incomplete:
-            core.append(tuple(self._queued))
-            self._logged = len(self._queued)
+            proposed = what_both_may_commit(self._queued)
+            core.append(proposed)
+            self._logged = len(proposed)
         core.barrier(self._history_durable)
 
     def _history_durable(self) -> None:

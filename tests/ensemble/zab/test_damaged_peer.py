@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from ensemble.ids import Epoch, PeerId, make_zxid
+from ensemble.records import OpCode
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.effects import SendNotification
 from ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
+from ensemble.zab.following import what_both_may_commit
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
@@ -169,6 +172,23 @@ def test_it_votes_with_what_its_leader_only_proposed_and_serves_when_that_is_com
     assert solo.peer.phase is Phase.BROADCAST and not solo.app.serving
     solo.packet(Commit(make_zxid(1, 2), cumulative=True))
     assert solo.app.serving and solo.app.last_applied == make_zxid(1, 2)
+
+
+def test_a_change_of_membership_and_what_is_behind_it_wait_for_uptodate() -> None:
+    """No follower commits these by its leader's word, so it has committed none of them before."""
+    changed = msgspec.structs.replace(txn(1, 3), type=OpCode.RECONFIG)
+    proposed = [txn(1, 2), changed, txn(1, 4)]
+    assert what_both_may_commit(proposed) == (proposed[0],)
+    solo = damaged_follower()
+    for packet in (Diff(make_zxid(1, 1)), Proposal(proposed), NewLeader(make_zxid(1, 0))):
+        solo.packet(packet)
+    solo.flush()
+    assert solo.disk.last_durable() == make_zxid(1, 2)
+    solo.packet(UpToDate())
+    solo.flush()
+    assert solo.disk.last_durable() == make_zxid(1, 4) and not solo.app.serving
+    solo.packet(Commit(make_zxid(1, 2), cumulative=True))
+    assert solo.app.serving
 
 
 def test_it_serves_at_once_where_nothing_is_proposed() -> None:
