@@ -56,8 +56,6 @@ STRETCH_TXNS = 128
 _RECONFIG = int(OpCode.RECONFIG)
 _ASKING = (SubmitSync, AskRevalidate, TreeDiffers)
 """By itself: a union would be made anew at each look."""
-
-
 _LOOKING = (PeerState.LOOKING, Phase.ELECTION, PeerId(-1))
 """A peer without a role."""
 
@@ -85,8 +83,7 @@ class Core:
         self.round = 0
         self.serving = False
 
-        self.accepted_epoch = recovered.accepted_epoch
-        self.current_epoch = recovered.current_epoch
+        self.accepted_epoch, self.current_epoch = recovered.accepted_epoch, recovered.current_epoch
         self.incomplete = not recovered.complete
         """The disk has lost transactions that this peer may have acknowledged: until a leader has given it everything
         again, it neither votes nor promises what counts, or a quorum with it could miss what was committed."""
@@ -94,8 +91,7 @@ class Core:
         """This history led to another tree than a leader's: until a snapshot replaces it this peer does not lead."""
         self.epoch_floor = Epoch(0)
         """The highest epoch that any learner is known to have accepted."""
-        self.last_logged = Zxid(0)
-        self.base = Zxid(0)
+        self.last_logged = self.base = Zxid(0)
         self.borders: dict[Zxid, Zxid] = {}
         """Behind `base`: the last transaction of each epoch, and the one that came next."""
         self.unreadable_behind = Zxid(-1)
@@ -109,7 +105,6 @@ class Core:
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
-
         self.reconfiguration = Reconfiguration(self, config)
 
         self._token = 0
@@ -275,7 +270,7 @@ class Core:
         logged: Zxid | None = None
         while self._barriers and self._barriers[0][0] <= token:
             _, logged, then, role = self._barriers.popleft()
-            if then is not None and role is self.role and self.leaving is None:
+            if then is not None and (role is None or (role is self.role and self.leaving is None)):
                 self._note_logged(logged)
                 then()
         if logged is not None:
@@ -341,6 +336,8 @@ class Core:
         assert self.current_epoch <= epoch <= self.accepted_epoch, "a peer adopts only what it has accepted"
         self.current_epoch = epoch
         self.to_disk(SaveCurrentEpoch(epoch))
+        # The disk lacks nothing any more then, whatever role this peer has by that time.
+        self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
             self.incomplete = False
@@ -348,6 +345,9 @@ class Core:
             then()
 
         self.barrier(durable)
+
+    def _be_whole(self) -> None:
+        self.incomplete = False
 
     # -- history ---------------------------------------------------------------------------------------------------
 

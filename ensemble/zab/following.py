@@ -7,8 +7,7 @@ this far, and lets it go.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
-from itertools import takewhile
+from collections.abc import Callable, Sequence
 
 from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
 from ensemble.records import OpCode
@@ -236,12 +235,6 @@ class Following:
         self._core.send(self._link, Revalidate(session_id, timeout_ms))
         if self.master is not None:
             self._revalidations.append((session_id, origin))
-
-
-def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
-    """What a follower may commit with its leader's acknowledgement and its own: up to a change of membership, which,
-    and behind which, nobody commits before the leader does."""
-    return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
 
 def activate(core: Core, txn: Txn, designated: PeerId) -> None:

@@ -16,7 +16,7 @@ from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.zab.core import Core
 from ensemble.zab.effects import OpenLink, SaveDoubt
-from ensemble.zab.following import Following, activate, what_both_may_commit
+from ensemble.zab.following import Following, activate
 from ensemble.zab.learner_link import LearnerLink
 from ensemble.zab.messages import (
     Ack,
@@ -41,7 +41,7 @@ from ensemble.zab.messages import (
 )
 from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
 from ensemble.zab.role import Phase
-from ensemble.zab.sync import SyncMode, follows
+from ensemble.zab.sync import SyncMode, follows, what_both_may_commit
 from journal.cause import link_cause, looking_cause, request_cause, silence_cause
 from journal.events import LearnerSynced
 

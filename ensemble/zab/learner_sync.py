@@ -20,7 +20,7 @@ from ensemble.zab.effects import ReadLog
 from ensemble.zab.learner_link import LearnerLink, Step
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
-from ensemble.zab.sync import SyncMode, SyncPlan, plan_sync
+from ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may_commit
 
 
 class Progress(Enum):
@@ -75,12 +75,17 @@ def begin_forwarding(core: Core, peer: LearnerLink, newleader_zxid: Zxid, member
     (ZooKeeper names the last one seen in any case, and its learner puts that into force: while a change is under way
     one that comes back takes for committed what may come to nothing, tells others, and the ensemble can part in two.)
     """
-    outstanding: list[Packet] = [Proposal(tuple(core.pending))] if core.pending and not peer.observer else []
-    newleader: Packet = NewLeader(newleader_zxid, membership.text)
-    peer.step = Step.SYNCING
+    outstanding = tuple(core.pending) if not peer.observer else ()
     # The last membership that a learner hears of is the last one seen: a proposed one comes behind that in force.
-    packets = [newleader, *outstanding] if core.reconfiguration.under_way else [*outstanding, newleader]
-    core.send_all(peer.link, packets)
+    before = what_both_may_commit(outstanding)
+    behind = outstanding[len(before) :]
+    newleader = NewLeader(newleader_zxid, membership.text)
+    peer.step = Step.SYNCING
+    core.send_all(peer.link, [*_proposals(before), newleader, *_proposals(behind)])
+
+
+def _proposals(txns: tuple[Txn, ...]) -> list[Packet]:
+    return [Proposal(txns)] if txns else []
 
 
 def _log_may_hold(core: Core, zxid: Zxid) -> bool:

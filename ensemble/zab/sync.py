@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from itertools import takewhile
 
 import msgspec
 
 from ensemble.ids import Zxid, counter_of, epoch_of
+from ensemble.records import OpCode
 from ensemble.txn import Txn
 
 COMMITTED_LOG_LENGTH = 500
@@ -31,6 +33,12 @@ class SyncPlan(msgspec.Struct, frozen=True):
     mode: SyncMode
     zxid: Zxid
     txns: list[Txn]
+
+
+def what_both_may_commit(proposed: Iterable[Txn]) -> tuple[Txn, ...]:
+    """What a follower may commit with its leader's acknowledgement and its own: up to a change of membership, which,
+    and behind which, nobody commits before the leader does."""
+    return tuple(takewhile(lambda txn: txn.type != OpCode.RECONFIG, proposed))
 
 
 def plan_sync(learner_zxid: Zxid, last_processed: Zxid, committed_log: Sequence[Txn]) -> SyncPlan:

@@ -12,7 +12,6 @@ from ensemble.records import OpCode
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.effects import SendNotification
 from ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
-from ensemble.zab.following import what_both_may_commit
 from ensemble.zab.messages import (
     Ack,
     AckEpoch,
@@ -26,7 +25,9 @@ from ensemble.zab.messages import (
 )
 from ensemble.zab.peer import Peer
 from ensemble.zab.role import Phase
+from ensemble.zab.sync import what_both_may_commit
 from journal.events import LearnerSynced
+from tests.ensemble.zab.test_reconfig import ensemble, line
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import LINK, Solo, txn
 
@@ -241,12 +242,14 @@ def test_a_leader_that_comes_back_damaged_without_goodbye_is_not_elected_over_wh
     assert len(world.nodes[lagging].app.entries) == 2
 
 
+@pytest.mark.parametrize("changes", [False, True])
 @pytest.mark.parametrize("seed", range(12))
-def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elects_another(seed: int) -> None:
-    """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it."""
-    world = World(seed, voters=3)
-    world.start()
-    world.run_until(world.settled)
+def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elects_another(
+    seed: int, changes: bool
+) -> None:
+    """The leader hears of no acknowledgement, and dies at any moment behind the return of the one that gave it; or
+    proposes a change of membership before that, and a learner hears of the membership in force first."""
+    world = ensemble(seed, voters=3)
     world.write(1)
     world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
     leader = world.leader()
@@ -259,6 +262,9 @@ def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elec
     world.run_until(lambda: follower.app.last_applied > leader.app.last_applied)
     world.run_until(lambda: len(world.acknowledged) == 2)
     delivered = follower.app.last_applied
+    if changes:
+        world.reconfigure(leader.id, joining=line(lagging.id, host="moved"))
+        world.run_until(lambda: leader.peer.outstanding == 2)
     world.vanish(follower.id)
     del follower.disk.log[-1]
     follower.disk.synced, follower.disk.incomplete = len(follower.disk.log), True
@@ -277,3 +283,25 @@ def test_what_it_committed_by_its_leaders_word_is_there_before_it_serves_or_elec
     world.run_until(world.settled)
     world.run_until(world.converged)
     assert follower.app.last_applied >= delivered
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_it_is_whole_when_its_disk_is_even_if_its_link_breaks_just_then(seed: int) -> None:
+    """The third has died for good: these two are a majority, or nobody is."""
+    world = World(seed, voters=3)
+    world.disk_ms = (5, 20)
+    world.start()
+    world.run_until(world.settled)
+    leader = world.leader()
+    assert leader is not None
+    damaged, other = (node for node in world.nodes.values() if node is not leader)
+    world.write(leader.id)
+    world.run_until(lambda: len(world.acknowledged) == 1 and world.converged())
+    world.stop(damaged.id)
+    del damaged.disk.log[-1]
+    damaged.disk.synced, damaged.disk.incomplete = len(damaged.disk.log), True
+    world.start(damaged.id)
+    world.run_until(lambda: not damaged.disk.incomplete)
+    world.stop(other.id)
+    world.break_link(leader.id, damaged.id)
+    world.run_until(lambda: world.leader() is not None and damaged.app.serving)
