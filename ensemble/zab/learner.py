@@ -426,7 +426,7 @@ class Learner:
         self._committed = 0
         # Not applied as committed: if this leader is not established yet, nobody knows.
         core.apply_pending()
-        if core.incomplete:
+        if core.incomplete and not self._observer:
             proposed = what_both_may_commit(self._queued)
             core.append(proposed)
             self._logged = len(proposed)
