@@ -58,10 +58,10 @@ class Following:
         """Where this follower serves observers: who they are, and what they are told."""
 
     def begin(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
-        """Serve, and log what was proposed meanwhile, of which so many are committed.
+        """Serve, and log what was proposed meanwhile, of which the first `committed` are committed.
 
-        So many others of a peer that has lost transactions are `logged` already.  It may have committed these before,
-        by its leader's word that it has them; so they are committed again before it serves."""
+        Where this peer has lost transactions the first `logged` are in its log already.  It may have committed these
+        before, by its leader's word that it has them; so they are committed again before it serves."""
         core = self._core
         core.tell_of_history()
         if logged:

@@ -3,8 +3,8 @@
 Beside all that may happen to the bare protocol, machines lose their power without a word, autopurge runs, a bit flips,
 the newest log is gone, a snapshot is spoiled, and a server is replaced by an empty one.  One server's disk alone may be
 damaged: what a majority holds is never lost.  Two in five runs draw single steps among the acts, the others acts alone
-(`file_acts`); half of the ensembles have had an earlier life.  A run takes a few tenths of a second, nearly all of it
-for files.
+(`file_acts`), about half of which are calm; half of the ensembles have had an earlier life.  A run takes a seventh of a
+second, half of it for files.
 """
 
 from __future__ import annotations
