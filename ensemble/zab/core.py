@@ -105,6 +105,7 @@ class Core:
         self.awaiting_recovery = False
         self.needs_snapshot = False
         """A leader asked for a TRUNC to before the log's beginning: only a SNAP can bring this peer in sync."""
+
         self.reconfiguration = Reconfiguration(self, config)
 
         self._token = 0
@@ -340,7 +341,6 @@ class Core:
         self._barriers.append((self._token + 1, self.last_logged, self._be_whole, None))
 
         def durable() -> None:
-            self.incomplete = False
             self.emit(EpochAdopted(epoch))
             then()
 
