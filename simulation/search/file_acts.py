@@ -37,6 +37,9 @@ RETAINED = 3
 """As few snapshots as autopurge keeps at least."""
 LOADS = (1, 2, 3, 5, 9)
 """Writes in a row: the most of them fill a log or two."""
+ABSENCES = ((1, 2, 4), (1, 3))
+"""Writes that are missed, in the reign that ends meanwhile and in the next one."""
+MISSED = 3
 ROT_REACH = 12
 PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
 """What a leader sends to a server that comes back."""
@@ -98,17 +101,60 @@ def returns_to_damage(cores: Cores, fragile: int) -> Iterator[Stretch]:
         yield (rot, *back)
 
 
+def absences(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """While one is away the others take writes, are restarted, and take more; it comes back, or stays away, and a bit
+    of what it missed may flip on that server's disk."""
+    assert isinstance(cores, FileCores)
+    for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
+        load, more = (Write(leader), Run()) * many, (Write(leader), Run()) * few
+        absence = (*gone, *load, *_restart(others), *more)
+        yield from (absence, (*absence, Start((away,)), Confer((*others, away)), Run()))
+        if fragile in others:
+            missed = range(_next_zxid(cores, leader), _next_zxid(cores, leader) + many)
+            yield from ((*absence, Rot(fragile, zxid_list([zxid]))) for zxid in missed)
+
+
+def second_reigns(cores: Cores) -> Iterator[Stretch]:
+    """A leader is cut off, and the others choose another one; that one ends, and the first leads again."""
+    for leader in leading(cores):
+        others = tuple(other for other in _up(cores) if other != leader)
+        if len(others) > len(cores.voters) // 2:
+            yield (Isolate(leader), Confer(others), Run(), *_second_reign(cores, leader, others))
+
+
+def _second_reign(cores: Cores, leader: int, others: Sequence[int]) -> Stretch:
+    """The leader that was cut off finds the one that the others have chosen, and leads again when that one ends; each
+    takes writes."""
+    assert isinstance(cores, FileCores)
+    chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
+    left = tuple(sorted({leader, *others} - {chosen}))
+    found = (Confer((leader, *others)), Run(), *(Write(chosen), Run()) * 2)
+    return (*found, Crash((chosen,)), Run(), Confer(left), Run(), *(Write(leader), Run()) * 2)
+
+
 def returns_in_vain(cores: Cores) -> Iterator[Stretch]:
-    """Whoever comes back is told of a leader's last write, and nobody else is; it ends, the leader is cut off, and may
-    end, too, and the others choose another one."""
-    for leader, (peer, up) in product(leading(cores), _comebacks(cores)):
-        others = tuple(other for other in up if other not in (leader, peer))
+    """One is away for some writes and comes back; it is told of a leader's last write, and nobody else is.  It ends,
+    the leader is cut off, and may end, too, and the others choose another one; or the leader that was cut off leads
+    again behind that one."""
+    for leader, peer, up, gone in _absentees(cores):
+        others = tuple(other for other in up if other != leader)
         if len(others) <= len(cores.voters) // 2:
             continue
+        missed = (Write(leader), Run()) * MISSED if gone else ()
         held = Run(tuple(way(leader, other) for other in others))
-        told = (Write(leader), held, Start((peer,)), Confer(up), held, Crash((peer,)))
-        for ends in ((Isolate(leader),), (Isolate(leader), Crash((leader,)))):
-            yield (*told, *ends, Run(), Confer(others), Run())
+        told = (*gone, *missed, Write(leader), held, Start((peer,)), Confer((*up, peer)), held, Crash((peer,)))
+        chosen = (Run(), Confer(others), Run())
+        yield (*told, Isolate(leader), *chosen)
+        yield (*told, Isolate(leader), Crash((leader,)), *chosen)
+        yield (*told, Isolate(leader), *chosen, *_second_reign(cores, leader, others))
+
+
+def _absentees(cores: Cores) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
+    """A leader, who is away or may go without a change of leader, who is left then, and by which steps it goes."""
+    for leader, away in product(leading(cores), cores.voters):
+        others = tuple(other for other in _up(cores) if other != away)
+        if away != leader and len(others) > len(cores.voters) // 2:
+            yield leader, away, others, (Crash((away,)), Run()) if cores.is_up(away) else ()
 
 
 def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:

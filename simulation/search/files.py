@@ -28,7 +28,7 @@ from simulation.search.explore_steps import crashes, serving
 from simulation.search.protocol import ALWAYS, SOMETIMES, Played, let_go, play_drawn
 from simulation.search.stretches import Possible, uneven_writes
 
-SNAP_COUNTS = (3, 8, 8)
+SNAP_COUNTS = (3, 8, 8, 24)
 COMMIT_LOG_COUNTS = (1, 2, 500)
 ELECTIONS_MAX = 5
 UNHURRIED = 0.6
@@ -43,7 +43,7 @@ IN_MEMORY = Path("/dev/shm")
 def play_files(seed: int) -> Played:
     """Draw the steps of a seed, or of a tape, and take them, on files that are gone afterwards."""
     shape = derive_random(seed, "shape")
-    peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, 3)]
+    peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
     commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
     always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
     before = file_acts.earlier_life(peers, shape) if shape.random() < OLD else ()
@@ -75,6 +75,7 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
     in_a_row = partial(file_acts.blinks_in_a_row, fragile=fragile)
     to_damage = partial(file_acts.returns_to_damage, fragile=fragile)
+    absences = partial(file_acts.absences, fragile=fragile)
     talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
     returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
     settling = partial(file_acts.or_else, file_acts.settling, loads)
@@ -82,8 +83,9 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     return always, [
         file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, in_a_row, in_a_row,
         file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.returns_in_vain,
-        file_acts.interrupted_returns, file_acts.interrupted_returns, to_damage, file_acts.impatience,
-        file_acts.purges, file_acts.spoilt, damages, replaced, replaced, uneven_writes,
+        file_acts.interrupted_returns, file_acts.interrupted_returns, to_damage, absences,
+        file_acts.second_reigns, file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, replaced,
+        uneven_writes,
     ]  # fmt: skip
 
 

@@ -16,7 +16,7 @@ from simulation.scenarios.core_player import recover
 from simulation.scenarios.core_steps import Crash, Elect, Isolate, Run, Start, Write
 from simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
 from simulation.search import file_acts
-from simulation.search.explore_steps import serving
+from simulation.search.explore_steps import leading, serving
 from simulation.search.protocol import Quiet
 from simulation.search.stretches import Stretch
 from tests.simulation.planted_histories import PLANTED
@@ -194,18 +194,58 @@ def test_whoever_waits_for_a_machine_that_is_gone_hears_of_its_end_when_all_sett
     assert list(serving(cores)) == [1, 2] and list(file_acts.half_open(cores)) == []
 
 
-@pytest.mark.parametrize("peers", [3, 5])
-def test_who_returns_in_vain_holds_what_nobody_else_will_ever_hear_of(tmp_path: Path, peers: int) -> None:
-    """The others choose a leader without the two; of three they are no majority."""
-    cores = FileCores(tmp_path, peers, snap_count=1_000, commit_log_count=1)
-    take(cores, (Start(), Elect(cores.voters), Run(), *down(1, cores), *(Write(peers), Run()) * 2))
-    stretches = list(file_acts.returns_in_vain(cores))
-    assert len(stretches) == (2 if peers == 5 else 0)
-    if stretches:
-        take(cores, stretches[0])
-        assert [cores.files(peer).history()[2:] for peer in (1, 2, 5)] == [[0x1_0000_0003], [], [0x1_0000_0003]]
-        assert list(serving(cores)) == [2, 3, 4]
-    cores.close()
+@pytest.fixture
+def five(tmp_path: Path) -> Iterator[FileCores]:
+    """Five servers that serve, the fifth of them the leader, and two writes that all of them hold."""
+    made = FileCores(tmp_path / "five", 5, snap_count=1_000, commit_log_count=1)
+    take(made, (Start(), Elect(made.voters), Run(), *(Write(5), Run()) * 2))
+    yield made
+    made.close()
+
+
+def test_who_returns_in_vain_holds_what_nobody_else_will_ever_hear_of(five: FileCores) -> None:
+    """The others choose a leader without the two."""
+    take(five, (*down(1, five), *(Write(5), Run()) * 2))
+    vain = list(file_acts.returns_in_vain(five))
+    take(five, vain[0])
+    assert [five.files(peer).history()[2:] for peer in (1, 2, 5)] == [
+        [0x1_0000_0003, 0x1_0000_0004, 0x1_0000_0005], [0x1_0000_0003, 0x1_0000_0004],
+        [0x1_0000_0003, 0x1_0000_0004, 0x1_0000_0005],
+    ]  # fmt: skip
+    assert list(serving(five)) == [2, 3, 4]
+
+
+def test_who_is_there_goes_before_it_returns_in_vain_and_of_three_the_others_are_no_majority(
+    five: FileCores, cores: FileCores
+) -> None:
+    gone = [stretch[0] for stretch in file_acts.returns_in_vain(five)]
+    assert gone == [Crash((peer,)) for peer in (1, 2, 3, 4) for _ in range(3)]
+    take(five, next(file_acts.returns_in_vain(five)))
+    assert five.files(1).history()[-1] == 0x1_0000_0006 and list(serving(five)) == [2, 3, 4], "it missed three"
+    assert list(file_acts.returns_in_vain(cores)) == []
+
+
+def test_a_leader_that_is_cut_off_leads_again_in_the_same_process(cores: FileCores) -> None:
+    leader = cores.nodes[3].peer
+    [again] = file_acts.second_reigns(cores)
+    take(cores, again)
+    assert list(leading(cores)) == [3] and cores.nodes[3].peer is leader
+    assert [cores.files(peer).history()[2:] for peer in (1, 3)] == [
+        [0x2_0000_0001, 0x2_0000_0002, 0x3_0000_0001, 0x3_0000_0002]
+    ] * 2
+
+
+def test_while_one_is_away_there_are_two_reigns_and_a_bit_may_flip_of_what_it_missed(cores: FileCores) -> None:
+    ordinary = [stretch for stretch in file_acts.absences(cores, 1) if Start((2,)) in stretch or Start((1,)) in stretch]
+    assert len(ordinary) == 2 * 6, "two who may be away, and six absences each"
+    stays, comes_back = next(file_acts.absences(cores, 3)), ordinary[0]
+    flips = [step for stretch in file_acts.absences(cores, 3) for step in stretch if isinstance(step, Rot)]
+    assert {flip.zxid for flip in flips} == {"1.3", "1.4", "1.5", "1.6"}
+    take(cores, stays)
+    assert list(serving(cores)) == [2, 3]
+    assert [cores.files(peer).history()[2:] for peer in ALL] == [[], *[[0x1_0000_0003, 0x2_0000_0001]] * 2]
+    assert comes_back[: len(stays)] == stays and comes_back[-1] == Run()
+    assert all(Crash((1,)) not in stretch for stretch in file_acts.absences(cores, 3)), "it is away"
 
 
 def down(peer: int, cores: FileCores) -> Stretch:
@@ -213,16 +253,30 @@ def down(peer: int, cores: FileCores) -> Stretch:
     return (Crash((peer,)), Run(), Confer(others), Run())
 
 
-def test_reading_behind_damage_is_shown_by_a_return_to_damage(cores: FileCores) -> None:
+def test_reading_behind_damage_is_shown_by_a_return_behind_an_absence_or_to_damage(
+    cores: FileCores, tmp_path: Path
+) -> None:
     """The log that the leader reads has a hole where an epoch ended, which numbers alone do not show."""
-    both = (2, 3)
+
+    def absence(cores: FileCores) -> Stretch:
+        return next(stretch for stretch in file_acts.absences(cores, 3) if stretch[-1] == Rot(3, "1.3"))
+
+    def stays_away(cores: FileCores) -> Stretch:
+        return next(stretch for stretch in file_acts.absences(cores, 3) if Write(3) in stretch)
+
+    other = FileCores(tmp_path / "other", snap_count=1_000, commit_log_count=1)
+    take(other, (Start(), Elect(ALL), Run(), Write(3), Run(), Write(3), Run()))
     with PLANTED["reading goes on behind damage"]():
-        take(cores, (*down(1, cores), *(Write(3), Run()) * 3))
-        take(cores, (Crash(both), Start(both), Confer(both), Run(), *(Write(3), Run()) * 3))
-        back = [stretch for stretch in file_acts.returns_to_damage(cores, 3) if stretch[0] == Rot(3, "1.4")]
-        for step in back[0]:
+        take(cores, absence(cores))
+        for step in next(file_acts.returns(cores)):
             step.play(cores)
-    assert cores.problems[0] == "processConsistency: 1 acknowledged 3's history with another of its own"
+        take(other, stays_away(other))
+        back = [stretch for stretch in file_acts.returns_to_damage(other, 3) if stretch[0] == Rot(3, "1.3")]
+        for step in back[0]:
+            step.play(other)
+    for each in (cores, other):
+        assert each.problems[0] == "processConsistency: 1 acknowledged 3's history with another of its own"
+    other.close()
 
 
 def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in_a_row(cores: FileCores) -> None:
@@ -238,18 +292,13 @@ def test_that_who_has_lost_history_is_elected_is_shown_by_machines_that_blink_in
     )
 
 
-def test_that_places_in_the_log_are_kept_is_shown_by_a_return_in_vain_and_one_behind_it(tmp_path: Path) -> None:
+def test_that_places_in_the_log_are_kept_is_shown_by_a_return_behind_one_in_vain(five: FileCores) -> None:
     """The leader has read its log to a write that is then cut off, leads again, and reads on from there for the one
     who still holds that write."""
-    cores = FileCores(tmp_path, 5, snap_count=1_000, commit_log_count=1)
     with PLANTED["places in the log outlive what was there"]():
-        take(cores, (Start(), Elect(cores.voters), Run(), *(Write(5), Run()) * 2))
-        take(cores, (*down(1, cores), *(Write(5), Run()) * 3))
-        take(cores, next(file_acts.returns_in_vain(cores)))
-        take(cores, (*next(file_acts.talks(cores)), *(Write(4), Run()) * 2))
-        take(cores, (Crash((4,)), Run(), Confer((2, 3, 5)), Run(), *(Write(5), Run()) * 2))
-        back = next(stretch for stretch in file_acts.returns(cores) if Start((1,)) in stretch)
+        _, _, leads_again, *_ = file_acts.returns_in_vain(five)
+        take(five, leads_again)
+        back = next(stretch for stretch in file_acts.returns(five) if Start((1,)) in stretch)
         for step in back:
-            step.play(cores)
-    assert cores.problems[0] == "processConsistency: 1 acknowledged 5's history with another of its own"
-    cores.close()
+            step.play(five)
+    assert five.problems[0] == "processConsistency: 1 acknowledged 5's history with another of its own"
