@@ -82,10 +82,10 @@ def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequenc
     always = (loads, loads, loads, settling, settling, settling, let_go, let_go, talks, returns, returns)
     return always, [
         file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, in_a_row, in_a_row,
-        file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.returns_in_vain,
-        file_acts.interrupted_returns, file_acts.interrupted_returns, to_damage, absences,
-        file_acts.second_reigns, file_acts.impatience, file_acts.purges, file_acts.spoilt, damages, replaced, replaced,
-        uneven_writes,
+        file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.second_reigns,
+        file_acts.returns_in_vain, file_acts.returns_in_vain, file_acts.interrupted_returns,
+        file_acts.interrupted_returns, to_damage, absences, file_acts.impatience, file_acts.purges, file_acts.spoilt,
+        damages, replaced, replaced, uneven_writes,
     ]  # fmt: skip
 
 
