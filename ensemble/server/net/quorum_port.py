@@ -384,15 +384,13 @@ class QuorumLink(asyncio.Protocol):
             if chunk is None:
                 self._stream = None
                 self.flush()
-                if self._closing:
-                    self._transport.close()
                 return
             self._transport.write(chunk)
         asyncio.get_running_loop().call_soon(self._go_on)
 
     def _go_on(self) -> None:
         """What was written of a snapshot is on its way."""
-        if self._stream is not None and not self._paused and not self._closing:
+        if self._stream is not None and not self._paused:
             self._tell_of_progress()
         self._pump()
 
@@ -410,17 +408,22 @@ class QuorumLink(asyncio.Protocol):
         self._go_on()
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close after what is queued.  A snapshot that has not gone to its end is of no use to anybody, and whoever has
+        stopped reading would keep it, and the tree that it shares, for ever."""
         if self._closing:
             return
+        if self._stream is not None:
+            self._break()
+            return
         self._closing = True
-        if self._transport is not None and self._stream is None:
+        if self._transport is not None:
             self.flush()
             self._transport.close()
 
     def _break(self) -> None:
-        """Close at once: the other side broke the protocol."""
+        """Close at once: the other side broke the protocol, or what it has of a snapshot is all that it gets."""
         self._closing = True
+        self._stream = None
         if self._transport is not None:
             self._transport.abort()
 

@@ -26,6 +26,7 @@ class FakeTransport:
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
         self.written = written
+        self.aborted = False
 
     def get_extra_info(self, name: str) -> None:
         return None
@@ -35,6 +36,9 @@ class FakeTransport:
 
     def write(self, data: bytes) -> None:
         self.written.append(self.name)
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 class Listener:
@@ -75,6 +79,12 @@ def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
     assert asyncio.run(run()) == ["second", "first", "third"]
 
 
+def large_snapshot() -> Snap:
+    paths = ["", *(f"/{i}" for i in range(3 * CHUNKS_A_TURN))]
+    images = [NodeImage(path, bytes(1 << 16), OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0) for path in paths]
+    return Snap(Zxid(1), TreeSnapshot(Zxid(1), {}, images, 0))
+
+
 class Heard:
     """Notes on which link packets came, and how many."""
 
@@ -105,10 +115,7 @@ def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_an
         leaders.data_received(QuorumCodec(learner=True).encode(REQUEST))
         learner, leader = heard.links
         heard.packets.clear()
-        paths = ["", *(f"/{i}" for i in range(3 * CHUNKS_A_TURN))]
-        images = [NodeImage(path, bytes(1 << 16), OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0) for path in paths]
-        snapshot = TreeSnapshot(Zxid(1), {}, images, 0)
-        port.send(leader, [Snap(Zxid(1), snapshot)])
+        port.send(leader, [large_snapshot()])
         port.flush()
         assert not heard.packets, "nothing is told in the midst of a turn"
         leaders.pause_writing()
@@ -116,12 +123,29 @@ def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_an
         assert not heard.packets, "nobody takes it"
         leaders.resume_writing()
         assert heard.packets == [(leader, 0)]
-        for _ in paths:
+        for _ in range(3 * CHUNKS_A_TURN):
             await asyncio.sleep(0)
         assert len(heard.packets) > 1 and set(heard.packets) == {(leader, 0)}
         heard.packets.clear()
         for piece in written:
             learners.data_received(piece)
         assert heard.packets == [(learner, 0)] * (len(heard.packets) - 1) + [(learner, 1)]
+
+    asyncio.run(run())
+
+
+def test_a_link_that_is_closed_in_the_midst_of_a_snapshot_is_gone_at_once_whether_the_other_side_reads_or_not() -> None:
+    async def run() -> None:
+        heard, transport = Heard(), FakeTransport("", [])
+        servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
+        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, heard), 10.0)
+        link = QuorumLink(port, None)
+        link.connection_made(cast(Any, transport))
+        link.data_received(QuorumCodec(learner=True).encode(REQUEST))
+        port.send(heard.links[0], [large_snapshot()])
+        port.flush()
+        link.pause_writing()
+        port.close_link(heard.links[0])
+        assert transport.aborted
 
     asyncio.run(run())
