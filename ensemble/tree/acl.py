@@ -14,6 +14,11 @@ READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 
 _interned: dict[tuple[ACL, ...], tuple[ACL, ...]] = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
 _INTERNED_MAX = 10_000
+ACL_BYTES_MAX = 1 << 20
+"""A list that would be longer where it is stored is refused: each `auth` in it becomes as many entries as a client has
+identities, so that a small request could make a transaction, or a list in a snapshot, that no server reads back."""
+_ENTRY_BYTES = 12
+"""Of an entry's permissions and the lengths of its two texts."""
 
 
 def interned(acl: Sequence[ACL]) -> tuple[ACL, ...]:
@@ -49,25 +54,32 @@ def fixed_up(
 ) -> tuple[ACL, ...] | None:
     """The list as it is stored: no duplicates, `auth` replaced by who asks.
 
-    None (InvalidACL) where it is empty, names a scheme that is not among `schemes` or an id that its scheme does not
-    know, or says `auth` for somebody who has proved nothing: an address or being super does not count.
+    None (InvalidACL) where it is empty or too long, names a scheme that is not among `schemes` or an id that its scheme
+    does not know, or says `auth` for somebody who has proved nothing: an address or being super does not count.
     """
     if acl is OPEN_ACL or tuple(acl) == OPEN_ACL:
         return OPEN_ACL
     stored: list[ACL] = []
+    left_bytes = ACL_BYTES_MAX
     for entry in dict.fromkeys(acl):
-        if entry.scheme == "world" and entry.id == "anyone":
-            stored.append(entry)
-        elif entry.scheme == "auth":
+        entries = [entry]
+        is_anyone = entry.scheme == "world" and entry.id == "anyone"
+        if entry.scheme == "auth":
             proved = [identity for identity in auth if identity[0] in schemes and identity[0] in PROVING]
             if not proved:
                 return None
-            stored.extend(ACL(entry.perms, scheme, id_) for scheme, id_ in proved)
-        elif entry.scheme in schemes and is_valid(entry.scheme, entry.id):
-            stored.append(entry)
-        else:
+            entries = [ACL(entry.perms, scheme, id_) for scheme, id_ in proved]
+        elif not (is_anyone or (entry.scheme in schemes and is_valid(entry.scheme, entry.id))):
             return None
+        left_bytes -= sum(map(_stored_bytes, entries))
+        if left_bytes < 0:
+            return None
+        stored += entries
     return interned(stored) if stored else None
+
+
+def _stored_bytes(entry: ACL) -> int:
+    return _ENTRY_BYTES + len(f"{entry.scheme}{entry.id}".encode("utf-8", "surrogatepass"))
 
 
 def masked(acl: Sequence[ACL]) -> list[ACL]:

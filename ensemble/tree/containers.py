@@ -6,14 +6,39 @@ When the leader deletes what has had its time (ContainerManager); how such znode
 from __future__ import annotations
 
 from collections import deque
+from typing import Protocol
 
 from ensemble.ports import Instant
-from ensemble.tree.create_modes import CONTAINER_OWNER, TTL_MAX_MS
+from ensemble.tree.create_modes import CONTAINER_OWNER, TTL_MAX_MS, is_ephemeral
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.znode import Znode
 from ensemble.tree_rules import TreeRules
 
 _MINUTE_MS = 60_000
+
+
+class Lasting(Protocol):
+    """What tells whether a znode has had its time: of the tree, or as it is proposed."""
+
+    @property
+    def child_count(self) -> int: ...
+    @property
+    def cversion(self) -> int: ...
+    @property
+    def ephemeral_owner(self) -> int: ...
+    @property
+    def mtime(self) -> int: ...
+
+
+def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
+    """Whether it is a container that has lost its children, or a node whose time to live has passed."""
+    owner = node.ephemeral_owner
+    if not owner or is_ephemeral(owner) or node.child_count:
+        return False
+    age_ms = now.wall_ms - node.mtime
+    if owner == CONTAINER_OWNER:
+        # One that had no child yet is only waiting for its first.
+        return node.cversion > 0 or 0 < rules.container_never_used_max_ms < age_ms
+    return rules.extended_types and age_ms > owner & TTL_MAX_MS
 
 
 class ContainerCheck:
@@ -43,21 +68,13 @@ class ContainerCheck:
             interval_ms = self._rules.container_check_interval_ms
             self._next_ms += interval_ms * ((now.mono_ms - self._next_ms) // interval_ms + 1)
             if not self._due:
-                self._due.extend(sorted(path for path in tree.lapsing if self._has_lapsed(now, tree.nodes[path])))
+                lapsed = (path for path in tree.lapsing if has_lapsed(now, tree.nodes[path], self._rules))
+                self._due.extend(sorted(lapsed))
         paths: list[str] = []
         while self._due and self._earned >= _MINUTE_MS:
             path = self._due.popleft()
             node = tree.nodes.get(path)
-            if node is not None and path in tree.lapsing and self._has_lapsed(now, node):
+            if node is not None and has_lapsed(now, node, self._rules):
                 paths.append(path)
                 self._earned -= _MINUTE_MS
         return paths
-
-    def _has_lapsed(self, now: Instant, node: Znode) -> bool:
-        if node.child_count:
-            return False
-        age_ms = now.wall_ms - node.mtime
-        if node.ephemeral_owner == CONTAINER_OWNER:
-            # One that had no child yet is only waiting for its first.
-            return node.cversion > 0 or 0 < self._rules.container_never_used_max_ms < age_ms
-        return self._rules.extended_types and age_ms > node.ephemeral_owner & TTL_MAX_MS

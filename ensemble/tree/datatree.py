@@ -39,6 +39,7 @@ from ensemble.tree.znode import (
     data_of,
     digest_seed,
     made,
+    next_version,
     owner_of,
     restated,
     rewritten,
@@ -346,13 +347,12 @@ class DataTree:
 
     def _count_child(self, path: str, value: bytes, zxid: int, cversion: int, foreseen: Foreseen | None) -> None:
         """A parent gets a child, whose create says its `cversion` then, or -1.  A replayed create must not turn back
-        what the snapshot already knows of the parent."""
+        what the snapshot already knows of the parent: of two counts the later one is less than half of all ahead."""
         czxid, mzxid, _, ctime, mtime, version, known, aversion, owner, seed, before, block, flags = _unpack_head(value)
         if self._lent is not None or self.responses or block not in self.blocks.fresh:
             self._touch(path, block)
-        if cversion == -1:
-            cversion = known + 1
-        if cversion <= known:
+        cversion = next_version(known) if cversion == -1 else cversion
+        if (known - cversion) & 0xFFFFFFFF < 0x80000000:
             return
         if flags & ODD:
             self._restate(path, value, pzxid=zxid, cversion=cversion)

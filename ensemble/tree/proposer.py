@@ -31,6 +31,7 @@ from ensemble.records import (
     SetDataRequest,
 )
 from ensemble.tree.acl import allows, fixed_up
+from ensemble.tree.containers import has_lapsed
 from ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.local_sessions import LocalSessions
@@ -262,7 +263,10 @@ class Proposer:
 
     def _delete_container(self, request: PathRequest) -> Prepared:
         """The leader's own, and any client's who may delete there; ZooKeeper looks neither at the session nor at the
-        ACL, so that there anybody may delete any node without children."""
+        ACL, so that there anybody may delete any node without children.
+
+        The leader looked for what has had its time in the tree.  What is proposed by now may have renewed a time to
+        live, or put another node in its place, which ZooKeeper deletes all the same."""
         path = request.path
         slash = path.rfind("/")
         if slash == -1 or "\0" in path or path in SYSTEM_PATHS:
@@ -277,6 +281,8 @@ class Proposer:
             return ErrorCode.NO_NODE
         if node.child_count:
             return ErrorCode.NOT_EMPTY
+        if not self._session_id and not has_lapsed(self._now, node, self._rules):
+            return ErrorCode.BAD_VERSION
         if is_ephemeral(node.ephemeral_owner):
             return ErrorCode.BAD_VERSION
         self._remove(path, parent_path)

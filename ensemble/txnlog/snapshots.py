@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zlib import adler32
 
+from ensemble.ids import zxid_text
 from ensemble.jute import MalformedRecord
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS
@@ -177,7 +178,8 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
     """Read and check a snapshot file.  Raises SnapshotDamaged, OSError.
 
     The zxid is that of the file's name: ZooKeeper's snapshots are fuzzy and may hold parts of later transactions, so
-    the log is replayed from there (FileSnap.deserialize).  The digest is 0 where the file carries none for that zxid.
+    the log is replayed from there (FileSnap.deserialize).  One that does not reach so far bears another's name, and is
+    refused.  The digest is 0 where the file carries none for that zxid.
     """
     try:
         file = open_snapshot(path, files)
@@ -210,6 +212,8 @@ def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
         last: int = _LONG.unpack(parts.take(_LONG.size))[0]
         parts.check_seal()
         zxid = last if zxid is None else zxid
+        if last < zxid:
+            raise SnapshotDamaged(0, f"its name is that of a later one: it ends at {zxid_text(last)}")
     if zxid is None:
         raise SnapshotDamaged(offset, "a snapshot of an old ZooKeeper, which does not say its zxid")
     return decoder.snapshot(zxid, digest & _DIGEST_MASK if digest_zxid == zxid else 0)

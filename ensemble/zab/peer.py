@@ -295,7 +295,8 @@ class Peer:
 
     def on_packets(self, now: Instant, link: LinkId, packets: Sequence[Packet]) -> list[Effect]:
         """Packets of the learner protocol that came together on one link: one turn, so one barrier for all of them.
-        After one that closes the link or ends the role the rest is void."""
+        After one that closes the link or ends the role the rest is void.  None: a large one is under way, and a sign
+        of life."""
         core = self._core
         core.now = now
         if core.role is not None:

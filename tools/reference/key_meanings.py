@@ -60,7 +60,7 @@ ensembleAuthName Names of this ensemble; a client that names another one by the 
 extendedTypesEnabled Allows znodes with a time to live; server ids then end at 254.
 fsync.warningthresholdms From how many milliseconds on a slow sync of the log is reported.
 globalOutstandingLimit How many requests may be under way before clients are read no further.
-initLimit Ticks that a follower may take to connect to a leader and to be synchronised.
+initLimit Ticks that a follower may take to connect to a leader, or wait for more of its synchronisation.
 java.security.auth.login.config The JAAS file with the users of SASL DIGEST-MD5.
 jute.maxbuffer The largest request and the largest znode, in bytes.
 jute.maxbuffer.extrasize By how many bytes what is stored may exceed `jute.maxbuffer` before a warning at start; as many

@@ -40,6 +40,9 @@ _WITHOUT_EFFECT = (
 _SECRET = ("password", "superdigest", "secret")
 HIDDEN = "(hidden)"
 JUTE_MAXBUFFER = 0xFFFFF
+JUTE_MAXBUFFER_MAX = 48 << 20
+"""What servers tell each other, and a record of the log, has less than 64 MiB: a larger one that was acknowledged could
+not be read back.  The rest is for what a transaction says beside the request."""
 
 
 def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
@@ -265,7 +268,7 @@ def read_limits(values: Values) -> Limits:
     return Limits(
         per_host=number("maxClientCnxns", 60),
         connections=number("maxCnxns", 0),
-        frame_bytes=values.get("jute.maxbuffer", JUTE_MAXBUFFER, _bytes, "a number of bytes"),
+        frame_bytes=values.get("jute.maxbuffer", JUTE_MAXBUFFER, _frame_bytes, "a number of bytes, 48 MiB at most"),
         extra_bytes=values.get("jute.maxbuffer.extrasize", None, _bytes, "a number of bytes"),
         outstanding=number("globalOutstandingLimit", 1000, 1),
         large_request_bytes=number("largeRequestMaxBytes", 100 * 1024 * 1024, 1),
@@ -308,6 +311,13 @@ def _throttle(values: Values) -> ThrottleSettings:
         new_session_weight=unit,
         renewed_session_weight=renewed if weighs else 1,
     )
+
+
+def _frame_bytes(text: str) -> int:
+    value = _bytes(text)
+    if value > JUTE_MAXBUFFER_MAX:
+        raise ValueError(text)
+    return value
 
 
 def _bytes(text: str) -> int:

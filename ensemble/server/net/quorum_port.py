@@ -39,7 +39,10 @@ class QuorumListener(Protocol):
     def on_link_failed(self, to: PeerId) -> None: ...
     def on_link_accepted(self, link: LinkId) -> None: ...
     def on_link_down(self, link: LinkId) -> None: ...
-    def on_packets(self, link: LinkId, packets: list[Packet]) -> None: ...
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
+        """Packets came; none where a large one is under way."""
+        ...
+
     def on_peer_broken(self, remote: str, reason: str) -> None: ...
     def takes_observers(self) -> bool:
         """Is this peer one that observers are to learn from now?  A leader is to be spared."""
@@ -260,6 +263,11 @@ class QuorumPort:
         self._heard = link_id
         self.listener.on_packets(link_id, packets)
 
+    def progress(self, link_id: LinkId) -> None:
+        """Part of a packet has come on a link, or of a snapshot has gone: the other side is there, however long the
+        whole takes.  (In ZooKeeper each read has its own time limit, and a write has none.)"""
+        self.listener.on_packets(link_id, [])
+
     def lost(self, link_id: LinkId) -> None:
         """A link broke."""
         if self._links.pop(link_id, None) is not None:
@@ -333,6 +341,7 @@ class QuorumLink(asyncio.Protocol):
             self._break()
             return
         if not packets:
+            self._tell_of_progress()
             return
         if self.line is not None and self._port.tap is not None:
             self._port.tap.packets_received(self.line, packets)
@@ -375,11 +384,19 @@ class QuorumLink(asyncio.Protocol):
             if chunk is None:
                 self._stream = None
                 self.flush()
-                if self._closing:
-                    self._transport.close()
                 return
             self._transport.write(chunk)
-        asyncio.get_running_loop().call_soon(self._pump)
+        asyncio.get_running_loop().call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """What was written of a snapshot is on its way."""
+        if self._stream is not None and not self._paused:
+            self._tell_of_progress()
+        self._pump()
+
+    def _tell_of_progress(self) -> None:
+        if self._link_id is not None:
+            self._port.progress(self._link_id)
 
     def pause_writing(self) -> None:
         """The other side reads slowly."""
@@ -388,20 +405,25 @@ class QuorumLink(asyncio.Protocol):
     def resume_writing(self) -> None:
         """There is room again."""
         self._paused = False
-        self._pump()
+        self._go_on()
 
     def close(self) -> None:
-        """Close after what is queued."""
+        """Close after what is queued.  A snapshot that has not gone to its end is of no use to anybody, and whoever has
+        stopped reading would keep it, and the tree that it shares, for ever."""
         if self._closing:
             return
+        if self._stream is not None:
+            self._break()
+            return
         self._closing = True
-        if self._transport is not None and self._stream is None:
+        if self._transport is not None:
             self.flush()
             self._transport.close()
 
     def _break(self) -> None:
-        """Close at once: the other side broke the protocol."""
+        """Close at once: the other side broke the protocol, or what it has of a snapshot is all that it gets."""
         self._closing = True
+        self._stream = None
         if self._transport is not None:
             self._transport.abort()
 

@@ -400,7 +400,7 @@ class PeerDriver:
         self._call(self._peer.on_link_down, link)
 
     def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
-        """Packets came on a link; after one that closes it the rest is void."""
+        """Packets came on a link, or part of one; after one that closes it the rest is void."""
         assert self.quorum is not None
         if not self.quorum.is_open(link):
             return

@@ -128,6 +128,15 @@ def test_auth_stands_for_all_that_one_has_proved_but_not_for_an_address() -> Non
     assert fixed_up([ACL(3, "auth", "")], proved[:2]) is None
 
 
+def test_a_list_that_becomes_too_long_for_a_log_or_a_snapshot_is_invalid() -> None:
+    """A client can prove to be as many as it likes, and each `auth` stands for all of them."""
+    proved = tuple(("digest", f"user{i}:{'x' * 27}=") for i in range(200))
+    asked = [ACL(32 * i + 31, "auth", "") for i in range(1, 8001)]
+    assert fixed_up(asked, proved) is None
+    few = fixed_up(asked[:50], proved)
+    assert few is not None and len(few) == 50 * 200
+
+
 def test_the_super_user_passes_every_acl() -> None:
     nobody = (ACL(31, "digest", "u:x"),)
     assert allows(nobody, 1, (("super", ""),))

@@ -10,7 +10,7 @@ from ensemble.tree_rules import TreeRules
 from ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
 from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
 from ensemble.zab.messages import ForwardedRequest
-from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, exists, get, multi, set_data
+from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, create, delete, exists, get, multi, set_data
 
 CONTAINER_OWNER = 0x8000000000000000
 TTL_OWNER = 0xFF00000000000000
@@ -178,7 +178,8 @@ def test_a_client_needs_the_right_to_delete():
 def test_a_client_whose_session_is_over_deletes_no_container_and_the_leader_needs_no_session(asking):
     ensemble = Ensemble()
     client = ensemble.connect()
-    ensemble.ask(client, container("/c"))
+    for used in (container("/c"), create("/c/x"), delete("/c/x")):
+        ensemble.ask(client, used)
     session_id = {"the leader": 0, "a session": ensemble.session(client)[0], "one that is over": 99}[asking]
     request = ForwardedRequest(SessionId(session_id), 1, OpCode.DELETE_CONTAINER, PathRequest("/c").encode())
     (txn,) = ensemble.services[0].prepare_all(ensemble.now, [request], ensemble.zxid + 1, None)
@@ -321,6 +322,34 @@ def test_a_child_on_its_way_saves_the_container():
     ensemble.commit()
     assert exist(ensemble, "/c", "/c/y") == ["/c", "/c/y"]
     assert ensemble.history[-1].type == OpCode.ERROR and ensemble.history[-1].body.err == ErrorCode.NOT_EMPTY
+
+
+@pytest.mark.parametrize(
+    ("first", "meanwhile"),
+    [
+        ([with_ttl("/n", 50_000)], [set_data("/n", b"kept")]),
+        ([with_ttl("/n", 50_000)], [delete("/n"), create("/n", b"kept")]),
+        ([container("/n"), create("/n/x"), delete("/n/x")], [delete("/n"), create("/n", b"kept")]),
+    ],
+)
+def test_what_was_renewed_or_put_in_its_place_is_not_deleted_for_the_time_of_what_was_there(first, meanwhile):
+    """The check looks at the tree, and a change that is on its way comes before the deletion."""
+    ensemble = Ensemble(tree=EXTENDED)
+    client = ensemble.connect(timeout_ms=20_000)
+    for request in first:
+        assert ensemble.ask(client, request).err == 0
+    for _ in range(11):
+        ensemble.advance(5000)
+        ensemble.send(client, PING)
+    ensemble.auto = False
+    ensemble.advance(4000)
+    for request in meanwhile:
+        ensemble.send(client, request)
+    ensemble.advance(1000)
+    assert len(ensemble.proposed) > len(meanwhile), "the leader asked for its end"
+    ensemble.auto = True
+    ensemble.commit()
+    assert ensemble.ask(client, get("/n")).body.data == b"kept"
 
 
 # -- on disk -----------------------------------------------------------------------------------------------------------

@@ -256,6 +256,20 @@ def test_versions_wrap_around_and_skip_the_one_that_means_any():
 
 
 @pytest.mark.parametrize(
+    ("known", "said", "then"),
+    [(0x7FFFFFFF, -0x80000000, -0x80000000), (-0x80000000, 0x7FFFFFFF, -0x80000000), (0x7FFFFFFF, -1, -0x80000000),
+     (5, 5, 5), (5, 4, 5), (5, 7, 7)],
+)  # fmt: skip
+def test_a_count_of_creates_that_runs_over_goes_on_and_a_replay_does_not_turn_it_back(known, said, then):
+    w = Writer()
+    w.create("/q")
+    for way in (0x7FFFFFFF, known) if known < 0 else (known,):
+        w.create(f"/q/{way}", cversion=way)
+    w.create("/q/next", cversion=said)
+    assert w.tree.nodes["/q"].cversion == then
+
+
+@pytest.mark.parametrize(
     ("path", "valid"),
     [("/", True), ("/a", True), ("/a/b-c.d", True), ("/a/...", True), ("/.a", True), ("/é", True), ("", False),
      ("a", False), ("//", False), ("/a/", False), ("/a//b", False), ("/.", False), ("/a/..", False),

@@ -10,6 +10,7 @@ from ensemble.records import (
     AuthPacket,
     CheckVersionRequest,
     ConnectResponse,
+    CreateFlag,
     EmptyRequest,
     EventType,
     Frames,
@@ -21,7 +22,7 @@ from ensemble.records import (
     SetWatches,
 )
 from ensemble.tree.requests import OUTSTANDING_MAX
-from ensemble.txn import Txn
+from ensemble.txn import CreateTxn, Txn
 from journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
@@ -327,6 +328,21 @@ def test_every_peer_reaches_the_leaders_digest():
     ensemble.ask(client, CLOSE)
     assert len({service.tree.digest for service in ensemble.services}) == 1
     assert all(service.views.statistics().digest_mismatches == 0 for service in ensemble.services)
+
+
+def test_sequence_numbers_run_over_as_documented_and_every_peer_goes_along():
+    """The name that follows 2147483647 ends with -2147483648 (ZooKeeper's Programmer's Guide, sequence nodes)."""
+    ensemble = Ensemble(2)
+    client = ensemble.connect(1)
+    ensemble.ask(client, create("/q"))
+    ensemble.zxid += 1
+    many = Txn(1, 1, ensemble.zxid, 1, OpCode.CREATE, CreateTxn("/q/many", b"", OPEN_ACL, False, 0x7FFFFFFF))
+    for server, service in enumerate(ensemble.services):
+        ensemble.run(server, service.apply(ensemble.now, [many]))
+    paths = [ensemble.ask(client, create("/q/n-", flags=CreateFlag.PERSISTENT_SEQUENTIAL)).body.path for _ in range(3)]
+    assert paths == ["/q/n-2147483647", "/q/n--2147483648", "/q/n--2147483647"]
+    assert ensemble.ask(client, create("/q/plain")).err == 0
+    assert not ensemble.differed
 
 
 def test_a_peer_whose_tree_differs_says_so_once():

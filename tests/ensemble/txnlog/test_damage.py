@@ -157,6 +157,17 @@ def test_a_snapshot_that_is_all_there_is_may_not_be_passed_over_in_silence(tmp_p
     assert not recover(directories, ONE_OF_THREE).recovered.complete
 
 
+def test_a_snapshot_under_the_name_of_a_later_one_is_not_taken_for_that(tmp_path: Path) -> None:
+    """As by a copy that was misnamed: what came between would be lost, and nobody would miss it."""
+    directories = directories_with(tmp_path, snapshots=(0, EPOCH_1 + 2))
+    (tmp_path / "snapshot.100000002").rename(tmp_path / "snapshot.100000004")
+    with pytest.raises(DataDirectoryError, match=r"snapshot\.100000004 is damaged"):
+        recover(directories)
+    recovery = recover(directories, ONE_OF_THREE)
+    assert not recovery.recovered.complete
+    assert "it ends at 0x100000002" in recovery.damages[0].reason
+
+
 def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> None:
     """snapshot.trust.empty: for an upgrade from servers that wrote no snapshot when they began."""
     directories = directories_with(tmp_path, range(1, 4), snapshots=())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble.ids import Epoch, PeerId, Zxid
+from ensemble.ids import Epoch, LinkId, PeerId, Zxid
 from ensemble.zab.effects import (
     OpenLink,
 )
@@ -161,6 +161,22 @@ def test_a_follower_leaves_a_silent_leader_after_sync_limit_and_init_limit_befor
     assert solo.peer.state is PeerState.FOLLOWING
     solo.timer(LIVENESS_TIMER, 1)
     assert solo.peer.state is PeerState.LOOKING
+
+
+def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_goes() -> None:
+    follower, leader = Solo(), established_leader()
+    follower.follow()
+    late = LinkId(8)
+    leader.do(leader.peer.on_link_accepted(leader.now, late))
+    leader.packet(FollowerInfo(Epoch(0), PeerId(2)), late)
+    for _ in range(5):
+        leader.timer(HALF_TICK_TIMER, 450)
+        leader.packet(Ping(Zxid(0)))
+        leader.together([], late)
+        follower.timer(LIVENESS_TIMER, 900)
+        follower.together([])
+    assert follower.peer.state is PeerState.FOLLOWING
+    assert [learner.peer_id for learner in leader.peer.status().learners] == [1, 2]
 
 
 def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:

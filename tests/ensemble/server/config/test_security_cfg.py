@@ -170,6 +170,7 @@ SECURE = "secureClientPort=1"
         (["java.security.auth.login.config=TMP/pw"], "{ is missing"),
         (["globalOutstandingLimit=0"], "is not a number from 1"),
         (["jute.maxbuffer=0"], "jute.maxbuffer=0 is not a number of bytes"),
+        (["jute.maxbuffer=0x3000001"], "jute.maxbuffer=0x3000001 is not a number of bytes, 48 MiB at most"),
         (["nio.sessionlessCnxnTimeout=0"], "is not a number from 1"),
         (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
     ],

@@ -1,4 +1,4 @@
-"""In which order a turn's packets leave on the links of a leader."""
+"""Links of a leader: in which order a turn's packets leave, and what is heard while a large snapshot is on its way."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import asyncio
 from typing import Any, cast
 
 from ensemble.ids import LinkId, PeerId, SessionId, Zxid
-from ensemble.records import OpCode
+from ensemble.records import OPEN_ACL, OpCode
 from ensemble.runtime.links import LinkFaults
-from ensemble.server.net.quorum_port import QuorumLink, QuorumPort
+from ensemble.server.net.quorum_port import CHUNKS_A_TURN, QuorumLink, QuorumPort
 from ensemble.server.net.quorum_wire import QuorumCodec
+from ensemble.tree_snapshot import NodeImage, TreeSnapshot
 from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.messages import ForwardedRequest, Packet, Proposal
+from ensemble.zab.messages import ForwardedRequest, Packet, Proposal, Snap
 from ensemble.zab.server_line import parse_server_line
 
 LEADER = PeerId(1)
@@ -25,6 +26,7 @@ class FakeTransport:
     def __init__(self, name: str, written: list[str]) -> None:
         self.name = name
         self.written = written
+        self.aborted = False
 
     def get_extra_info(self, name: str) -> None:
         return None
@@ -34,6 +36,9 @@ class FakeTransport:
 
     def write(self, data: bytes) -> None:
         self.written.append(self.name)
+
+    def abort(self) -> None:
+        self.aborted = True
 
 
 class Listener:
@@ -72,3 +77,75 @@ def test_a_proposal_leaves_first_to_the_follower_that_asked_for_it() -> None:
         return written
 
     assert asyncio.run(run()) == ["second", "first", "third"]
+
+
+def large_snapshot() -> Snap:
+    paths = ["", *(f"/{i}" for i in range(3 * CHUNKS_A_TURN))]
+    images = [NodeImage(path, bytes(1 << 16), OPEN_ACL, 0, 0, 0, 0, 0, 0, 0, 0, 0) for path in paths]
+    return Snap(Zxid(1), TreeSnapshot(Zxid(1), {}, images, 0))
+
+
+class Heard:
+    """Notes on which link packets came, and how many."""
+
+    def __init__(self) -> None:
+        self.links: list[LinkId] = []
+        self.packets: list[tuple[LinkId, int]] = []
+
+    def on_link_accepted(self, link: LinkId) -> None:
+        self.links.append(link)
+
+    def on_link_up(self, link: LinkId, to: PeerId) -> None:
+        self.links.append(link)
+
+    def on_packets(self, link: LinkId, packets: list[Packet]) -> None:
+        self.packets.append((link, len(packets)))
+
+
+def test_a_snapshot_that_takes_long_is_a_sign_of_life_on_both_ends_as_long_as_any_of_it_goes() -> None:
+    async def run() -> None:
+        heard, written = Heard(), list[bytes]()
+        servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
+        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, heard), 10.0)
+        leaders, learners = QuorumLink(port, None), QuorumLink(port, LEADER)
+        transport = FakeTransport("", [])
+        transport.write = written.append  # type: ignore[method-assign, assignment]
+        leaders.connection_made(cast(Any, transport))
+        learners.connection_made(cast(Any, FakeTransport("learner", [])))
+        leaders.data_received(QuorumCodec(learner=True).encode(REQUEST))
+        learner, leader = heard.links
+        heard.packets.clear()
+        port.send(leader, [large_snapshot()])
+        port.flush()
+        assert not heard.packets, "nothing is told in the midst of a turn"
+        leaders.pause_writing()
+        await asyncio.sleep(0)
+        assert not heard.packets, "nobody takes it"
+        leaders.resume_writing()
+        assert heard.packets == [(leader, 0)]
+        for _ in range(3 * CHUNKS_A_TURN):
+            await asyncio.sleep(0)
+        assert len(heard.packets) > 1 and set(heard.packets) == {(leader, 0)}
+        heard.packets.clear()
+        for piece in written:
+            learners.data_received(piece)
+        assert heard.packets == [(learner, 0)] * (len(heard.packets) - 1) + [(learner, 1)]
+
+    asyncio.run(run())
+
+
+def test_a_link_that_is_closed_in_the_midst_of_a_snapshot_is_gone_at_once_whether_the_other_side_reads_or_not() -> None:
+    async def run() -> None:
+        heard, transport = Heard(), FakeTransport("", [])
+        servers = {LEADER: parse_server_line("127.0.0.1:1:2")}
+        port = QuorumPort(LEADER, servers, LinkFaults(), cast(Any, heard), 10.0)
+        link = QuorumLink(port, None)
+        link.connection_made(cast(Any, transport))
+        link.data_received(QuorumCodec(learner=True).encode(REQUEST))
+        port.send(heard.links[0], [large_snapshot()])
+        port.flush()
+        link.pause_writing()
+        port.close_link(heard.links[0])
+        assert transport.aborted
+
+    asyncio.run(run())
