@@ -126,6 +126,11 @@ class Collector:
         return self._files.last_seq
 
     @property
+    def history(self) -> str:
+        """Names this history, over restarts of this process too: a directory that was emptied begins another one."""
+        return self._files.history
+
+    @property
     def oldest_seq(self) -> int:
         """The lowest number that is still served; one above the last where nothing is kept."""
         kept = self._files.oldest_seq

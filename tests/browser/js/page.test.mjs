@@ -12,6 +12,7 @@ import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
+import { follow } from "../../../api/web/stream.js";
 import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
@@ -476,4 +477,57 @@ test("a first page whose first event is gone is refused as gone, with the oldest
   assert.deepEqual((await new Run("live").page(0, 1)).entries, kept);
   kept = [];
   assert.deepEqual((await new Run("live").page(0, 0)).entries, [], "a history that has not begun");
+});
+
+/** What a browser's EventSource does, told by hand. */
+class FakeSource {
+  static CLOSED = 2;
+  /** @type {FakeSource[]} */
+  static opened = [];
+
+  constructor(url) {
+    Object.assign(this, { url, readyState: 0, heard: {} });
+    FakeSource.opened.push(this);
+  }
+
+  addEventListener(kind, listener) {
+    this.heard[kind] = listener;
+  }
+
+  close() {
+    this.readyState = FakeSource.CLOSED;
+  }
+
+  tell(kind, data, lastEventId = "") {
+    if (this.readyState !== FakeSource.CLOSED) this.heard[kind]({ data, lastEventId });
+  }
+}
+
+test("a stream that goes on in another history is begun anew, and in its own it goes on", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  FakeSource.opened = [];
+  globalThis.EventSource = FakeSource;
+  const state = newState();
+  follow({
+    link: () => undefined,
+    snapshot: (cluster, seq) => takeSnapshot(state, cluster, seq),
+    entry: (told) => takeEntry(state, told),
+  });
+  const [first] = FakeSource.opened;
+  first.tell("history", "of the first cluster");
+  first.tell("snapshot", JSON.stringify(emptyState()), "5");
+  first.tell("message", JSON.stringify(entry(6, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 7, zk_version: 7 })));
+  first.tell("history", "of the first cluster");
+  first.tell("message", JSON.stringify(entry(7, "broker-1", "controller_resigned", { broker_id: 1, controller_epoch: 7, reason: "shutdown" })));
+  assert.equal(FakeSource.opened.length, 1);
+  assert.equal(state.cluster.seq, 7);
+
+  first.tell("history", "of the cluster that was made anew in its place");
+  first.tell("message", JSON.stringify(entry(8, "broker-2", "controller_elected", { broker_id: 2, controller_epoch: 9, zk_version: 9 })));
+  assert.equal(state.cluster.seq, 7);
+  t.mock.timers.tick(1);
+  const [, second] = FakeSource.opened;
+  second.tell("history", "of the cluster that was made anew in its place");
+  second.tell("snapshot", JSON.stringify({ ...emptyState(), controller_epoch: 9 }), "8");
+  assert.deepEqual([state.cluster.controller_epoch, state.cluster.reigns.length, FakeSource.opened.length], [9, 0, 2]);
 });
