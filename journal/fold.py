@@ -6,6 +6,7 @@ rewinding.  The page's twin is `api/web/fold.js`; the journals of `tests/golden`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,9 +57,13 @@ def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
     return register
 
 
+_NODE_NUMBER = re.compile(r"[0-9]{1,10}")
+"""Ids are of 31 bits.  What else may pass for a number has no node."""
+
+
 def _node_id(node: str) -> tuple[str, int]:
     role, _, number = node.rpartition("-")
-    return role, int(number) if number.isdigit() else -1
+    return role, int(number) if _NODE_NUMBER.fullmatch(number) else -1
 
 
 def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:

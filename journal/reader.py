@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,6 +12,8 @@ import msgspec
 from journal.events import Entry, entry_from_dict
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+"""What is in every line with a number beyond 64 bits."""
 
 
 class BadLine(NamedTuple):
@@ -40,9 +43,13 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 def decode_line(line: bytes) -> Entry:
-    """The entry in one line.  Raises ValueError (with the reason) when it is none."""
+    """The entry in one line.  Raises ValueError (with the reason) when it is none, or has a number beyond 64 bits: no
+    node writes one, and whoever keeps what is folded of it could not."""
     try:
-        entry = entry_from_dict(_decoder.decode(line))
+        raw = _decoder.decode(line)
+        if _MANY_DIGITS.search(line) and _is_beyond_64_bits(raw):
+            raise ValueError("a number is out of range: beyond 64 bits")
+        entry = entry_from_dict(raw)
     except KeyError as missing:
         raise ValueError(f"unknown or missing {missing}") from None
     except (msgspec.MsgspecError, TypeError) as bad:
@@ -54,6 +61,15 @@ def decode_line(line: bytes) -> Entry:
     ):
         raise ValueError("a field of the envelope has the wrong type")
     return entry
+
+
+def _is_beyond_64_bits(value: object) -> bool:
+    """Whether a number in it is; a tree's digest has 64 bits without a sign."""
+    if isinstance(value, dict):
+        return any(map(_is_beyond_64_bits, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_beyond_64_bits, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:

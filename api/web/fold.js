@@ -82,7 +82,7 @@ export function newPartition(topic, partition) {
 export function nodeId(node) {
   const dash = node.lastIndexOf("-");
   const number = node.slice(dash + 1);
-  return [dash < 0 ? "" : node.slice(0, dash), /^\d+$/.test(number) ? Number(number) : -1];
+  return [dash < 0 ? "" : node.slice(0, dash), /^\d{1,10}$/.test(number) ? Number(number) : -1];
 }
 
 /**
