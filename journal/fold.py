@@ -91,6 +91,8 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             session_id=before.session_id,
             process_since_us=entry.wall_us,
         )
+        # The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+        state.holder_lost(event.id, entry.wall_us, "exited")
 
 
 @_on(e.NodeStopped)

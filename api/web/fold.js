@@ -141,12 +141,15 @@ function endReign(state, atUs, reason) {
   }
 }
 
-/** If this broker reigns, nobody acts as controller from that moment. @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how */
+/**
+ * If this broker reigns, nobody acts as controller from that moment.  What befalls the process that follows a dead one's is not the holder's any more.
+ * @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how
+ */
 function holderLost(state, id, atUs, how) {
   const reign = state.reigns.at(-1);
   if (state.controller_id !== id || reign === undefined || reign.until_us !== null) return;
   reign.holder_lost_us ??= atUs;
-  reign.holder_lost_by = how;
+  if (reign.holder_lost_by === null || PAUSES.has(reign.holder_lost_by)) reign.holder_lost_by = how;
 }
 
 /** If this broker reigns and was frozen, it acts again.  A killed one's process does not go on. @param {ClusterState} state @param {number} id */
@@ -192,6 +195,8 @@ const HANDLERS = {
     } else if (e.role === "broker") {
       const { pid, registered, session_id } = broker(state, e.id);
       state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered, session_id, process_since_us: e.wall_us };
+      // The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+      holderLost(state, e.id, e.wall_us, "exited");
     }
   },
   node_stopped: (state, e) => setProcess(state, e, e.node, "down", null, "stop"),
