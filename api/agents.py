@@ -195,7 +195,8 @@ class Agents:
     async def _tell_faults(self, agent: Agent) -> None:
         """Tell an agent that began anew which faults hold, as the others know them: they last until they are healed."""
         async with self._faults_change:
-            faults, whole = await self._faults_by_all()
+            faults, answered = await self._faults_by_those_that_answer()
+            whole = answered == len(self.all)
             if whole or faults != await agent.faults():
                 await agent.set_faults(faults, whole=whole)
 
@@ -242,11 +243,20 @@ class Agents:
         return await self._by_node[node].act(node, action)
 
     async def faults(self) -> list[HeldFault]:
-        """The faults that hold, as those agents know them that answer.  Raises Problem."""
-        return (await self._faults_by_all())[0]
+        """The faults that hold, as those agents know them that answer.  Raises Problem: 503 where none does."""
+        known = await self.known_faults()
+        if known is None:
+            names = ", ".join(agent.name for agent in self.all)
+            raise Problem(503, f"no host agent answers ({names}): which faults hold is unknown")
+        return known
 
-    async def _faults_by_all(self) -> tuple[list[HeldFault], bool]:
-        """The same, and whether every agent has answered."""
+    async def known_faults(self) -> list[HeldFault] | None:
+        """The same, or None where no agent answers.  Raises Problem."""
+        faults, answered = await self._faults_by_those_that_answer()
+        return faults if answered else None
+
+    async def _faults_by_those_that_answer(self) -> tuple[list[HeldFault], int]:
+        """The faults that hold, and how many agents have answered."""
         asked = [agent.faults() for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
         answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -255,7 +265,7 @@ class Agents:
                 known.update({f.id: f for f in answer})
             elif not isinstance(answer, AgentSilent):
                 raise answer
-        return list(known.values()), sum(isinstance(answer, list) for answer in answers) == len(self.all)
+        return list(known.values()), sum(isinstance(answer, list) for answer in answers)
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:

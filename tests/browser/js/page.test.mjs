@@ -10,6 +10,7 @@ import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/fo
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
+import { howMany, noFault } from "../../../api/web/links/fault.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
 import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { follow } from "../../../api/web/stream.js";
@@ -112,6 +113,19 @@ test("the controller is whoever has the higher epoch, of the journal's word and 
   takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }));
   takeAnswer(state, answer({ controller: { broker_id: 2, controller_epoch: 4, zk_version: 4, stale: false } }), 1200, NaN);
   assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
+});
+
+test("where no host agent answers the faults are those that the journal told last, and it is said that nobody knows", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeAnswer(state, answer({ faults: null }), 1000, NaN);
+  assert.deepEqual([model(state, 1000).faults, noFault(model(state, 1000))], [[], "Which links are whole is unknown: no host agent answers"]);
+  takeEntry(state, entry(1, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-1", target: "*", both_ways: true, delay_ms: 0 }));
+  takeAnswer(state, answer({ faults: null }), 2000, NaN);
+  assert.equal(howMany(model(state, 2000)), "1 fault, last known: no host agent answers");
+  assert.ok(model(state, 2000).health.reasons.some((reason) => reason.text === "1 fault injected, last known"));
+  takeAnswer(state, answer({ faults: [], read_at_us: 2_000_000 }), 3000, NaN);
+  assert.deepEqual([model(state, 3000).faults, noFault(model(state, 3000))], [[], "Every link is whole"]);
 });
 
 test("of an answer and an event the later one counts, whichever came first", () => {
