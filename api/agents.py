@@ -175,6 +175,8 @@ class Agents:
         self._asked_s = clock_s()
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
+        self._due: dict[str, list[HeldFault]] = {}
+        """The faults that an agent is still to be told, which did not answer when all were."""
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh, until cancelled.  Where one fails the others end with it, so that whoever
@@ -188,9 +190,18 @@ class Agents:
             # An agent that is down or restarting is no reason to stop looking.
             with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
-                if agent.snapshot is not None and not agent.snapshot.faults_told:
+                if agent.name in self._due:
+                    await self._tell_due(agent)
+                elif agent.snapshot is not None and not agent.snapshot.faults_told:
                     await self._tell_faults(agent)
             await asyncio.sleep(self.interval_s)
+
+    async def _tell_due(self, agent: Agent) -> None:
+        """Tell an agent what it was not heard to take, or a link would be cut on one of its ends alone."""
+        async with self._faults_change:
+            if agent.name in self._due:
+                await agent.set_faults(self._due[agent.name])
+                del self._due[agent.name]
 
     async def _tell_faults(self, agent: Agent) -> None:
         """Tell an agent that began anew which faults hold, as the others know them: they last until they are healed."""
@@ -257,12 +268,12 @@ class Agents:
 
     async def _faults_by_those_that_answer(self) -> tuple[list[HeldFault], int]:
         """The faults that hold, and how many agents have answered."""
-        asked = [agent.faults() for agent in self.all if agent.silence is None]
+        asked = [agent for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for answer in answers:
+        answers = await asyncio.gather(*(agent.faults() for agent in asked), return_exceptions=True)
+        for agent, answer in zip(asked, answers, strict=True):
             if isinstance(answer, list):
-                known.update({f.id: f for f in answer})
+                known.update({f.id: f for f in self._due.get(agent.name, answer)})
             elif not isinstance(answer, AgentSilent):
                 raise answer
         return list(known.values()), sum(isinstance(answer, list) for answer in answers)
@@ -275,11 +286,16 @@ class Agents:
             yield await self.faults()
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
-        """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told."""
+        """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told: the others have
+        taken them then, and it is told as soon as it answers."""
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
-        for agent, answer in zip(self.all, answers, strict=True):
+        told = list(zip(self.all, answers, strict=True))
+        self._due = {agent.name: faults for agent, answer in told if isinstance(answer, BaseException)}
+        for agent, answer in told:
             if isinstance(answer, AgentSilent):
-                raise Problem(503, f"the host agent {agent.name} does not answer: {answer!r}")
+                text = f"the host agent {agent.name} does not answer ({answer}): it is told as soon as it does"
+                others = "; the others did as asked" if len(self._due) < len(told) else ""
+                raise Problem(503, text + others)
             if isinstance(answer, BaseException):
                 raise answer
 
