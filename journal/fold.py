@@ -229,6 +229,9 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
+    if state.topics.get(event.topic, event.topic_id) != event.topic_id:
+        # Whoever deleted the one before it died before it could tell: what is known is that one's.
+        _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):
         state.partition(event.topic, number).replicas = event.assignment[number]
@@ -236,9 +239,13 @@ def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> 
 
 @_on(e.TopicDeleted)
 def _topic_deleted(state: ClusterState, entry: Entry, event: e.TopicDeleted) -> None:
-    state.topics.pop(event.topic, None)
-    state.configs.pop(f"topics/{event.topic}", None)
-    for name in [n for n, p in state.partitions.items() if p.topic == event.topic]:
+    _forget_topic(state, event.topic)
+
+
+def _forget_topic(state: ClusterState, topic: str) -> None:
+    state.topics.pop(topic, None)
+    state.configs.pop(f"topics/{topic}", None)
+    for name in [n for n, p in state.partitions.items() if p.topic == topic]:
         del state.partitions[name]
 
 

@@ -183,6 +183,15 @@ function setProcess(state, entry, node, process, pid, action) {
   }
 }
 
+/** @param {ClusterState} state @param {string} topic */
+function forgetTopic(state, topic) {
+  delete state.topics[topic];
+  delete state.configs[`topics/${topic}`];
+  for (const [name, found] of Object.entries(state.partitions)) {
+    if (found.topic === topic) delete state.partitions[name];
+  }
+}
+
 /** @type {Record<string, (state: ClusterState, e: Entry) => void>} */
 const HANDLERS = {
   node_started(state, e) {
@@ -266,17 +275,15 @@ const HANDLERS = {
     if (e.sender_id >= 0) broker(state, e.sender_id).fenced_requests += 1;
   },
   topic_created(state, e) {
+    // Whoever deleted the one before it died before it could tell: what is known is that one's.
+    if (Object.hasOwn(state.topics, e.topic) && state.topics[e.topic] !== e.topic_id) forgetTopic(state, e.topic);
     put(state.topics, e.topic, e.topic_id);
     for (const [number, replicas] of Object.entries(e.assignment)) {
       partition(state, e.topic, Number(number)).replicas = /** @type {number[]} */ (replicas);
     }
   },
   topic_deleted(state, e) {
-    delete state.topics[e.topic];
-    delete state.configs[`topics/${e.topic}`];
-    for (const [name, found] of Object.entries(state.partitions)) {
-      if (found.topic === e.topic) delete state.partitions[name];
-    }
+    forgetTopic(state, e.topic);
   },
   config_changed(state, e) {
     state.configs[e.entity] = e.config;

@@ -115,6 +115,18 @@ test("the controller is whoever has the higher epoch, of the journal's word and 
   assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
 });
 
+test("a topic that is made anew has nothing of the one before it, though nobody told that it was deleted", () => {
+  const elected = (leader, leader_epoch) => ({ topic: "t", partition: 0, leader, leader_epoch, isr: [leader], replicas: [leader], partition_epoch: leader_epoch });
+  const made = (topic_id, replicas) => ({ topic: "t", topic_id, assignment: { 0: replicas } });
+  const state = fold([
+    entry(1, "broker-1", "topic_created", made("first", [1])), entry(2, "broker-1", "leader_elected", elected(1, 7)),
+    entry(3, "broker-1", "topic_created", made("first", [1])), entry(4, "broker-1", "topic_created", made("second", [2])),
+  ]);
+  assert.deepEqual([state.partitions["t-0"].leader, state.partitions["t-0"].replicas], [-1, [2]]);
+  apply(state, entry(5, "broker-1", "leader_elected", elected(2, 0)));
+  assert.equal(state.partitions["t-0"].leader, 2);
+});
+
 test("where no host agent answers the faults are those that the journal told last, and it is said that nobody knows", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);
