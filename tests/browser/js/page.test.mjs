@@ -12,7 +12,7 @@ import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { howMany, noFault } from "../../../api/web/links/fault.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
-import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
+import { EVENTS_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
 import { follow } from "../../../api/web/stream.js";
 import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
@@ -80,8 +80,22 @@ test("history that arrives after the first live events is put before them, none 
   const state = newState();
   takeSnapshot(state, emptyState(), 2);
   takeEntry(state, entry(3, "peer-1", "epoch_accepted", { accepted_epoch: 1 }));
-  takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })));
+  takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })), state.cluster);
   assert.deepEqual(state.events.map((e) => e.seq), [1, 2, 3]);
+});
+
+test("history that was asked for before another snapshot came is not put before what that one begins", () => {
+  const state = newState();
+  const told = (seq, node) => entry(seq, node, "epoch_accepted", { accepted_epoch: 1 });
+  takeSnapshot(state, emptyState(), 9);
+  const before = state.cluster;
+  takeSnapshot(state, emptyState(), 3);
+  takeHistory(state, [1, 2, 9].map((seq) => told(seq, "peer-of-another-history")), before);
+  takeChatter(state, [told(1, "peer-of-another-history")], before);
+  assert.deepEqual([state.events, state.chatter], [[], []]);
+  takeEntry(state, told(4, "peer-1"));
+  takeHistory(state, [2, 3].map((seq) => told(seq, "peer-1")), state.cluster);
+  assert.deepEqual(state.events.map((e) => e.seq), [2, 3, 4]);
 });
 
 test("a broker is judged by what the ensemble says", () => {
