@@ -95,6 +95,9 @@ def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_p
     [
         b"{}", b"null", b"not json", b'{"type":"nonsense"}', b'{"type":"epoch_accepted"}', b"\xff\xfe",
         encode_line("peer-1", 1, 1, 1, e.EpochAccepted(2**64))[:-1],
+        encode_line("peer-1", 1, 2**53 + 1, 1, e.EpochAccepted(1))[:-1],
+        encode_line("peer-1", 1, 1, 1, e.EpochAccepted(1))[:-1].replace(b'"schema":1', b'"schema":2'),
+        encode_line("peer-1", 1, 1, 1, e.EpochAccepted(1))[:-1].replace(b'"schema":1', b'"schema":"1"'),
         encode_line("peer-1", 1, 1, 1, e.IsrChanged("t", 0, [-(2**63) - 1], 1, 1, 1, "lag"))[:-1],
     ],
 )  # fmt: skip
