@@ -175,6 +175,8 @@ class Agents:
         self._asked_s = clock_s()
         self._by_node = {node: agent for agent in agents for node in agent.nodes}
         self._faults_change = asyncio.Lock()
+        self._due: dict[str, list[HeldFault]] = {}
+        """The faults that an agent is still to be told, which did not answer when all were."""
 
     async def run(self) -> None:
         """Keep every agent's snapshot fresh, until cancelled.  Where one fails the others end with it, so that whoever
@@ -188,14 +190,24 @@ class Agents:
             # An agent that is down or restarting is no reason to stop looking.
             with contextlib.suppress(AgentSilent, Problem, msgspec.MsgspecError):
                 await agent.refresh()
-                if agent.snapshot is not None and not agent.snapshot.faults_told:
+                if agent.name in self._due:
+                    await self._tell_due(agent)
+                elif agent.snapshot is not None and not agent.snapshot.faults_told:
                     await self._tell_faults(agent)
             await asyncio.sleep(self.interval_s)
+
+    async def _tell_due(self, agent: Agent) -> None:
+        """Tell an agent what it was not heard to take, or a link would be cut on one of its ends alone."""
+        async with self._faults_change:
+            if agent.name in self._due:
+                await agent.set_faults(self._due[agent.name])
+                del self._due[agent.name]
 
     async def _tell_faults(self, agent: Agent) -> None:
         """Tell an agent that began anew which faults hold, as the others know them: they last until they are healed."""
         async with self._faults_change:
-            faults, whole = await self._faults_by_all()
+            faults, answered = await self._faults_by_those_that_answer()
+            whole = answered == len(self.all)
             if whole or faults != await agent.faults():
                 await agent.set_faults(faults, whole=whole)
 
@@ -242,20 +254,29 @@ class Agents:
         return await self._by_node[node].act(node, action)
 
     async def faults(self) -> list[HeldFault]:
-        """The faults that hold, as those agents know them that answer.  Raises Problem."""
-        return (await self._faults_by_all())[0]
+        """The faults that hold, as those agents know them that answer.  Raises Problem: 503 where none does."""
+        known = await self.known_faults()
+        if known is None:
+            names = ", ".join(agent.name for agent in self.all)
+            raise Problem(503, f"no host agent answers ({names}): which faults hold is unknown")
+        return known
 
-    async def _faults_by_all(self) -> tuple[list[HeldFault], bool]:
-        """The same, and whether every agent has answered."""
-        asked = [agent.faults() for agent in self.all if agent.silence is None]
+    async def known_faults(self) -> list[HeldFault] | None:
+        """The same, or None where no agent answers.  Raises Problem."""
+        faults, answered = await self._faults_by_those_that_answer()
+        return faults if answered else None
+
+    async def _faults_by_those_that_answer(self) -> tuple[list[HeldFault], int]:
+        """The faults that hold, and how many agents have answered."""
+        asked = [agent for agent in self.all if agent.silence is None]
         known: dict[str, HeldFault] = {}
-        answers = await asyncio.gather(*asked, return_exceptions=True)
-        for answer in answers:
+        answers = await asyncio.gather(*(agent.faults() for agent in asked), return_exceptions=True)
+        for agent, answer in zip(asked, answers, strict=True):
             if isinstance(answer, list):
-                known.update({f.id: f for f in answer})
+                known.update({f.id: f for f in self._due.get(agent.name, answer)})
             elif not isinstance(answer, AgentSilent):
                 raise answer
-        return list(known.values()), sum(isinstance(answer, list) for answer in answers) == len(self.all)
+        return list(known.values()), sum(isinstance(answer, list) for answer in answers)
 
     @contextlib.asynccontextmanager
     async def changing_faults(self) -> AsyncIterator[list[HeldFault]]:
@@ -265,11 +286,16 @@ class Agents:
             yield await self.faults()
 
     async def set_faults(self, faults: list[HeldFault]) -> None:
-        """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told."""
+        """Make exactly these faults hold, everywhere.  Raises Problem where an agent cannot be told: the others have
+        taken them then, and it is told as soon as it answers."""
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
-        for agent, answer in zip(self.all, answers, strict=True):
+        told = list(zip(self.all, answers, strict=True))
+        self._due = {agent.name: faults for agent, answer in told if isinstance(answer, BaseException)}
+        for agent, answer in told:
             if isinstance(answer, AgentSilent):
-                raise Problem(503, f"the host agent {agent.name} does not answer: {answer!r}")
+                text = f"the host agent {agent.name} does not answer ({answer}): it is told as soon as it does"
+                others = "; the others did as asked" if len(self._due) < len(told) else ""
+                raise Problem(503, text + others)
             if isinstance(answer, BaseException):
                 raise answer
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import AsyncIterator
 
 from fastapi import FastAPI
@@ -27,8 +26,9 @@ from api import (
     source_page,
 )
 from api.bounded_http import BodyLimit
+from api.loopback import loopback, names_of
 from api.request_journal import RequestJournal
-from api.security import Gate, loopback
+from api.security import Gate
 from api.services import Services
 
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
@@ -91,15 +91,9 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(
         Gate,
-        hosts=_hosts(settings.host, settings.allowed_hosts),
+        hosts=[*settings.allowed_hosts, *names_of(settings.host)],
         token=token,
         policy=page.policy(page.index(web)),
         addresses=not loopback(settings.host),
     )
     return app
-
-
-def _hosts(bind: str, allowed: list[str]) -> list[str]:
-    if loopback(bind):
-        return allowed
-    return [*allowed, bind, socket.gethostname(), socket.getfqdn()]

@@ -126,6 +126,11 @@ class Collector:
         return self._files.last_seq
 
     @property
+    def history(self) -> str:
+        """Names this history, over restarts of this process too: a directory that was emptied begins another one."""
+        return self._files.history
+
+    @property
     def oldest_seq(self) -> int:
         """The lowest number that is still served; one above the last where nothing is kept."""
         kept = self._files.oldest_seq
@@ -285,11 +290,14 @@ class Collector:
             else:
                 held.add(entry.node)
                 waiting.append((arrived_s, entry))
-        if due and not self._publish(merge(due)):
+        numbered = self._number(merge(due)) if due else []
+        if numbered is None:
             return 0
+        # Whatever goes wrong with them from here on, they are not numbered again.
         self._pending = waiting
         if not waiting:
             self._came.clear()
+        self._publish(numbered)
         return len(due)
 
     def _hold_back_us(self) -> int:
@@ -297,22 +305,25 @@ class Collector:
         brought_s = list(self._brought_s.values())
         return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
 
-    def _publish(self, entries: list[Entry]) -> bool:
+    def _number(self, entries: list[Entry]) -> list[tuple[Entry, bytes]] | None:
+        """The entries with their numbers, which are in the files now; None where they cannot be kept."""
         try:
             numbered = self._files.append(entries)
         except OSError as reason:
             if not self.trouble:
                 log.error("the history stands still: it cannot be kept", reason=str(reason))
             self.trouble = f"the history stands still, because it cannot be kept: {reason.strerror or reason}"
-            return False
+            return None
         if self.trouble:
             self.trouble = ""
             log.warning("the history goes on")
+        return numbered
+
+    def _publish(self, numbered: list[tuple[Entry, bytes]]) -> None:
         for entry, line in numbered:
             self._keep(entry, line)
         arrived, self._arrived = self._arrived, asyncio.Event()
         arrived.set()
-        return True
 
     def _keep(self, entry: Entry, line: bytes) -> None:
         self._recent.append(Numbered(entry.seq, line))

@@ -82,6 +82,11 @@ def snapshot(collector: Collector) -> bytes:
     return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
 
 
+def history(collector: Collector) -> bytes:
+    """Which history is numbered, as one server-sent event: numbers of another one may have come as far."""
+    return b"event: history\ndata: %b\n\n" % collector.history.encode()
+
+
 def resumable(collector: Collector, after: int) -> bool:
     """Whether a stream can go on after this number: neither gone, nor of another history that got further."""
     return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
@@ -105,9 +110,12 @@ async def stream(
     """Everything after a number, for as long as the client stays; at most twenty batches a second.
 
     A client that reads too slowly and falls behind what is kept gets its stream ended; on coming back it hears 410.
-    `with_snapshot`, whoever cannot go on where it stood gets the folded state instead, and what comes after that.
+    `with_snapshot`, whoever cannot go on where it stood gets the folded state instead, and what comes after that; and
+    first of all hears which history this is.
     """
     yield b"retry: 1000\n: journal\n\n"
+    if with_snapshot:
+        yield history(collector)
     if with_snapshot and not resumable(collector, after):
         after = collector.last_seq
         yield snapshot(collector)

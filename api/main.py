@@ -18,12 +18,12 @@ from api.collector import Collector
 from api.ensemble_view import EnsembleView
 from api.joined_brokers import JoinedBrokers
 from api.kafka import KafkaAdmin
+from api.loopback import loopback
 from api.quiet_server import QuietServer
 from api.runs.catalogue import Runs
 from api.runs.kept import KeptRuns
 from api.scenario_process import ScenarioProcess
 from api.scenario_runs import Here, ScenarioRuns
-from api.security import loopback
 from api.services import Services
 from api.settings import Settings, load_settings
 from api.token_file import read_token

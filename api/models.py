@@ -432,7 +432,7 @@ class Cluster(BaseModel):
     brokers: list[Broker]
     topics: list[Topic]
     workloads: list[Workload]
-    faults: list[FaultView]
+    faults: list[FaultView] | None = Field(description="Null while no host agent answers: which hold is unknown then")
     losses: list[dict[str, Any]]
     settings: dict[str, Any]
     history_trouble: str = Field(

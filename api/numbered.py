@@ -1,14 +1,15 @@
 """The collector's own files: the numbered history, and with it the knowledge of what was collected already.
 
 `<first seq, 12 digits>.collected`: a name that nobody takes for a node's journal.  Each file begins with a checkpoint
-line: the last number given, each node's highest node_seq before it, how its journal began, and what the collector
-makes of the history up to there (its standing).  So the newest file alone tells where collecting stood, and older
-ones are read only when they are asked for; and what was removed for room is still in every later state.
+line: the last number given, each node's highest node_seq before it, how its journal began, which history this is, and
+what the collector makes of it up to there (its standing).  So the newest file alone tells where collecting stood, and
+older ones are read only when they are asked for; and what was removed for room is still in every later state.
 """
 
 from __future__ import annotations
 
 import contextlib
+import secrets
 from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from io import FileIO
@@ -46,12 +47,13 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """A file's first line; `standing` and `begun` are empty in those of earlier versions."""
+    """A file's first line; what follows `node_seqs` is empty in those of earlier versions."""
 
     checkpoint: int
     node_seqs: dict[str, int]
     standing: msgspec.Raw = msgspec.Raw(b"")
     begun: dict[str, Begun] = {}
+    history: str = ""
 
 
 _head_of = msgspec.json.Decoder(_Head).decode
@@ -207,6 +209,8 @@ class NumberedJournal:
         self.last_seq = 0
         self.node_seqs: dict[str, int] = {}
         self.begun: dict[str, Begun] = {}
+        self.history = secrets.token_hex(8)
+        """Names what is numbered here: numbers of another history, which was in this place before, are not these."""
         self._directory = directory
         self._file_bytes_max = file_bytes_max
         self._bytes_max = bytes_max
@@ -254,6 +258,7 @@ class NumberedJournal:
                 self.last_seq = max(self.last_seq, head.checkpoint)
                 self._note_nodes(head.node_seqs)
                 self.begun.update(head.begun)
+                self.history = head.history or self.history
             for entry, line in kept.entries():
                 self.last_seq = entry.seq
                 self._note_nodes({entry.node: entry.node_seq})
@@ -301,7 +306,7 @@ class NumberedJournal:
             path = self._directory / f"{self.last_seq + 1:012d}.collected"
             self._file, self._size = path.open("wb", buffering=0), 0
             try:
-                head = _Head(self.last_seq, self.node_seqs, msgspec.Raw(self._standing()), self.begun)
+                head = _Head(self.last_seq, self.node_seqs, msgspec.Raw(self._standing()), self.begun, self.history)
                 self._write(_encode(head) + b"\n")
             except OSError:
                 self.close()

@@ -18,15 +18,16 @@ router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 FAULTS_MAX = 1_000
 
 
-async def fault_views(service: Services) -> list[FaultView]:
-    """The faults that hold."""
-    return [FaultView(f) for f in await service.agents.faults()]
+async def fault_views(service: Services) -> list[FaultView] | None:
+    """The faults that hold; None where nobody tells."""
+    known = await service.agents.known_faults()
+    return None if known is None else [FaultView(f) for f in known]
 
 
-@router.get("", summary="The faults that hold", responses=responses())
+@router.get("", summary="The faults that hold", responses=responses(503))
 async def get_faults(service: Service) -> list[FaultView]:
-    """Link faults between running nodes."""
-    return await fault_views(service)
+    """Link faults between running nodes.  503 while no host agent answers, which alone know them."""
+    return [FaultView(f) for f in await service.agents.faults()]
 
 
 @router.post("", summary="Cut or delay a link", status_code=201, responses=responses(401, 403, 409, 422, 503))

@@ -67,8 +67,9 @@ async def get_events(
     """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
 
     With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
-    is never answered 410: what a dashboard wants.  Without it 410 is also the answer to a number above the last one,
-    which is of another history.
+    is never answered 410: what a dashboard wants.  It begins with `event: history`, which names the history: whoever
+    comes back and finds another one there begins anew.  Without it 410 is also the answer to a number above the last
+    one, which is of another history.
     """
     begin = after or 0
     if last_event_id:

@@ -23,11 +23,6 @@ _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
 _LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 
 
-def loopback(host: str) -> bool:
-    """Whether a server bound there is reached from this machine alone."""
-    return host in ("localhost", "::1") or host.startswith("127.")
-
-
 class Gate:
     """ASGI middleware that lets through what may pass, and adds the security headers to every answer.
 

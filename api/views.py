@@ -304,7 +304,7 @@ class Views:
 
     # ---- everything -------------------------------------------------------------------------------------------------
 
-    def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView]) -> Cluster:
+    def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
         """The whole cluster as one object."""
         state = self._collector.state
         leads = -1 if self._agents.silence(f"peer-{state.zab_leader_id}") else state.zab_leader_id

@@ -8,7 +8,7 @@ import msgspec
 
 from compose.config_keys import Overrides
 from compose.ports import PortTaken, is_free, is_ours, pick_block
-from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, is_loopback, reachable
+from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, reachable
 
 LOOPBACK = "127.0.0.1"
 DEFAULT_ZK_PORT = 2181
@@ -117,7 +117,8 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 
 
 def _answers_on_loopback(bind: str) -> bool:
-    return is_loopback(bind) or bind in ("0.0.0.0", "::")
+    """Whether a server bound there is reached at 127.0.0.1, too: other addresses of loopback are others."""
+    return bind in (LOOPBACK, "localhost", "0.0.0.0", "::")
 
 
 def _advertised(bind: str) -> str:

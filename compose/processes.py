@@ -107,13 +107,14 @@ class ManagedProcess:
         return self._exited.is_set()
 
     async def pause(self) -> None:
-        """SIGSTOP; returns once it has taken hold."""
+        """SIGSTOP; returns once it has taken hold.  Raises NotNow where it has not in time, as of a process that waits
+        for a disk: it may take hold later, and that is seen."""
         self._must_be(("running",), "pause")
         await self._signal_and_see(signal.SIGSTOP, stopped=True)
         self._changed("paused", "pause")
 
     async def resume(self) -> None:
-        """SIGCONT; returns once it has taken hold."""
+        """SIGCONT; returns once it has taken hold.  Raises NotNow where it has not in time."""
         self._must_be(("paused",), "resume")
         await self._signal_and_see(signal.SIGCONT, stopped=False)
         self._changed("running", "resume")
@@ -237,8 +238,13 @@ class ManagedProcess:
             self._signal(number)
             deadline = asyncio.get_running_loop().time() + SIGNAL_TIMEOUT_S
             while self.pid is not None and self._is_stopped() is not stopped:
-                if not sys.platform.startswith("linux") or asyncio.get_running_loop().time() > deadline:
+                if not sys.platform.startswith("linux"):
                     return
+                if asyncio.get_running_loop().time() > deadline:
+                    raise NotNow(
+                        f"{self.name} was sent {number.name}, which has not taken hold within {SIGNAL_TIMEOUT_S:g} s: "
+                        "it may yet"
+                    )
                 await asyncio.sleep(_POLL_S)
         finally:
             self._busy = ""

@@ -15,6 +15,7 @@ from typing import Literal
 
 import msgspec
 
+from api.loopback import loopback
 from compose.ports import control_socket, make_private
 
 TOPOLOGY_FILE = "topology.json"
@@ -107,12 +108,12 @@ class Topology(msgspec.Struct, frozen=True):
     @property
     def connect(self) -> str:
         """`zookeeper.connect`: every voting peer's client port."""
-        return ",".join(f"{p.address}:{p.client_port}" for p in self.peers if not p.observer)
+        return ",".join(f"{bracketed(p.address)}:{p.client_port}" for p in self.peers if not p.observer)
 
     @property
     def bootstrap(self) -> str:
         """`bootstrap.servers`."""
-        return ",".join(f"{b.advertised}:{b.port}" for b in self.brokers)
+        return ",".join(f"{bracketed(b.advertised)}:{b.port}" for b in self.brokers)
 
     @property
     def api_url(self) -> str:
@@ -131,12 +132,7 @@ class Topology(msgspec.Struct, frozen=True):
     def on_loopback(self) -> bool:
         """Whether nothing of it listens beyond this machine."""
         binds = [self.api_bind, *(p.bind for p in self.peers), *(b.bind for b in self.brokers)]
-        return all(is_loopback(bind) for bind in binds)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches a server bound there."""
-    return host in ("localhost", "::1") or host.startswith("127.")
+        return all(loopback(bind) for bind in binds)
 
 
 def reachable(bind: str) -> str:

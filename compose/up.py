@@ -15,6 +15,7 @@ import httpx
 import msgspec
 
 from api.agent_protocol import Snapshot
+from api.loopback import loopback
 from api.token_file import read_token
 from compose.files import (
     API_TOKEN_FILE,
@@ -32,7 +33,7 @@ from compose.launch import die_with_parent, start_agent
 from compose.make_parent import make_was_interrupted
 from compose.plan import Wanted, plan
 from compose.progress import Progress
-from compose.topology import Topology, is_loopback, load, node_directory, save
+from compose.topology import Topology, load, node_directory, save
 from ensemble.runtime.extras import is_installed, sentence
 from ensemble.server.config.security_cfg import without_secrets
 
@@ -198,7 +199,7 @@ def exposed(topology: Topology) -> list[str]:
         f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
         "whoever reaches these ports may read and write everything"
     ]
-    if any(is_loopback(broker.advertised) for broker in topology.brokers):
+    if any(loopback(broker.advertised) for broker in topology.brokers):
         warnings.append(
             f"warning   brokers advertise {topology.brokers[0].advertised}, which only this machine reaches, "
             "because it has no other address now: name the one that clients use with --host"

@@ -167,12 +167,16 @@ class ClusterState(msgspec.Struct):
             self.reigns[-1].ended_by = reason
 
     def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
-        """If this broker reigns, nobody acts as controller from that moment."""
+        """If this broker reigns, nobody acts as controller from that moment.
+
+        What befalls the process that follows a dead one's is not the holder's any more.
+        """
         if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
             reign = self.reigns[-1]
             if reign.holder_lost_us is None:
                 reign.holder_lost_us = at_us
-            reign.holder_lost_by = how
+            if reign.holder_lost_by is None or reign.holder_lost_by in PAUSES:
+                reign.holder_lost_by = how
 
     def holder_back(self, broker_id: int) -> None:
         """If this broker reigns and was frozen, it acts again.  A killed one's process does not go on."""

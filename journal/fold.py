@@ -6,6 +6,7 @@ rewinding.  The page's twin is `api/web/fold.js`; the journals of `tests/golden`
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -56,9 +57,13 @@ def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
     return register
 
 
+_NODE_NUMBER = re.compile(r"[0-9]{1,10}")
+"""Ids are of 31 bits.  What else may pass for a number has no node."""
+
+
 def _node_id(node: str) -> tuple[str, int]:
     role, _, number = node.rpartition("-")
-    return role, int(number) if number.isdigit() else -1
+    return role, int(number) if _NODE_NUMBER.fullmatch(number) else -1
 
 
 def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
@@ -86,6 +91,8 @@ def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> No
             session_id=before.session_id,
             process_since_us=entry.wall_us,
         )
+        # The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+        state.holder_lost(event.id, entry.wall_us, "exited")
 
 
 @_on(e.NodeStopped)
@@ -222,6 +229,9 @@ def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -
 
 @_on(e.TopicCreated)
 def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
+    if state.topics.get(event.topic, event.topic_id) != event.topic_id:
+        # Whoever deleted the one before it died before it could tell: what is known is that one's.
+        _forget_topic(state, event.topic)
     state.topics[event.topic] = event.topic_id
     for number in sorted(event.assignment):
         state.partition(event.topic, number).replicas = event.assignment[number]
@@ -229,9 +239,13 @@ def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> 
 
 @_on(e.TopicDeleted)
 def _topic_deleted(state: ClusterState, entry: Entry, event: e.TopicDeleted) -> None:
-    state.topics.pop(event.topic, None)
-    state.configs.pop(f"topics/{event.topic}", None)
-    for name in [n for n, p in state.partitions.items() if p.topic == event.topic]:
+    _forget_topic(state, event.topic)
+
+
+def _forget_topic(state: ClusterState, topic: str) -> None:
+    state.topics.pop(topic, None)
+    state.configs.pop(f"topics/{topic}", None)
+    for name in [n for n, p in state.partitions.items() if p.topic == topic]:
         del state.partitions[name]
 
 

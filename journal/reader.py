@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from journal.events import Entry, entry_from_dict
+from journal.events import SCHEMA_VERSION, Entry, entry_from_dict
+
+CLOCK_US_MAX = 2**53
+"""No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
+_MANY_DIGITS = re.compile(rb"[0-9]{19}")
+"""What is in every line with a number beyond 64 bits."""
 
 
 class BadLine(NamedTuple):
@@ -40,20 +46,39 @@ def split_lines(data: bytes) -> Iterator[bytes]:
 
 
 def decode_line(line: bytes) -> Entry:
-    """The entry in one line.  Raises ValueError (with the reason) when it is none."""
+    """The entry in one line.  Raises ValueError (with the reason) when it is none, is of a schema that is newer than
+    what is known here, or has a number beyond 64 bits or a moment beyond any clock: no node writes one, and whoever
+    keeps what is folded of it could not, or would take that moment for the present for good."""
     try:
-        entry = entry_from_dict(_decoder.decode(line))
+        raw = _decoder.decode(line)
+        if _MANY_DIGITS.search(line) and _is_beyond_64_bits(raw):
+            raise ValueError("a number is out of range: beyond 64 bits")
+        entry = entry_from_dict(raw)
     except KeyError as missing:
         raise ValueError(f"unknown or missing {missing}") from None
     except (msgspec.MsgspecError, TypeError) as bad:
         raise ValueError(str(bad)) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
+    schema = raw.get("schema", SCHEMA_VERSION)
     if type(entry.node) is not str or not all(
-        type(number) is int for number in (entry.node_seq, entry.wall_us, entry.mono_us, entry.seq)
+        type(number) is int for number in (schema, entry.node_seq, entry.wall_us, entry.mono_us, entry.seq)
     ):
         raise ValueError("a field of the envelope has the wrong type")
+    if schema > SCHEMA_VERSION:
+        raise ValueError(f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here")
+    if max(abs(entry.wall_us), abs(entry.mono_us)) > CLOCK_US_MAX:
+        raise ValueError("a moment is out of range: beyond any clock")
     return entry
+
+
+def _is_beyond_64_bits(value: object) -> bool:
+    """Whether a number in it is; a tree's digest has 64 bits without a sign."""
+    if isinstance(value, dict):
+        return any(map(_is_beyond_64_bits, value.values()))
+    if isinstance(value, list):
+        return any(map(_is_beyond_64_bits, value))
+    return isinstance(value, int) and not -(2**63) <= value < 2**64
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:

@@ -1,7 +1,8 @@
 """Which line is an entry: what every job takes, and why it sets the others aside.
 
 One definition for all jobs, and the reader's own (`journal.reader`): an object of a type and schema that this version
-knows, with every field that the type has.  Beyond that its numbers must fit Spark's columns, and its moments a clock.
+knows, with every field that the type has, and moments that a clock may show.  Beyond that its numbers must fit Spark's
+columns.
 A line that does not is set aside with its reason, and nothing after it suffers.
 
 One pass of one decoder reads envelope and body together; it is made of the classes of `journal.events`, so that a new
@@ -19,6 +20,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 
 from journal.events import BY_NAME, SCHEMA_VERSION, Event
+from journal.reader import CLOCK_US_MAX
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """No node writes a line this long (its journal's files end at 16 MB); a longer one is not even read into memory."""
@@ -26,9 +28,6 @@ SHOWN_CHARACTERS = 4096
 """So much of a line that was set aside is kept with its reason; file and position say where the rest is."""
 UNSIGNED = "digest"
 """The one field of 64 bits without a sign: a tree's digest."""
-
-CLOCK_US_MAX = 2**53
-"""No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
 
 NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
 """What Spark's parser takes (Jackson's `StreamReadConstraints`; it goes twice as deep, but not every Python does)."""

@@ -82,7 +82,7 @@ export function newPartition(topic, partition) {
 export function nodeId(node) {
   const dash = node.lastIndexOf("-");
   const number = node.slice(dash + 1);
-  return [dash < 0 ? "" : node.slice(0, dash), /^\d+$/.test(number) ? Number(number) : -1];
+  return [dash < 0 ? "" : node.slice(0, dash), /^\d{1,10}$/.test(number) ? Number(number) : -1];
 }
 
 /**
@@ -141,12 +141,15 @@ function endReign(state, atUs, reason) {
   }
 }
 
-/** If this broker reigns, nobody acts as controller from that moment. @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how */
+/**
+ * If this broker reigns, nobody acts as controller from that moment.  What befalls the process that follows a dead one's is not the holder's any more.
+ * @param {ClusterState} state @param {number} id @param {number} atUs @param {string} how
+ */
 function holderLost(state, id, atUs, how) {
   const reign = state.reigns.at(-1);
   if (state.controller_id !== id || reign === undefined || reign.until_us !== null) return;
   reign.holder_lost_us ??= atUs;
-  reign.holder_lost_by = how;
+  if (reign.holder_lost_by === null || PAUSES.has(reign.holder_lost_by)) reign.holder_lost_by = how;
 }
 
 /** If this broker reigns and was frozen, it acts again.  A killed one's process does not go on. @param {ClusterState} state @param {number} id */
@@ -180,6 +183,15 @@ function setProcess(state, entry, node, process, pid, action) {
   }
 }
 
+/** @param {ClusterState} state @param {string} topic */
+function forgetTopic(state, topic) {
+  delete state.topics[topic];
+  delete state.configs[`topics/${topic}`];
+  for (const [name, found] of Object.entries(state.partitions)) {
+    if (found.topic === topic) delete state.partitions[name];
+  }
+}
+
 /** @type {Record<string, (state: ClusterState, e: Entry) => void>} */
 const HANDLERS = {
   node_started(state, e) {
@@ -192,6 +204,8 @@ const HANDLERS = {
     } else if (e.role === "broker") {
       const { pid, registered, session_id } = broker(state, e.id);
       state.brokers[e.id] = { ...newBroker(e.id), process: "running", pid, registered, session_id, process_since_us: e.wall_us };
+      // The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+      holderLost(state, e.id, e.wall_us, "exited");
     }
   },
   node_stopped: (state, e) => setProcess(state, e, e.node, "down", null, "stop"),
@@ -261,17 +275,15 @@ const HANDLERS = {
     if (e.sender_id >= 0) broker(state, e.sender_id).fenced_requests += 1;
   },
   topic_created(state, e) {
+    // Whoever deleted the one before it died before it could tell: what is known is that one's.
+    if (Object.hasOwn(state.topics, e.topic) && state.topics[e.topic] !== e.topic_id) forgetTopic(state, e.topic);
     put(state.topics, e.topic, e.topic_id);
     for (const [number, replicas] of Object.entries(e.assignment)) {
       partition(state, e.topic, Number(number)).replicas = /** @type {number[]} */ (replicas);
     }
   },
   topic_deleted(state, e) {
-    delete state.topics[e.topic];
-    delete state.configs[`topics/${e.topic}`];
-    for (const [name, found] of Object.entries(state.partitions)) {
-      if (found.topic === e.topic) delete state.partitions[name];
-    }
+    forgetTopic(state, e.topic);
   },
   config_changed(state, e) {
     state.configs[e.entity] = e.config;

@@ -106,7 +106,8 @@ function shown() {
 
 /** Fetch the progress that the list of events leaves out unless somebody asks for it. */
 async function readChatter() {
-  takeChatter(state, await historyUpTo(state.cluster.seq, CHATTER_MAX, []));
+  const begun = state.cluster;
+  takeChatter(state, await historyUpTo(begun.seq, CHATTER_MAX, []), begun);
   changed();
 }
 
@@ -154,12 +155,13 @@ void readSentences().catch(() => undefined).then(() => {
     snapshot(cluster, seq) {
       state.heard_ms = Date.now();
       takeSnapshot(state, cluster, seq);
+      const begun = state.cluster;
       moment.forgetLive();
       changed();
       // The rates of producers are drawn from their progress, a line a second: of it the last minute is wanted at once.
       const hidden = progressTypes(state.sentences).filter((type) => type !== "workload_progressed");
       void historyUpTo(seq, HISTORY_MAX, hidden).then((found) => {
-        takeHistory(state, found);
+        takeHistory(state, found, begun);
         if (state.ui.progress) void readChatter();
         changed();
       });

@@ -30,8 +30,9 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: its last known word, of that age.
  * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
- *   faults: any[], workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `silent_ms`: for so long the API has said
- *   nothing; null while it speaks.
+ *   faults: any[], faults_known: boolean, workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
+ *   while no host agent answers; `faults` are those that the journal told last then.  `silent_ms`: for so long the API has said nothing; null
+ *   while it speaks.
  */
 
 /** @param {State} state @param {number} localMs @returns {Model} */
@@ -46,12 +47,13 @@ export function model(state, localMs) {
   const leader = peers.find((p) => p.leads);
   const reigns = reignsOf(state, ensemble);
   const faults = faultsOf(state);
+  const faults_known = state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
   const known = leader !== undefined || !peers.some((p) => p.silent);
   const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1, known };
   const shown = {
-    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, workloads: workloadsOf(state), settings, silent_ms,
+    now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, workloads: workloadsOf(state), settings, silent_ms,
   };
   return { ...shown, health: health(state, shown) };
 }
@@ -334,8 +336,8 @@ function reignsOf(state, ensemble) {
 /** @param {State} state */
 function faultsOf(state) {
   const told = Object.values(state.cluster.faults);
-  if (state.polled === null || journalCounts(state, readAtUs(state), "faults")) return told;
-  return (state.polled?.cluster.faults ?? []).map((/** @type {any} */ f) => ({
+  if (!state.polled?.cluster.faults || journalCounts(state, readAtUs(state), "faults")) return told;
+  return state.polled.cluster.faults.map((/** @type {any} */ f) => ({
     fault_id: f.id, kind: f.kind, source: f.from, target: f.to, both_ways: f.both_ways, delay_ms: f.delay_ms,
   }));
 }
@@ -410,7 +412,7 @@ function health(state, m) {
   if (missed) say(`${plural(missed, "acknowledged record")} not to be read any more`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
-  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected`, "#faults");
+  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
   const word = { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level];
   if (m.silent_ms === null) return { level, word, reasons: [...reasons, ...notes] };

@@ -77,8 +77,13 @@ function noteDeletion(state, entry) {
   for (const topic of named) if (topic !== undefined && Object.hasOwn(state.cluster.topics, topic)) state.doomed.set(topic, entry.wall_us);
 }
 
-/** Put events that came before the snapshot in front of those since. @param {State} state @param {Entry[]} earlier */
-export function takeHistory(state, earlier) {
+/**
+ * Put events that came before the snapshot in front of those since.
+ * @param {State} state @param {Entry[]} earlier @param {ClusterState} begun the state that they led to: where another snapshot has come
+ *   since, they may be of another history
+ */
+export function takeHistory(state, earlier, begun) {
+  if (begun !== state.cluster) return;
   const first = Math.min(state.events[0]?.seq ?? Infinity, state.chatter[0]?.seq ?? Infinity);
   const since = [...state.events, ...state.chatter].sort((a, b) => a.seq - b.seq);
   [state.events, state.chatter, state.rates] = [[], [], {}];
@@ -86,8 +91,9 @@ export function takeHistory(state, earlier) {
   for (const entry of since) keep(state, entry);
 }
 
-/** Put older progress in front of what came since. @param {State} state @param {Entry[]} earlier */
-export function takeChatter(state, earlier) {
+/** Put older progress in front of what came since. @param {State} state @param {Entry[]} earlier @param {ClusterState} begun as in `takeHistory` */
+export function takeChatter(state, earlier, begun) {
+  if (begun !== state.cluster) return;
   const first = state.chatter[0]?.seq ?? Infinity;
   const older = earlier.filter((entry) => entry.seq < first && isProgress(state.sentences, entry));
   state.chatter = [...older, ...state.chatter].slice(-CHATTER_MAX);

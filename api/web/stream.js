@@ -15,8 +15,8 @@ const POLL_TIMEOUT_MS = 4000;
 
 /**
  * Follow the journal.  The browser itself reconnects and resumes by Last-Event-ID; where the server cannot resume it
- * sends a snapshot.  What the browser gives up on (an error status), and a gap in the numbers, begins a new stream,
- * and so with a snapshot.
+ * sends a snapshot.  What the browser gives up on (an error status), a gap in the numbers, and numbers of another
+ * history (the cluster was made anew while this browser slept) begin a new stream, and so with a snapshot.
  * @param {Handlers} handlers
  */
 export function follow(handlers) {
@@ -34,10 +34,16 @@ export function follow(handlers) {
   function open() {
     source = new EventSource(EVENTS);
     const current = source;
+    /** @type {string | null} */
+    let history = null;
     source.addEventListener("open", () => handlers.link("live"));
     source.addEventListener("error", () => {
       handlers.link("reconnecting");
       if (current.readyState === EventSource.CLOSED) reopen(REOPEN_MS);
+    });
+    source.addEventListener("history", (message) => {
+      history ??= message.data;
+      if (history !== message.data) reopen();
     });
     source.addEventListener("snapshot", (message) => {
       handlers.snapshot(parseExact(message.data), Number(message.lastEventId));

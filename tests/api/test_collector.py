@@ -19,7 +19,15 @@ from api.collector import Collector, TooOld
 from api.numbered import NumberedJournal
 from api.settings import AgentAddress
 from compose.journal_files import read_on
-from journal.events import ControllerElected, Entry, EpochAccepted, Event, SessionClosed, SessionExpired
+from journal.events import (
+    ControllerElected,
+    Entry,
+    EpochAccepted,
+    Event,
+    ProcessChanged,
+    SessionClosed,
+    SessionExpired,
+)
 from journal.reader import split_lines
 from journal.writer import JournalWriter, encode_line
 from tests.journal.full_disk import no_file_grows_beyond
@@ -563,3 +571,29 @@ def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
     found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
     assert found is not None
     assert found.lines == b'{"first":11}\n'
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        encode_line("host-1", 2, 20, 0, ProcessChanged("broker-²", "down", None, "kill")),
+        encode_line("host-1", 2, 20, 0, ProcessChanged(f"broker-{'9' * 5_000}", "down", None, "kill")),
+        encode_line("host-1", 2, 20, 0, ProcessChanged("broker-1", "down", 2**64, "kill")),
+        encode_line("host-1", 2, 2**70, 0, A),
+    ],
+    ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
+)
+def test_no_line_of_a_journal_stops_the_history_or_is_numbered_twice(collector: MakeCollector, bad: bytes) -> None:
+    """It was numbered anew fifty times a second, with all that waited beside it, and an API that was started again
+    ended over it."""
+    clock = Clock()
+    found = collector(clock)
+    others = [encode_line("host-1", n, 20 + n, 0, A) for n in range(3, 300)]
+    found.take(JournalChunk("host-1", bad + b"".join(others), Position("f", 1)))
+    for _ in range(3):
+        found.number_due(everything=True)
+
+    node_seqs = [msgspec.json.decode(each.json)["node_seq"] for each in found.after(0, 1_000)]
+    assert [node_seq for node_seq in node_seqs if node_seq > 2] == [*range(3, 300)]
+    assert len(node_seqs) == len(set(node_seqs))
+    assert collector(clock).last_seq == found.last_seq

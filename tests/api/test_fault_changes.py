@@ -114,6 +114,26 @@ def test_faults_go_with_the_agents_where_all_begin_anew() -> None:
     assert [each.held for each in hosts] == [[], []]
 
 
+def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() -> None:
+    """A link was cut on one end alone for good, and listed as cut; or healed on one end alone."""
+    agents, (first, second) = _hosts("host-1", "host-2")
+
+    async def change(faults: list[HeldFault]) -> str:
+        second.freeze(0.1)
+        with pytest.raises(Problem) as refusal:
+            await agents.set_faults(faults)
+        assert first.held == faults != second.held
+        second.frozen = False
+        # Until it is told, what it says of old holds no longer.
+        assert await agents.faults() == faults
+        await _until(agents, lambda: second.held == faults)
+        return refusal.value.detail
+
+    told = "the host agent host-2 does not answer (frozen): it is told as soon as it does; the others did as asked"
+    assert asyncio.run(change([FAULT])) == told
+    assert asyncio.run(change([])) == told
+
+
 def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that_ones_word() -> None:
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 

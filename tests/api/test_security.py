@@ -10,7 +10,8 @@ import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from api import page
-from api.security import Gate, loopback
+from api.loopback import loopback, names_of
+from api.security import Gate
 
 
 async def _app(_scope: Scope, _receive: Receive, send: Send) -> None:
@@ -102,3 +103,20 @@ def test_loopback_addresses_are_told_from_all_others() -> None:
     assert loopback("localhost")
     assert not loopback("0.0.0.0")
     assert not loopback("192.0.2.7")
+
+
+def test_a_name_that_begins_like_a_loopback_address_is_none() -> None:
+    """The API would have let everybody change things there without a token."""
+    assert loopback("127.8.9.10")
+    assert not loopback("127.example.com")
+
+
+@pytest.mark.parametrize(
+    ("bind", "host"), [("127.0.0.2", "127.0.0.2:8080"), ("::1", "[::1]:8080"), ("192.0.2.7", "192.0.2.7")]
+)
+def test_a_server_answers_to_the_address_that_it_listens_on(bind: str, host: str) -> None:
+    """`zabka up --host 127.0.0.2` never got ready: its own address was no name of it."""
+    gate = Gate(_app, hosts=names_of(bind), token=None, policy="x")
+
+    assert call(gate, host=host)[0] == 200
+    assert call(gate, host="evil.example")[0] == 400

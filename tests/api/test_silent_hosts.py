@@ -80,6 +80,21 @@ def test_what_comes_back_is_known_again(server: Server, http: httpx.Client) -> N
     assert http.get(f"{V1}/peers/1").json()["state"] == "LEADING"
 
 
+def test_where_no_host_agent_answers_nobody_says_that_no_fault_holds(server: Server, http: httpx.Client) -> None:
+    """None was told, the page said that every link is whole, and who healed one heard that there is none."""
+    made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"}).json()
+    server.agent.freeze(2.0)
+
+    assert http.get(f"{V1}/cluster").json()["faults"] is None
+    for answer in (http.get(f"{V1}/faults"), http.delete(f"{V1}/faults/{made['id']}"), http.post(f"{V1}/faults/reset")):
+        assert answer.status_code == 503
+        assert answer.json()["detail"] == "no host agent answers (host-1): which faults hold is unknown"
+    server.agent.frozen = False
+    asyncio.run(server.agent.refresh())
+    assert [fault["id"] for fault in http.get(f"{V1}/faults").json()] == [made["id"]]
+    assert [fault["id"] for fault in http.get(f"{V1}/cluster").json()["faults"]] == [made["id"]]
+
+
 def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> None:
     assert 'zk_up{peer="1"} 1.0' in http.get("/metrics").text
     server.agent.freeze(2.0)

@@ -30,7 +30,7 @@ def tell(server: Server, first: int, last: int) -> None:
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
-    """The first messages of a stream: kind, id, data."""
+    """The first messages of a stream, but for the history's name: kind, id, data."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     found: list[tuple[str, int, Any]] = []
     kind, number = "message", 0
@@ -46,7 +46,8 @@ def messages(server: Server, last_event_id: int | None, count: int) -> list[tupl
             elif name == "id":
                 number = int(value)
             elif name == "data":
-                found.append((kind, number, json.loads(value)))
+                if kind != "history":
+                    found.append((kind, number, json.loads(value)))
                 kind = "message"
                 if len(found) == count:
                     break
@@ -101,3 +102,28 @@ def test_a_stream_that_cannot_go_on_gets_a_snapshot_instead_of_an_error(server: 
     [(kind, number, state)] = messages(server, position, 1)
 
     assert (kind, number, state["controller_epoch"]) == ("snapshot", 150, 150)
+
+
+def named(server: Server, last_event_id: int) -> str:
+    """The name of the history that a stream begins with."""
+    with (
+        httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
+        http.stream("GET", EVENTS, headers={"Last-Event-ID": str(last_event_id)}) as answer,
+    ):
+        lines = answer.iter_lines()
+        assert next(line for line in lines if line.startswith("event: ")) == "event: history"
+        return next(lines).removeprefix("data: ")
+
+
+def test_a_dashboards_stream_names_its_history_which_is_the_same_over_restarts_and_another_in_an_emptied_place(
+    tmp_path: Path,
+) -> None:
+    """A browser slept through `down`, `up` in an emptied directory, and was given the new cluster's events from its old
+    number on: the new history had come as far."""
+    names = []
+    for place in ("first", "first", "emptied"):
+        with Server(tmp_path / place) as running:
+            tell(running, 1, 5)
+            names.append(named(running, 3))
+
+    assert names[0] == names[1] != names[2]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -182,6 +183,50 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
     expect(page.get_by_role("list", name="Events, the newest first")).to_contain_text("is controller, epoch 4")
     assert page.evaluate("window.same")
     assert watched.complaints == []
+
+
+def make_anew(server: PageServer, directory: Path) -> None:
+    """Another cluster in the same place, whose history gets further before anybody's browser comes back."""
+    server.stop()
+    shutil.rmtree(directory / "api" / "collected")
+    before = server.last_seq
+    server.agent.lines.clear()
+    server.agent.write("broker-2", e.ControllerElected(2, 1, 1), *[e.ControllerBelieved(2, 2, 1, True)] * before)
+    server.is_controller(2, 1)
+    server.start()
+    server.settle()
+
+
+def test_a_page_over_which_the_cluster_is_made_anew_shows_nothing_of_the_old_one(
+    watched: Watched, server: PageServer, tmp_path: Path
+) -> None:
+    page = watched.page
+    page.goto(f"{server.url}#tab=table")
+    reigns = page.get_by_role("list", name="Reigns, the newest first")
+    expect(reigns).to_contain_text("1@3")
+
+    make_anew(server, tmp_path)
+
+    expect(page.get_by_label("controller epoch 1")).to_be_visible(timeout=15_000)
+    expect(reigns).to_contain_text("2@1")
+    expect(reigns).not_to_contain_text("1@3")
+    expect(page.get_by_role("list", name="Events, the newest first")).not_to_contain_text("epoch 3")
+    assert watched.complaints == []
+
+
+def test_a_past_moment_of_a_cluster_that_is_made_anew_becomes_that_of_the_new_one(
+    watched: Watched, server: PageServer, tmp_path: Path
+) -> None:
+    """Its number is of the history that there is."""
+    page = watched.page
+    page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
+    reigns = page.get_by_role("list", name="Reigns, the newest first")
+    expect(reigns).to_contain_text("1@3")
+
+    make_anew(server, tmp_path)
+
+    expect(reigns).to_contain_text("2@1", timeout=15_000)
+    expect(reigns).not_to_contain_text("1@3")
 
 
 def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, tmp_path: Path) -> None:

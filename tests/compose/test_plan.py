@@ -69,6 +69,18 @@ def test_an_address_that_this_machine_has_not_is_named_as_such(host: str) -> Non
         plan(Wanted(host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
 
+@pytest.mark.parametrize(
+    ("host", "written"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")]
+)
+def test_peers_and_brokers_are_looked_for_where_they_listen(host: str, written: str) -> None:
+    """Peers that listened on another address of loopback were looked for at 127.0.0.1."""
+    topology = plan(Wanted(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
+
+    assert topology.connect == f"{written}:{topology.peers[0].client_port}"
+    assert topology.bootstrap == f"{written}:{topology.brokers[0].port}"
+    assert topology.on_loopback()
+
+
 def test_files_that_may_hold_passwords_are_their_users_alone(tmp_path: Path) -> None:
     topology = plan(PICK, None)
     (tmp_path / "topology.json").write_text("{}")

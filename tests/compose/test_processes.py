@@ -51,6 +51,11 @@ async def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
         await asyncio.sleep(0.01)
 
 
+def _state_of(pid: int | None) -> str:
+    """As the kernel has it: T for stopped, D where no signal takes hold."""
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
 def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 30))
 
@@ -71,13 +76,39 @@ def test_pause_stops_the_process_and_resume_goes_on(tmp_path: Path) -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
         await process.pause()
-        stat = await asyncio.to_thread(Path(f"/proc/{process.pid}/stat").read_text)
-        assert stat.rpartition(")")[2].split()[0] == "T"
+        assert _state_of(process.pid) == "T"
         assert process.state == "paused"
         await process.resume()
         assert process.state == "running"
         await process.kill()
         assert [c[1] for c in watched.changes] == ["start", "pause", "resume", "kill"]
+
+    run(scenario())
+
+
+def test_a_process_that_cannot_be_stopped_now_is_not_said_to_be_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that waits for a disk: here it waits, where no SIGSTOP takes hold, for a child that opens a pipe."""
+    monkeypatch.setattr(processes, "SIGNAL_TIMEOUT_S", 0.2)
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    spawn = f"os.posix_spawn('/bin/true', ['true'], {{}}, file_actions=[(os.POSIX_SPAWN_OPEN, 0, {str(pipe)!r}, 0, 0)])"
+    code = f"import os, time; print('up', flush=True); {spawn}; time.sleep(60)"
+
+    async def scenario() -> None:
+        watched = Watched(tmp_path, [sys.executable, "-c", code])
+        process = await watched.up()
+        await wait_for(lambda: _state_of(process.pid) == "D")
+        with pytest.raises(NotNow, match=r"broker-1 was sent SIGSTOP, .* it may yet"):
+            await process.pause()
+        process.observe()
+        assert (process.state, watched.changes) == ("running", [("running", "start")])
+        # The child has its pipe: now the signal takes hold, and that is seen.
+        os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
+        await wait_for(lambda: (process.observe(), process.state == "paused")[1])
+        assert watched.changes[-1] == ("paused", "stopped")
+        await process.kill()
 
     run(scenario())
 

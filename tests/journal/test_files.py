@@ -11,7 +11,7 @@ import journal.writer
 from journal import events as e
 from journal.events import BY_NAME, Entry, entry_from_dict, type_name
 from journal.reader import BadLine, merge, node_files, read_directory, read_file
-from journal.writer import JournalWriter
+from journal.writer import JournalWriter, encode_line
 from tests.journal.full_disk import no_file_grows_beyond
 
 
@@ -91,8 +91,16 @@ def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_p
 
 
 @pytest.mark.parametrize(
-    "line", [b"{}", b"null", b"not json", b'{"type":"nonsense"}', b'{"type":"epoch_accepted"}', b"\xff\xfe"]
-)
+    "line",
+    [
+        b"{}", b"null", b"not json", b'{"type":"nonsense"}', b'{"type":"epoch_accepted"}', b"\xff\xfe",
+        encode_line("peer-1", 1, 1, 1, e.EpochAccepted(2**64))[:-1],
+        encode_line("peer-1", 1, 2**53 + 1, 1, e.EpochAccepted(1))[:-1],
+        encode_line("peer-1", 1, 1, 1, e.EpochAccepted(1))[:-1].replace(b'"schema":1', b'"schema":2'),
+        encode_line("peer-1", 1, 1, 1, e.EpochAccepted(1))[:-1].replace(b'"schema":1', b'"schema":"1"'),
+        encode_line("peer-1", 1, 1, 1, e.IsrChanged("t", 0, [-(2**63) - 1], 1, 1, 1, "lag"))[:-1],
+    ],
+)  # fmt: skip
 def test_a_line_that_is_no_entry_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "x-1.000000000001.jsonl").write_bytes(line + b"\n")
     bad: list[BadLine] = []

@@ -8,7 +8,10 @@ from journal.fold import fold
 
 
 def told(*events: Event) -> list[Entry]:
-    return [Entry("broker-1", at, at * 1_000_000, 0, event) for at, event in enumerate(events, start=1)]
+    return [
+        Entry("host-1" if isinstance(event, e.ProcessChanged) else "broker-1", at, at * 1_000_000, 0, event)
+        for at, event in enumerate(events, start=1)
+    ]
 
 
 def test_a_reign_ends_with_its_session_though_its_broker_has_started_again() -> None:
@@ -22,3 +25,40 @@ def test_a_reign_ends_with_its_session_though_its_broker_has_started_again() -> 
     first, second = fold(history).reigns
     assert (first.ended_by, first.until_us) == ("session_closed", 4_000_000)
     assert second.until_us is None
+
+
+def _process(process: str, action: str) -> e.ProcessChanged:
+    return e.ProcessChanged("broker-1", process, None if process == "down" else 1, action)
+
+
+def test_a_dead_controllers_reign_is_not_taken_up_by_a_pause_of_the_process_that_follows_it() -> None:
+    """Killed, started, paused and resumed within its session's time-out, it passed for one that acts."""
+    history = told(
+        e.BrokerRegistered(1, 10, 7),
+        e.ControllerElected(1, 1, 1, 11),
+        _process("down", "kill"),
+        _process("running", "start"),
+        _process("paused", "pause"),
+        _process("running", "resume"),
+    )
+    [reign] = fold(history).reigns
+    assert (reign.holder_lost_by, reign.holder_lost_us, reign.until_us) == ("kill", 3_000_000, None)
+
+
+def test_a_controller_that_was_killed_while_it_was_paused_is_dead() -> None:
+    history = told(
+        e.BrokerRegistered(1, 10, 7),
+        e.ControllerElected(1, 1, 1, 11),
+        _process("paused", "pause"),
+        _process("down", "kill"),
+    )
+    [reign] = fold(history).reigns
+    assert (reign.holder_lost_by, reign.holder_lost_us) == ("kill", 3_000_000)
+
+
+def test_whoever_starts_is_not_the_process_that_reigns_though_nobody_saw_that_one_end() -> None:
+    """Its host's agent went with it, and so nobody told of the end: until the session expired it passed for one that
+    acts."""
+    history = told(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
+    [reign] = fold(history).reigns
+    assert (reign.holder_lost_by, reign.holder_lost_us, reign.until_us) == ("exited", 3_000_000, None)

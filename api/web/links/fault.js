@@ -1,6 +1,7 @@
 // A fault of a link, as the drag and the form both ask for it.  Pure.
 
 import { requests } from "../actions.js";
+import { plural } from "../format.js";
 
 /**
  * @typedef {{kind: "cut" | "delay", both_ways: boolean, delay_ms: number}} Manner  How a link is to suffer.
@@ -8,6 +9,12 @@ import { requests } from "../actions.js";
 
 /** @type {Manner} */
 export const CUT = { kind: "cut", both_ways: true, delay_ms: 200 };
+
+/** What is said where no fault is told. @param {import("../model.js").Model} m */
+export const noFault = ({ faults_known }) => (faults_known ? "Every link is whole" : "Which links are whole is unknown: no host agent answers");
+
+/** How many there are, in words. @param {import("../model.js").Model} m */
+export const howMany = ({ faults, faults_known }) => plural(faults.length, "fault") + (faults_known ? "" : ", last known: no host agent answers");
 
 /** The one call behind both. @param {string} from @param {string} to a node, or * for everybody @param {Manner} manner */
 export function injection(from, to, { kind, both_ways, delay_ms }) {

@@ -5,7 +5,7 @@ import { html, nothing, svg } from "lit-html";
 import { requests } from "../actions.js";
 import { plural } from "../format.js";
 import { badge, icon, panel, select, send, submit } from "../views/parts.js";
-import { CUT, injection } from "./fault.js";
+import { CUT, howMany, injection, noFault } from "./fault.js";
 import { nodeAt, path, places, SIZE } from "./ring.js";
 
 /**
@@ -25,8 +25,8 @@ let told = null;
 /** @type {import("../tabs.js").View} */
 export function view(_state, m, moment, changed, actions) {
   const all = places(m.brokers.filter((b) => b.ours).map((b) => b.name), m.peers.map((p) => p.name));
-  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${plural(m.faults.length, "fault")}</span>
-    ${send(actions, requests.healAll(), "Heal all")}` : html`<span class="sum">every link is whole</span>`;
+  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${howMany(m)}</span>
+    ${send(actions, requests.healAll(), "Heal all")}` : html`<span class="sum">${noFault(m).toLowerCase()}</span>`;
   return panel("links", "Links", aside, html`<div class="links">
     <div class="ring-side">${ring(all, m, actions, moment.live, changed)}${howTo(moment.live, changed)}</div>
     <div class="links-side">${form(all, actions, moment.live)}${held(m, actions)}</div></div>`);
@@ -116,7 +116,7 @@ function node(place, m) {
 /** @param {Model} m */
 function spokenRing(m) {
   const suffering = m.faults.map((f) => `${f.kind} from ${f.source} to ${f.target === "*" ? "everybody" : f.target}${f.both_ways ? " and back" : ""}`);
-  return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : "Every link is whole"}. The form does what dragging does.`;
+  return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : noFault(m)}. The form does what dragging does.`;
 }
 
 /** @param {Place[]} all @param {Actions} actions @param {boolean} live */
@@ -136,7 +136,7 @@ function form(all, actions, live) {
 
 /** @param {Model} m @param {Actions} actions */
 function held(m, actions) {
-  if (m.faults.length === 0) return html`<p class="quiet">Every link is whole.</p>`;
+  if (m.faults.length === 0) return html`<p class="quiet">${noFault(m)}.</p>`;
   return html`<ul class="faults" aria-label="Faults">${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
     <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
     ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;

@@ -256,6 +256,9 @@ export class Moment {
     this.kept.delete(LIVE);
     this.timeline.forget();
     void this.readRuns();
+    if (this.place.run !== LIVE) return;
+    if (this.place.pin !== null) this.seekingPin = this.#seekPin();
+    if (this.past !== null && this.place.at !== null) this.seeking = this.#seek();
   }
 
   /** Read which runs there are. */

@@ -3,8 +3,8 @@
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
-import { count, plural } from "../format.js";
-import { injection } from "../links/fault.js";
+import { count } from "../format.js";
+import { howMany, injection, noFault } from "../links/fault.js";
 import { usersTopics } from "../model.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
 
@@ -110,11 +110,11 @@ export function faults(m, actions) {
     <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
     <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
     <button class="primary">Inject</button></form>`;
-  const held = m.faults.length === 0 ? html`<p class="quiet">Every link is whole.</p>` : html`<ul class="faults">
+  const held = m.faults.length === 0 ? html`<p class="quiet">${noFault(m)}.</p>` : html`<ul class="faults">
     ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
       <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
       ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
-  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${plural(m.faults.length, "fault")}</span>
+  const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${howMany(m)}</span>
     ${send(actions, requests.healAll(), "Heal all")}` : nothing;
   return panel("faults", "Link faults", aside, html`${form}${held}`);
 }

@@ -10,8 +10,10 @@ import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/fo
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
+import { howMany, noFault } from "../../../api/web/links/fault.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
-import { EVENTS_MAX, newState, takeAnswer, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
+import { EVENTS_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "../../../api/web/store.js";
+import { follow } from "../../../api/web/stream.js";
 import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
@@ -78,8 +80,22 @@ test("history that arrives after the first live events is put before them, none 
   const state = newState();
   takeSnapshot(state, emptyState(), 2);
   takeEntry(state, entry(3, "peer-1", "epoch_accepted", { accepted_epoch: 1 }));
-  takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })));
+  takeHistory(state, [1, 2, 3].map((seq) => entry(seq, "peer-1", "epoch_accepted", { accepted_epoch: 1 })), state.cluster);
   assert.deepEqual(state.events.map((e) => e.seq), [1, 2, 3]);
+});
+
+test("history that was asked for before another snapshot came is not put before what that one begins", () => {
+  const state = newState();
+  const told = (seq, node) => entry(seq, node, "epoch_accepted", { accepted_epoch: 1 });
+  takeSnapshot(state, emptyState(), 9);
+  const before = state.cluster;
+  takeSnapshot(state, emptyState(), 3);
+  takeHistory(state, [1, 2, 9].map((seq) => told(seq, "peer-of-another-history")), before);
+  takeChatter(state, [told(1, "peer-of-another-history")], before);
+  assert.deepEqual([state.events, state.chatter], [[], []]);
+  takeEntry(state, told(4, "peer-1"));
+  takeHistory(state, [2, 3].map((seq) => told(seq, "peer-1")), state.cluster);
+  assert.deepEqual(state.events.map((e) => e.seq), [2, 3, 4]);
 });
 
 test("a broker is judged by what the ensemble says", () => {
@@ -111,6 +127,31 @@ test("the controller is whoever has the higher epoch, of the journal's word and 
   takeEntry(state, entry(2, "broker-2", "controller_resigned", { ...elected, reason: "shutdown" }));
   takeAnswer(state, answer({ controller: { broker_id: 2, controller_epoch: 4, zk_version: 4, stale: false } }), 1200, NaN);
   assert.equal(model(state, 1200).ensemble.id, -1, "an answer from before the resignation does not bring it back");
+});
+
+test("a topic that is made anew has nothing of the one before it, though nobody told that it was deleted", () => {
+  const elected = (leader, leader_epoch) => ({ topic: "t", partition: 0, leader, leader_epoch, isr: [leader], replicas: [leader], partition_epoch: leader_epoch });
+  const made = (topic_id, replicas) => ({ topic: "t", topic_id, assignment: { 0: replicas } });
+  const state = fold([
+    entry(1, "broker-1", "topic_created", made("first", [1])), entry(2, "broker-1", "leader_elected", elected(1, 7)),
+    entry(3, "broker-1", "topic_created", made("first", [1])), entry(4, "broker-1", "topic_created", made("second", [2])),
+  ]);
+  assert.deepEqual([state.partitions["t-0"].leader, state.partitions["t-0"].replicas], [-1, [2]]);
+  apply(state, entry(5, "broker-1", "leader_elected", elected(2, 0)));
+  assert.equal(state.partitions["t-0"].leader, 2);
+});
+
+test("where no host agent answers the faults are those that the journal told last, and it is said that nobody knows", () => {
+  const state = newState();
+  takeSnapshot(state, emptyState(), 0);
+  takeAnswer(state, answer({ faults: null }), 1000, NaN);
+  assert.deepEqual([model(state, 1000).faults, noFault(model(state, 1000))], [[], "Which links are whole is unknown: no host agent answers"]);
+  takeEntry(state, entry(1, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-1", target: "*", both_ways: true, delay_ms: 0 }));
+  takeAnswer(state, answer({ faults: null }), 2000, NaN);
+  assert.equal(howMany(model(state, 2000)), "1 fault, last known: no host agent answers");
+  assert.ok(model(state, 2000).health.reasons.some((reason) => reason.text === "1 fault injected, last known"));
+  takeAnswer(state, answer({ faults: [], read_at_us: 2_000_000 }), 3000, NaN);
+  assert.deepEqual([model(state, 3000).faults, noFault(model(state, 3000))], [[], "Every link is whole"]);
 });
 
 test("of an answer and an event the later one counts, whichever came first", () => {
@@ -476,4 +517,57 @@ test("a first page whose first event is gone is refused as gone, with the oldest
   assert.deepEqual((await new Run("live").page(0, 1)).entries, kept);
   kept = [];
   assert.deepEqual((await new Run("live").page(0, 0)).entries, [], "a history that has not begun");
+});
+
+/** What a browser's EventSource does, told by hand. */
+class FakeSource {
+  static CLOSED = 2;
+  /** @type {FakeSource[]} */
+  static opened = [];
+
+  constructor(url) {
+    Object.assign(this, { url, readyState: 0, heard: {} });
+    FakeSource.opened.push(this);
+  }
+
+  addEventListener(kind, listener) {
+    this.heard[kind] = listener;
+  }
+
+  close() {
+    this.readyState = FakeSource.CLOSED;
+  }
+
+  tell(kind, data, lastEventId = "") {
+    if (this.readyState !== FakeSource.CLOSED) this.heard[kind]({ data, lastEventId });
+  }
+}
+
+test("a stream that goes on in another history is begun anew, and in its own it goes on", async (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  FakeSource.opened = [];
+  globalThis.EventSource = FakeSource;
+  const state = newState();
+  follow({
+    link: () => undefined,
+    snapshot: (cluster, seq) => takeSnapshot(state, cluster, seq),
+    entry: (told) => takeEntry(state, told),
+  });
+  const [first] = FakeSource.opened;
+  first.tell("history", "of the first cluster");
+  first.tell("snapshot", JSON.stringify(emptyState()), "5");
+  first.tell("message", JSON.stringify(entry(6, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 7, zk_version: 7 })));
+  first.tell("history", "of the first cluster");
+  first.tell("message", JSON.stringify(entry(7, "broker-1", "controller_resigned", { broker_id: 1, controller_epoch: 7, reason: "shutdown" })));
+  assert.equal(FakeSource.opened.length, 1);
+  assert.equal(state.cluster.seq, 7);
+
+  first.tell("history", "of the cluster that was made anew in its place");
+  first.tell("message", JSON.stringify(entry(8, "broker-2", "controller_elected", { broker_id: 2, controller_epoch: 9, zk_version: 9 })));
+  assert.equal(state.cluster.seq, 7);
+  t.mock.timers.tick(1);
+  const [, second] = FakeSource.opened;
+  second.tell("history", "of the cluster that was made anew in its place");
+  second.tell("snapshot", JSON.stringify({ ...emptyState(), controller_epoch: 9 }), "8");
+  assert.deepEqual([state.cluster.controller_epoch, state.cluster.reigns.length, FakeSource.opened.length], [9, 0, 2]);
 });
