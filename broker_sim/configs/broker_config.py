@@ -168,10 +168,19 @@ _CONNECTION_KEYS = (
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
 """Keys that a listener may have for itself: listener.name.NAME.KEY."""
 
+HOUSEKEEPING_KEYS = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.threads",
+    "producer.id.expiration.ms",
+)
+"""What compaction goes by, and when producers are forgotten (LogCleaner, DynamicProducerStateManagerConfig)."""
+
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(
         {key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.synonym in BROKER_KEYS}
-        | {*_CONNECTION_KEYS}
+        | {*_CONNECTION_KEYS, *HOUSEKEEPING_KEYS}
     )
 )
 """Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
@@ -375,6 +384,14 @@ def _listeners_own(name: str) -> ConfigKey | None:
     return None if own is None else BROKER_KEYS[own]._replace(name=name)
 
 
+def check_cleaner(values: Mapping[str, Value]) -> None:
+    """Raises ConfigError where compaction's threads share too little memory."""
+    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    assert isinstance(buffer_bytes, int) and isinstance(threads, int)
+    if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
+        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+
+
 def parse_config(text: str) -> KafkaConfig:
     """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
     return config_from(parse_properties(text))
@@ -391,10 +408,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         raise ConfigError(
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
         )
-    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
-    assert isinstance(buffer_bytes, int) and isinstance(threads, int)
-    if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
-        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+    check_cleaner(values)
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")

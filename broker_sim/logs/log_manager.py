@@ -68,6 +68,10 @@ class LogManager:
         self._preferred: dict[TopicPartition, LogDir] = {}
         """Where logs that are not there yet are to be created."""
 
+    def configure(self, config: ReplicaConfig) -> None:
+        """What topics follow that say nothing else, from now on."""
+        self._config = config
+
     def settings(self, topic: str) -> PartitionConfig:
         """What holds for a topic now."""
         return partition_config(self._config, self._topic_configs(topic))
