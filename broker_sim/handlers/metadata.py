@@ -8,6 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
+from msgspec.structs import replace
 
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
@@ -26,6 +27,7 @@ from kafka_protocol.wire.metadata_messages import (
 )
 
 ANSWERS_REMEMBERED_MAX = 64
+_DEAD_REPLICAS_ARE_NAMED_FROM = 1
 
 NOT_ASKED = -(2**31)
 """Instead of the operations that are allowed, where nobody asked for them."""
@@ -133,8 +135,11 @@ class MetadataHandlers:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
             topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+        version = version_of(request)
+        if version < _DEAD_REPLICAS_ARE_NAMED_FROM:
+            topics = [replace(topic, partitions=tuple(map(self._of_the_living, topic.partitions))) for topic in topics]
         return MetadataResponse(
-            version_of(request),
+            version,
             tuple(MetadataResponseBroker(**row) for row in self._brokers("node_id", listener)),
             self._cluster_id(),
             self._metadata.live_controller(),
@@ -198,6 +203,17 @@ class MetadataHandlers:
         )
         rows[partition.partition] = partition, row
         return row
+
+    def _of_the_living(self, row: MetadataResponsePartition) -> MetadataResponsePartition:
+        """A row of the first version: it names no broker that the answer does not list, and says where one is missing
+        (ZkMetadataCache.getPartitionMetadata, errorUnavailableEndpoints)."""
+        is_alive = self._metadata.is_alive
+        replicas, isr = (tuple(filter(is_alive, brokers)) for brokers in (row.replica_nodes, row.isr_nodes))
+        is_whole = len(replicas) == len(row.replica_nodes) and len(isr) == len(row.isr_nodes)
+        error = row.error_code
+        if error is ErrorCode.none and not is_whole:
+            error = ErrorCode.replica_not_available
+        return MetadataResponsePartition(error, row.partition_index, row.leader_id, row.leader_epoch, replicas, isr, ())
 
     # ---- the rest ---------------------------------------------------------------------------------------------
 
