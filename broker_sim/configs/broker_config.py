@@ -392,6 +392,11 @@ def check_cleaner(values: Mapping[str, Value]) -> None:
         raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
 
 
+def dynamic_key(name: str) -> ConfigKey | None:
+    """The definition of a key, the broker's or a listener's own, that may change while it runs; None for others."""
+    return BROKER_KEYS[name] if name in DYNAMIC_KEYS else _listeners_own(name)
+
+
 def parse_config(text: str) -> KafkaConfig:
     """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
     return config_from(parse_properties(text))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import BROKER_KEYS, HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner
+from broker_sim.configs.broker_config import BROKER_KEYS, HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
 from broker_sim.configs.config_resources import (
@@ -131,8 +131,9 @@ class ConfigAdmin:
             )
         try:
             for name, text in sorted(overrides.items()):
-                if name in _BROKER_KEYS:
-                    value = _BROKER_KEYS[name].parse(text)
+                key = _BROKER_KEYS.get(name) or dynamic_key(name)
+                if key is not None:
+                    value = key.parse(text)
                     if name in _POOLS and isinstance(value, int):
                         self._check_pool(name, value)
             self._check_housekeeping(overrides)
