@@ -39,8 +39,9 @@ class PartitionMetadata(NamedTuple):
 class MetadataCache:
     """Brokers, topics and the controller as last told.  `generation` changes whenever any of it may have."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
         self._runtime = runtime
+        self._inter_broker_listener = inter_broker_listener
         self._brokers: dict[int, LiveBroker] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, KafkaUuid] = {}
@@ -58,11 +59,12 @@ class MetadataCache:
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
-        """Where a live broker listens; on its first listener where none is named or it lacks that one."""
+        """Where a live broker listens; to other brokers where no listener is named.  Where it lacks that one, on its
+        first."""
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
-        address = broker.endpoints.get(listener) if listener is not None else None
+        address = broker.endpoints.get(self._inter_broker_listener if listener is None else listener)
         host, port = address if address is not None else next(iter(broker.endpoints.values()))
         return Endpoint(broker_id, host, port)
 

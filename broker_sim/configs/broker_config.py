@@ -273,6 +273,12 @@ class KafkaConfig:
         return frozenset(Historical(name) for name in split_list(self.text(HISTORICAL_KEY)))
 
     @property
+    def inter_broker_listener(self) -> str:
+        """The listener that brokers use among themselves: inter.broker.listener.name, or that of their protocol.  Of a
+        broker that has none of that name it is the first."""
+        return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
+
+    @property
     def node_name(self) -> str:
         """What the journal calls this broker."""
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
@@ -336,6 +342,15 @@ def _advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]) ->
                 f"Invalid value {text} for configuration advertised.listeners: no listener is named {listener.name}"
             )
     return advertised
+
+
+def _check_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) -> None:
+    names = [listener.name for listener in advertised]
+    if name and name.upper() not in names:
+        raise ConfigError(
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            f"The valid options based on currently configured listeners are {','.join(names)}"
+        )
 
 
 def listener_key(listener: str, key: str) -> str:
@@ -426,10 +441,12 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         )
     if broker_id < 0 and not values["broker.id.generation.enable"]:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
+    advertised = _advertised(values, listeners)
+    _check_inter_broker_listener(str(values["inter.broker.listener.name"]), advertised)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
-        advertised_listeners=_advertised(values, listeners),
+        advertised_listeners=advertised,
         log_dirs=tuple(log_dirs),
         zookeeper_connect=str(values["zookeeper.connect"]),
         rack=str(values["broker.rack"]) or None,

@@ -10,8 +10,6 @@ from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from ensemble.ports import Runtime
 
-PLAINTEXT = "PLAINTEXT"
-"""The listener by which brokers reach each other where none is named."""
 MAX_CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"
 PER_ADDRESS = "max.connections.per.ip"
@@ -47,5 +45,4 @@ def _whole(value: Value) -> int:
 def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
     """A broker's counts of connections."""
     windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
-    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
-    return ConnectionQuotas(runtime, windows, seconds, protected)
+    return ConnectionQuotas(runtime, windows, seconds, protected=config.inter_broker_listener)
