@@ -59,14 +59,15 @@ class MetadataCache:
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
-        """Where a live broker listens; to other brokers where no listener is named.  Where it lacks that one, on its
-        first."""
+        """Where a live broker listens on that listener; None where it lacks it, for another one's address may be of no
+        use to whoever came by this one.  Without a listener, where other brokers reach it: on its first, if need be."""
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
-        address = broker.endpoints.get(self._inter_broker_listener if listener is None else listener)
-        host, port = address if address is not None else next(iter(broker.endpoints.values()))
-        return Endpoint(broker_id, host, port)
+        address = broker.endpoints.get(listener or self._inter_broker_listener)
+        if address is None and not listener:
+            address = next(iter(broker.endpoints.values()))
+        return None if address is None else Endpoint(broker_id, *address)
 
     def rack(self, broker_id: int) -> str | None:
         """A live broker's rack; None where it has none or is not alive."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -28,6 +28,7 @@ from kafka_protocol.wire.metadata_messages import (
 
 ANSWERS_REMEMBERED_MAX = 64
 _DEAD_REPLICAS_ARE_NAMED_FROM = 1
+_LISTENER_NOT_FOUND_FROM = 6
 
 NOT_ASKED = -(2**31)
 """Instead of the operations that are allowed, where nobody asked for them."""
@@ -131,16 +132,21 @@ class MetadataHandlers:
         wanted: list[tuple[str | None, KafkaUuid | None]] | None,
         missing: Mapping[str, ErrorCode],
     ) -> KafkaMessage:
+        brokers = self._brokers("node_id", listener)
         if wanted is None:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
             topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
         version = version_of(request)
-        if version < _DEAD_REPLICAS_ARE_NAMED_FROM:
-            topics = [replace(topic, partitions=tuple(map(self._of_the_living, topic.partitions))) for topic in topics]
+        seen = frozenset(row["node_id"] for row in brokers)
+        if version < _DEAD_REPLICAS_ARE_NAMED_FROM or len(seen) < len(self._alive):
+            topics = [
+                replace(topic, partitions=tuple(_as_seen(row, seen, version) for row in topic.partitions))
+                for topic in topics
+            ]
         return MetadataResponse(
             version,
-            tuple(MetadataResponseBroker(**row) for row in self._brokers("node_id", listener)),
+            tuple(MetadataResponseBroker(**row) for row in brokers),
             self._cluster_id(),
             self._metadata.live_controller(),
             tuple(topics),
@@ -204,17 +210,6 @@ class MetadataHandlers:
         rows[partition.partition] = partition, row
         return row
 
-    def _of_the_living(self, row: MetadataResponsePartition) -> MetadataResponsePartition:
-        """A row of the first version: it names no broker that the answer does not list, and says where one is missing
-        (ZkMetadataCache.getPartitionMetadata, errorUnavailableEndpoints)."""
-        is_alive = self._metadata.is_alive
-        replicas, isr = (tuple(filter(is_alive, brokers)) for brokers in (row.replica_nodes, row.isr_nodes))
-        is_whole = len(replicas) == len(row.replica_nodes) and len(isr) == len(row.isr_nodes)
-        error = row.error_code
-        if error is ErrorCode.none and not is_whole:
-            error = ErrorCode.replica_not_available
-        return MetadataResponsePartition(error, row.partition_index, row.leader_id, row.leader_epoch, replicas, isr, ())
-
     # ---- the rest ---------------------------------------------------------------------------------------------
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -252,3 +247,21 @@ class MetadataHandlers:
         except ProducerIdsUnavailable:
             return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
         return respond(request, producer_id=producer_id, producer_epoch=0)
+
+
+def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
+    """A partition for whom the answer lists only the brokers that are `seen`: those that have the client's listener
+    (ZkMetadataCache.getPartitionMetadata).  The first version names no others, and says where one is missing."""
+    error, leader = row.error_code, row.leader_id
+    replicas, isr = row.replica_nodes, row.isr_nodes
+    if version < _DEAD_REPLICAS_ARE_NAMED_FROM:
+        replicas, isr = (tuple(filter(seen.__contains__, brokers)) for brokers in (replicas, isr))
+        is_whole = len(replicas) == len(row.replica_nodes) and len(isr) == len(row.isr_nodes)
+        if error is ErrorCode.none and not is_whole:
+            error = ErrorCode.replica_not_available
+    if leader >= 0 and leader not in seen:
+        knows = version >= _LISTENER_NOT_FOUND_FROM
+        error, leader = ErrorCode.listener_not_found if knows else ErrorCode.leader_not_available, -1
+    return MetadataResponsePartition(
+        error, row.partition_index, leader, row.leader_epoch, replicas, isr, row.offline_replicas
+    )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record, build_batch
@@ -64,3 +66,31 @@ def test_clients_are_told_of_the_listener_that_they_came_by(cluster: Cluster) ->
     for listener, host in (("OUTSIDE", "outside"), ("PLAINTEXT", "broker")):
         answer = cluster.on(node, node.broker.handle(asked, "c", listener))
         assert [broker.host for broker in answer.brokers] == [f"{host}-{number}" for number in (1, 2, 3)]
+
+
+def test_a_client_hears_nothing_of_a_broker_that_lacks_its_listener(cluster: Cluster) -> None:
+    # KIP-103: another listener's address may be of no use to it.
+    cluster.run(cluster.client.create_topic("orders", assignment={0: [3, 1], 1: [1, 3]}))
+    lacking = cluster.nodes[3]
+    lacking.kill()
+    cluster.expire(lacking)
+    del lacking.keys["listeners"]
+    lacking.boot()
+    cluster.on(lacking, lacking.broker.start())
+    cluster.wait(5_000)
+    cluster.run(cluster.client.elect_leaders(0, [TP]))
+    node = cluster.nodes[1]
+
+    def told(version: int, listener: str) -> tuple[list[int], list[tuple[ErrorCode, int, list[int]]]]:
+        asked: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
+        answer = cluster.on(node, node.broker.handle(asked, "c", listener))
+        rows = answer.topics[0].partitions
+        brokers = [broker.node_id for broker in answer.brokers]
+        return brokers, [(row.error_code, row.leader_id, list(row.replica_nodes)) for row in rows]
+
+    none = ErrorCode.none
+    assert told(12, "PLAINTEXT") == ([1, 2, 3], [(none, 3, [3, 1]), (none, 1, [1, 3])])
+    assert told(12, "OUTSIDE") == ([1, 2], [(ErrorCode.listener_not_found, -1, [3, 1]), (none, 1, [1, 3])])
+    assert told(5, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [3, 1]), (none, 1, [1, 3])])
+    missing = (ErrorCode.replica_not_available, 1, [1])
+    assert told(0, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [1]), missing])
