@@ -65,7 +65,7 @@ class ConfigChanges:
         every, own = (self._configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self._config.broker_id))
         self._replicas.throttles.set_rates({**every, **own})
         self._replicas.configure_housekeeping(replica_config(self._with_housekeeping()))
-        for topic in sorted({topic_partition.topic for topic_partition in self._replicas.partitions}):
+        for topic in sorted({topic_partition.topic for topic_partition, _ in self._replicas.logs.all()}):
             self._replicas.topic_config_changed(topic)
         unclean = self._configs.broker_value(UNCLEAN) is True
         was, self._controller_config.unclean_leader_election_enable = (

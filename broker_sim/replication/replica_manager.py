@@ -246,13 +246,10 @@ class ReplicaManager:
 
     def topic_config_changed(self, topic: str) -> None:
         """A topic's overrides changed: take them over."""
-        settings = self._logs.settings(topic)
+        settings = self._logs.reconfigure(topic)
         for topic_partition, partition in list(self._control.partitions.items()):
             if topic_partition.topic == topic:
                 partition.settings = settings
-                for log in (partition.log, partition.future):
-                    if log is not None:
-                        log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
                 if not partition.maybe_advance_high_watermark():
                     self._purgatory.wake(topic_partition)
 
