@@ -263,5 +263,11 @@ def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int
         knows = version >= _LISTENER_NOT_FOUND_FROM
         error, leader = ErrorCode.listener_not_found if knows else ErrorCode.leader_not_available, -1
     return MetadataResponsePartition(
-        error, row.partition_index, leader, row.leader_epoch, replicas, isr, row.offline_replicas
+        error_code=error,
+        partition_index=row.partition_index,
+        leader_id=leader,
+        leader_epoch=row.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=row.offline_replicas,
     )
