@@ -75,7 +75,7 @@ class Broker:
         self.config = config
         self.cluster_id = ""
         self.state = "created"
-        self.metadata = MetadataCache(runtime)
+        self.metadata = MetadataCache(runtime, config.inter_broker_listener)
         self.coordination = ports.coordination()
         self._runtime = runtime
         self._halt = ports.halt

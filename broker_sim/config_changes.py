@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from dataclasses import replace
 from urllib.parse import unquote
 
-from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner
+from broker_sim.configs.config_def import ConfigError
 from broker_sim.configs.entity_configs import EntityConfigs
+from broker_sim.configs.replica_config import replica_config
 from broker_sim.quotas.client_throttling import ClientThrottles, number
 from broker_sim.quotas.connection_limits import Resolve, connection_limits
 from broker_sim.quotas.connection_quotas import ConnectionQuotas
@@ -60,7 +64,8 @@ class ConfigChanges:
         self._connections.configure(connection_limits(self._config, self._configs, self._resolve))
         every, own = (self._configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self._config.broker_id))
         self._replicas.throttles.set_rates({**every, **own})
-        for topic in sorted({topic_partition.topic for topic_partition in self._replicas.partitions}):
+        self._replicas.configure_housekeeping(replica_config(self._with_housekeeping()))
+        for topic in sorted({topic_partition.topic for topic_partition, _ in self._replicas.logs.all()}):
             self._replicas.topic_config_changed(topic)
         unclean = self._configs.broker_value(UNCLEAN) is True
         was, self._controller_config.unclean_leader_election_enable = (
@@ -69,6 +74,15 @@ class ConfigChanges:
         )
         if unclean and not was:
             self._controller.unclean_default_enabled()
+
+    def _with_housekeeping(self) -> KafkaConfig:
+        """The broker's configuration with what now holds of compaction and of producers that have gone.  What somebody
+        wrote past us into the znodes and does not go together counts as not there."""
+        values = {**self._config.values, **{key: self._configs.broker_value(key) for key in HOUSEKEEPING_KEYS}}
+        with suppress(ConfigError):
+            check_cleaner(values)
+            return replace(self._config, values=values)
+        return self._config
 
     def _limit_address(self, node: str, rate: str | None) -> None:
         per_second = number(rate)

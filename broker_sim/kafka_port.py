@@ -147,7 +147,7 @@ class KafkaPort:
 
     def _evict(self) -> str | None:
         """Close the connection that was silent longest, to make room; whose it was."""
-        found = min(self.connections.values(), key=lambda connection: connection.last_heard, default=None)
+        found = min(self.connections.values(), key=lambda connection: connection.last_active, default=None)
         if found is None:
             return None
         del self.connections[id(found)]
@@ -181,7 +181,7 @@ class _Connection(asyncio.Protocol):
         self._flushing = False
         self._reading = True
         self._busy = False
-        self.last_heard = self._loop.time()
+        self.last_active = self._loop.time()
         self.number = 0
         self.address = ""
         self._remote = "?"
@@ -217,7 +217,7 @@ class _Connection(asyncio.Protocol):
                 waiting.set_result(None)
 
     def data_received(self, data: bytes) -> None:
-        self.last_heard = self._loop.time()
+        self.last_active = self._loop.time()
         try:
             self._frames += self._reader.feed(data)
         except FrameTooLarge as refused:
@@ -244,7 +244,7 @@ class _Connection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             self._port.leave(self)
             return
-        self.last_heard = self._loop.time()
+        self.last_active = self._loop.time()
         self._transport.resume_reading()
         self._task = self._loop.create_task(self._serve(), name=f"kafka connection {self._remote}")
         ends_loudly(self._task, self._failed)
@@ -263,7 +263,7 @@ class _Connection(asyncio.Protocol):
 
     def idle_since(self, moment: float) -> bool:
         """Has nothing come since then, and is nothing being carried out?"""
-        return not self._busy and not self._frames and self.last_heard < moment
+        return not self._busy and not self._frames and self.last_active < moment
 
     async def _serve(self) -> None:
         while self._transport is not None:
@@ -280,6 +280,8 @@ class _Connection(asyncio.Protocol):
             if not await self._carry_out(frame):
                 return
             self._busy = False
+            # It may have taken long: the client is to have as much time from the answer on (IdleExpiryManager.update).
+            self.last_active = self._loop.time()
             if self._writable is not None:
                 await self._writable
 

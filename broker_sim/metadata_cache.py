@@ -39,8 +39,9 @@ class PartitionMetadata(NamedTuple):
 class MetadataCache:
     """Brokers, topics and the controller as last told.  `generation` changes whenever any of it may have."""
 
-    def __init__(self, runtime: Runtime) -> None:
+    def __init__(self, runtime: Runtime, inter_broker_listener: str) -> None:
         self._runtime = runtime
+        self._inter_broker_listener = inter_broker_listener
         self._brokers: dict[int, LiveBroker] = {}
         self._topics: dict[str, dict[int, PartitionMetadata]] = {}
         self._topic_ids: dict[str, KafkaUuid] = {}
@@ -58,13 +59,15 @@ class MetadataCache:
         return broker_id in self._brokers
 
     def endpoint(self, broker_id: int, listener: str | None = None) -> Endpoint | None:
-        """Where a live broker listens; on its first listener where none is named or it lacks that one."""
+        """Where a live broker listens on that listener; None where it lacks it, for another one's address may be of no
+        use to whoever came by this one.  Without a listener, where other brokers reach it: on its first, if need be."""
         broker = self._brokers.get(broker_id)
         if broker is None or not broker.endpoints:
             return None
-        address = broker.endpoints.get(listener) if listener is not None else None
-        host, port = address if address is not None else next(iter(broker.endpoints.values()))
-        return Endpoint(broker_id, host, port)
+        address = broker.endpoints.get(listener or self._inter_broker_listener)
+        if address is None and not listener:
+            address = next(iter(broker.endpoints.values()))
+        return None if address is None else Endpoint(broker_id, *address)
 
     def rack(self, broker_id: int) -> str | None:
         """A live broker's rack; None where it has none or is not alive."""

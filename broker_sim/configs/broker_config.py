@@ -168,10 +168,19 @@ _CONNECTION_KEYS = (
 _LISTENER_KEYS = ("max.connection.creation.rate", "max.connections")
 """Keys that a listener may have for itself: listener.name.NAME.KEY."""
 
+HOUSEKEEPING_KEYS = (
+    "log.cleaner.backoff.ms",
+    "log.cleaner.dedupe.buffer.size",
+    "log.cleaner.io.buffer.load.factor",
+    "log.cleaner.threads",
+    "producer.id.expiration.ms",
+)
+"""What compaction goes by, and when producers are forgotten (LogCleaner, DynamicProducerStateManagerConfig)."""
+
 DYNAMIC_KEYS: tuple[str, ...] = tuple(
     sorted(
         {key.synonym for key in TOPIC_KEYS.values() if key.synonym is not None and key.synonym in BROKER_KEYS}
-        | {*_CONNECTION_KEYS}
+        | {*_CONNECTION_KEYS, *HOUSEKEEPING_KEYS}
     )
 )
 """Broker keys that may change while it runs, cluster-wide or for one broker (DynamicBrokerConfig)."""
@@ -264,6 +273,12 @@ class KafkaConfig:
         return frozenset(Historical(name) for name in split_list(self.text(HISTORICAL_KEY)))
 
     @property
+    def inter_broker_listener(self) -> str:
+        """The listener that brokers use among themselves: inter.broker.listener.name, or that of their protocol.  Of a
+        broker that has none of that name it is the first."""
+        return self.text("inter.broker.listener.name").upper() or "PLAINTEXT"
+
+    @property
     def node_name(self) -> str:
         """What the journal calls this broker."""
         return self.text("zabka.node.name") or f"broker-{self.broker_id}"
@@ -329,6 +344,15 @@ def _advertised(values: Mapping[str, Value], listeners: tuple[Listener, ...]) ->
     return advertised
 
 
+def _check_inter_broker_listener(name: str, advertised: tuple[Listener, ...]) -> None:
+    names = [listener.name for listener in advertised]
+    if name and name.upper() not in names:
+        raise ConfigError(
+            "inter.broker.listener.name must be a listener name defined in advertised.listeners. "
+            f"The valid options based on currently configured listeners are {','.join(names)}"
+        )
+
+
 def listener_key(listener: str, key: str) -> str:
     """The key by which a listener has that one for itself."""
     return f"listener.name.{listener.lower()}.{key}"
@@ -375,6 +399,19 @@ def _listeners_own(name: str) -> ConfigKey | None:
     return None if own is None else BROKER_KEYS[own]._replace(name=name)
 
 
+def check_cleaner(values: Mapping[str, Value]) -> None:
+    """Raises ConfigError where compaction's threads share too little memory."""
+    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
+    assert isinstance(buffer_bytes, int) and isinstance(threads, int)
+    if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
+        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+
+
+def dynamic_key(name: str) -> ConfigKey | None:
+    """The definition of a key, the broker's or a listener's own, that may change while it runs; None for others."""
+    return BROKER_KEYS[name] if name in DYNAMIC_KEYS else _listeners_own(name)
+
+
 def parse_config(text: str) -> KafkaConfig:
     """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
     return config_from(parse_properties(text))
@@ -391,10 +428,7 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         raise ConfigError(
             "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
         )
-    buffer_bytes, threads = values["log.cleaner.dedupe.buffer.size"], values["log.cleaner.threads"]
-    assert isinstance(buffer_bytes, int) and isinstance(threads, int)
-    if buffer_bytes // threads <= _CLEANER_BYTES_MIN:
-        raise ConfigError("log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.")
+    check_cleaner(values)
     log_dirs = split_list(str(values["log.dirs"]) or str(values["log.dir"]))
     if not log_dirs:
         raise ConfigError("Invalid value for configuration log.dirs: at least one directory is needed")
@@ -407,10 +441,12 @@ def config_from(properties: Mapping[str, str]) -> KafkaConfig:
         )
     if broker_id < 0 and not values["broker.id.generation.enable"]:
         raise ConfigError('Missing required configuration "broker.id" which has no default value.')
+    advertised = _advertised(values, listeners)
+    _check_inter_broker_listener(str(values["inter.broker.listener.name"]), advertised)
     return KafkaConfig(
         broker_id=broker_id,
         listeners=listeners,
-        advertised_listeners=_advertised(values, listeners),
+        advertised_listeners=advertised,
         log_dirs=tuple(log_dirs),
         zookeeper_connect=str(values["zookeeper.connect"]),
         rack=str(values["broker.rack"]) or None,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import KafkaConfig
+from broker_sim.configs.broker_config import BROKER_KEYS, HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
 from broker_sim.configs.config_resources import (
@@ -131,10 +131,12 @@ class ConfigAdmin:
             )
         try:
             for name, text in sorted(overrides.items()):
-                if name in _BROKER_KEYS:
-                    value = _BROKER_KEYS[name].parse(text)
+                key = _BROKER_KEYS.get(name) or dynamic_key(name)
+                if key is not None:
+                    value = key.parse(text)
                     if name in _POOLS and isinstance(value, int):
                         self._check_pool(name, value)
+            self._check_housekeeping(overrides)
         except ConfigError as wrong:
             raise Refused(KafkaError.invalid_request, str(wrong)) from None
         own = sorted(name for name in overrides if name in KAFKA_KEYS and KAFKA_KEYS[name].is_per_broker)
@@ -158,6 +160,16 @@ class ConfigAdmin:
             f"failed for {name}={size}, value should {bound} the current value {present} "
             "for configuration Invalid dynamic configuration"
         )
+
+    def _check_housekeeping(self, overrides: Mapping[str, str]) -> None:
+        """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together."""
+        changed = {name: BROKER_KEYS[name].parse(overrides[name]) for name in HOUSEKEEPING_KEYS if name in overrides}
+        check_cleaner({**self._config.values, **changed})
+        threads, present = changed.get("log.cleaner.threads"), self._config.number("log.cleaner.threads")
+        if not isinstance(threads, int) or present // 2 <= threads <= 2 * present:
+            return
+        bound = "increased to more than double" if threads > present else "reduced to less than half"
+        raise ConfigError(f"Log cleaner threads cannot be {bound} the current value {present}")
 
 
 def _refusal(resource: Resource, refused: Refused) -> ConfigResult:

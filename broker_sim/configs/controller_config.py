@@ -19,6 +19,6 @@ def controller_config(config: KafkaConfig) -> ControllerConfig:
         delete_topic_enable=config.flag("delete.topic.enable"),
         zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
         controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
-        inter_broker_listener_name=config.text("inter.broker.listener.name").upper(),
+        inter_broker_listener_name=config.inter_broker_listener,
         historical=config.historical,
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from broker_sim.configs.broker_config import BROKER_KEYS, DYNAMIC_KEYS, KafkaConfig
+from broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key, listener_key
 from broker_sim.configs.config_def import ConfigError, Value, render
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from ensemble.client.service import WatchEvent
@@ -66,12 +66,24 @@ class EntityConfigs:
 
     def broker_value(self, key: str) -> Value:
         """A broker key's value now: of this broker, else of all brokers, else of its file, else Kafka's default."""
+        altered = self._altered(key)
+        return self._config.values[key] if altered is None else altered
+
+    def listener_value(self, listener: str, key: str) -> Value:
+        """A key's value now for a listener: its own (listener.name.NAME.KEY), else the broker's."""
+        own = listener_key(listener, key)
+        altered = self._altered(own)
+        return self._config.values.get(own, self.broker_value(key)) if altered is None else altered
+
+    def _altered(self, key: str) -> Value | None:
+        """What /config/brokers says of a key that may change while a broker runs."""
+        definition = dynamic_key(key)
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
             text = self._overrides.get(entity, {}).get(key)
-            if text is not None and key in DYNAMIC_KEYS:
+            if text is not None and definition is not None:
                 with suppress(ConfigError):
-                    return BROKER_KEYS[key].parse(text)
-        return self._config.values[key]
+                    return definition.parse(text)
+        return None
 
     # ---- reading ----------------------------------------------------------------------------------------------
 

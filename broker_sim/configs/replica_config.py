@@ -169,6 +169,8 @@ class PartitionConfig:
     min_insync_replicas: int
     segment_bytes: int
     segment_ms: int
+    """segment.ms, or in a compacted topic max.compaction.lag.ms where that is less: only a segment that is no longer
+    written to is compacted (LogConfig.maxSegmentMs)."""
     deletes: bool
     """cleanup.policy holds delete: segments go by time and size."""
     compacts: bool
@@ -233,10 +235,12 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
 
     policies = [policy.strip() for policy in overrides.get("cleanup.policy", config.log_cleanup_policy).split(",")]
     records = _record_rules(config, overrides, "compact" in policies, whole)
+    segment_ms = whole("segment.ms", config.log_roll_ms)
+    lag_max_ms = whole("max.compaction.lag.ms", config.log_cleaner_max_compaction_lag_ms)
     return PartitionConfig(
         min_insync_replicas=max(1, whole("min.insync.replicas", config.min_insync_replicas)),
         segment_bytes=max(1, whole("segment.bytes", config.log_segment_bytes)),
-        segment_ms=whole("segment.ms", config.log_roll_ms),
+        segment_ms=min(segment_ms, lag_max_ms) if "compact" in policies and lag_max_ms > 0 else segment_ms,
         deletes="delete" in policies,
         compacts="compact" in policies,
         records=records,
@@ -247,7 +251,7 @@ def partition_config(config: ReplicaConfig, overrides: Mapping[str, str]) -> Par
         compaction=CompactionSettings(
             dirty_ratio_min=part("min.cleanable.dirty.ratio", config.log_cleaner_min_cleanable_ratio),
             lag_min_ms=whole("min.compaction.lag.ms", config.log_cleaner_min_compaction_lag_ms),
-            lag_max_ms=whole("max.compaction.lag.ms", config.log_cleaner_max_compaction_lag_ms),
+            lag_max_ms=lag_max_ms,
             tombstone_ms=whole("delete.retention.ms", config.log_cleaner_delete_retention_ms),
             key_bytes=config.log_cleaner_dedupe_buffer_size // config.log_cleaner_threads,
             key_load=config.log_cleaner_io_buffer_load_factor,

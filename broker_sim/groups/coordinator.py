@@ -313,7 +313,7 @@ class GroupCoordinator:
             else:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
                 self._membership.stop(group, ErrorCode.coordinator_not_available)
-                self.store.clean_up([group], lambda group: group.offsets.remove(group.offsets.partitions()))
+                self.store.clean_up([group], lambda group: group.offsets.remove_all())
         return errors
 
 

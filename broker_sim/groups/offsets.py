@@ -81,13 +81,21 @@ class GroupOffsets:
         return True
 
     def remove(self, partitions: Iterable[TopicPartition]) -> list[TopicPartition]:
-        """Forget these; those that had a committed offset."""
+        """Forget these; those of which the log holds an offset, be it committed or under way still.
+
+        Kafka writes no tombstone for the latter, and its next coordinator finds them again.
+        """
         removed = []
         for topic_partition in partitions:
-            self._pending.pop(topic_partition, None)
-            if self._stored.pop(topic_partition, None) is not None:
+            under_way = self._pending.pop(topic_partition, None)
+            stored = self._stored.pop(topic_partition, None)
+            if under_way is not None or stored is not None:
                 removed.append(topic_partition)
         return removed
+
+    def remove_all(self) -> list[TopicPartition]:
+        """Forget everything; as `remove`."""
+        return self.remove([*self._stored, *self._pending])
 
     def remove_expired(
         self, now_ms: int, retention_ms: int, base_timestamp: BaseTimestamp, subscribed: Sequence[str]

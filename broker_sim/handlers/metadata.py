@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
+from msgspec.structs import replace
 
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
@@ -26,6 +27,8 @@ from kafka_protocol.wire.metadata_messages import (
 )
 
 ANSWERS_REMEMBERED_MAX = 64
+_DEAD_REPLICAS_ARE_NAMED_FROM = 1
+_LISTENER_NOT_FOUND_FROM = 6
 
 NOT_ASKED = -(2**31)
 """Instead of the operations that are allowed, where nobody asked for them."""
@@ -129,13 +132,21 @@ class MetadataHandlers:
         wanted: list[tuple[str | None, KafkaUuid | None]] | None,
         missing: Mapping[str, ErrorCode],
     ) -> KafkaMessage:
+        brokers = self._brokers("node_id", listener)
         if wanted is None:
             topics = [self._topic(name) for name in self._metadata.topics()]
         else:
             topics = [self._wanted_topic(name, topic_id, missing) for name, topic_id in wanted]
+        version = version_of(request)
+        seen = frozenset(row["node_id"] for row in brokers)
+        if version < _DEAD_REPLICAS_ARE_NAMED_FROM or len(seen) < len(self._alive):
+            topics = [
+                replace(topic, partitions=tuple(_as_seen(row, seen, version) for row in topic.partitions))
+                for topic in topics
+            ]
         return MetadataResponse(
-            version_of(request),
-            tuple(MetadataResponseBroker(**row) for row in self._brokers("node_id", listener)),
+            version,
+            tuple(MetadataResponseBroker(**row) for row in brokers),
             self._cluster_id(),
             self._metadata.live_controller(),
             tuple(topics),
@@ -236,3 +247,27 @@ class MetadataHandlers:
         except ProducerIdsUnavailable:
             return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
         return respond(request, producer_id=producer_id, producer_epoch=0)
+
+
+def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:
+    """A partition for whom the answer lists only the brokers that are `seen`: those that have the client's listener
+    (ZkMetadataCache.getPartitionMetadata).  The first version names no others, and says where one is missing."""
+    error, leader = row.error_code, row.leader_id
+    replicas, isr = row.replica_nodes, row.isr_nodes
+    if version < _DEAD_REPLICAS_ARE_NAMED_FROM:
+        replicas, isr = (tuple(filter(seen.__contains__, brokers)) for brokers in (replicas, isr))
+        is_whole = len(replicas) == len(row.replica_nodes) and len(isr) == len(row.isr_nodes)
+        if error is ErrorCode.none and not is_whole:
+            error = ErrorCode.replica_not_available
+    if leader >= 0 and leader not in seen:
+        knows = version >= _LISTENER_NOT_FOUND_FROM
+        error, leader = ErrorCode.listener_not_found if knows else ErrorCode.leader_not_available, -1
+    return MetadataResponsePartition(
+        error_code=error,
+        partition_index=row.partition_index,
+        leader_id=leader,
+        leader_epoch=row.leader_epoch,
+        replica_nodes=replicas,
+        isr_nodes=isr,
+        offline_replicas=row.offline_replicas,
+    )

@@ -91,8 +91,8 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
     section = _section(log, settings, wall_ms)
     if not section.dirty:
         return False
-    oldest = min(segment.first_timestamp for segment in section.dirty)
-    is_due = oldest >= 0 and wall_ms - oldest > settings.lag_max_ms
+    dated = [segment.first_timestamp for segment in section.dirty if segment.first_timestamp >= 0]
+    is_due = bool(dated) and wall_ms - min(dated) > settings.lag_max_ms
     return is_due or section.dirty_ratio > settings.dirty_ratio_min
 
 

@@ -30,15 +30,27 @@ class LogHousekeeping:
         self._runtime = runtime
         self._start_moved = start_moved
         self._compaction: Task | None = None
+        self._every: Callable[[str, int, Callable[[], None]], None] | None = None
+        """None before the start."""
 
     def start(self, every: Callable[[str, int, Callable[[], None]], None]) -> None:
         """Begin; `every` repeats an action after each period of so many milliseconds."""
+        self._every = every
         config = self._config
         every("retention", config.log_retention_check_interval_ms, self.drop_old_records)
         every("log-starts", config.log_flush_start_offset_checkpoint_interval_ms, self._logs.checkpoint_starts)
         every("producers", config.producer_id_expiration_check_interval_ms, self._expire_producers)
-        if config.log_cleaner_enable:
-            every("compaction", max(1, config.log_cleaner_backoff_ms), self._compact_later)
+        self._look_for_compaction()
+
+    def configure(self, config: ReplicaConfig) -> None:
+        """Go by this from now on."""
+        backoff_ms, self._config = self._config.log_cleaner_backoff_ms, config
+        if config.log_cleaner_backoff_ms != backoff_ms:
+            self._look_for_compaction()
+
+    def _look_for_compaction(self) -> None:
+        if self._every is not None and self._config.log_cleaner_enable:
+            self._every("compaction", max(1, self._config.log_cleaner_backoff_ms), self._compact_later)
 
     def close(self) -> None:
         """End a compaction that is under way; it leaves nothing but a file that the next start removes."""

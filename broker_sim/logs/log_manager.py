@@ -68,9 +68,22 @@ class LogManager:
         self._preferred: dict[TopicPartition, LogDir] = {}
         """Where logs that are not there yet are to be created."""
 
+    def configure(self, config: ReplicaConfig) -> None:
+        """What topics follow that say nothing else, from now on."""
+        self._config = config
+
     def settings(self, topic: str) -> PartitionConfig:
         """What holds for a topic now."""
         return partition_config(self._config, self._topic_configs(topic))
+
+    def reconfigure(self, topic: str) -> PartitionConfig:
+        """What holds for a topic now.  Its logs go by that, also those that this broker was not told yet to lead or
+        follow, and those that are on their way into another directory."""
+        settings = self.settings(topic)
+        for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
+            if log.topic_partition.topic == topic:
+                log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
+        return settings
 
     # ---- directories -------------------------------------------------------------------------------------------
 

@@ -283,6 +283,9 @@ class PartitionLog:
         In a batch that cannot be read the batch's own bounds stand for its records'.
         """
         for segment in list(self._segments):
+            if segment not in self._segments:
+                # It went while there was a pause in one before it.
+                return (yield from self.offset_for_timestamp(timestamp_ms))
             if segment.max_timestamp < timestamp_ms:
                 continue
             for position, header in segment.headers_since(timestamp_ms, self.start_offset):
@@ -297,13 +300,6 @@ class PartitionLog:
                         # It went while there was a pause.
                         return (yield from self.offset_for_timestamp(timestamp_ms))
         return None
-
-    def latest_timestamp(self) -> Generator[None, None, tuple[int, int] | None]:
-        """Find (timestamp, offset) of the first of the records with the highest timestamp; None for an empty log."""
-        highest = max(segment.max_timestamp for segment in self._segments)
-        if self.end_offset <= self.start_offset:
-            return None
-        return (yield from self.offset_for_timestamp(highest))
 
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
         """Offsets at which one may begin to read, `count_max` at most, the latest first: where segments begin that

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_sim.configs.broker_config import KafkaConfig, listener_key
+from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.config_def import Value, split_list
 from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
 from ensemble.ports import Runtime
 
-PLAINTEXT = "PLAINTEXT"
-"""The listener by which brokers reach each other where none is named."""
 MAX_CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"
 PER_ADDRESS = "max.connections.per.ip"
@@ -25,11 +23,9 @@ def connection_limits(config: KafkaConfig, configs: EntityConfigs, resolve: Reso
     """The limits that hold now.  What a listener does not say for itself holds for it as for the broker."""
     keys = (MAX_CONNECTIONS, CREATION_RATE, PER_ADDRESS)
     total, rate, per_address = (_whole(configs.broker_value(key)) for key in keys)
+    own_keys = (MAX_CONNECTIONS, CREATION_RATE)
     listeners = {
-        listener.name: ListenerLimits(
-            _whole(config.values.get(listener_key(listener.name, MAX_CONNECTIONS), total)),
-            _whole(config.values.get(listener_key(listener.name, CREATION_RATE), rate)),
-        )
+        listener.name: ListenerLimits(*(_whole(configs.listener_value(listener.name, key)) for key in own_keys))
         for listener in config.listeners
     }
     overrides = {}
@@ -49,5 +45,4 @@ def _whole(value: Value) -> int:
 def connection_quotas(config: KafkaConfig, runtime: Runtime) -> ConnectionQuotas:
     """A broker's counts of connections."""
     windows, seconds = config.number("quota.window.num"), config.number("quota.window.size.seconds")
-    protected = config.text("inter.broker.listener.name").upper() or PLAINTEXT
-    return ConnectionQuotas(runtime, windows, seconds, protected)
+    return ConnectionQuotas(runtime, windows, seconds, protected=config.inter_broker_listener)

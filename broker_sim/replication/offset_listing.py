@@ -6,6 +6,7 @@ from collections.abc import Generator
 
 from kio.schema.errors import ErrorCode
 
+from broker_sim.logs.newest_record import newest_record
 from broker_sim.replication.partition import Partition
 
 LATEST = -1
@@ -26,7 +27,7 @@ def list_offset(
         return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
     found = None
     if timestamp == MAX_TIMESTAMP:
-        found = yield from log.latest_timestamp()
+        found = yield from newest_record(log)
     elif timestamp >= 0:
         found = yield from log.offset_for_timestamp(timestamp)
     if found is None and log.is_closed:

@@ -155,6 +155,10 @@ class ReplicaManager:
         self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
+        """Repeat an action; one of that name before is repeated no more."""
+        if name in self._timers:
+            self._timers[name].cancel()
+
         def due() -> None:
             self._timers[name] = self._runtime.call_later(period_ms, due)
             action()
@@ -235,15 +239,17 @@ class ReplicaManager:
         """Stop serving what an accepted UpdateMetadata says is other brokers' by now."""
         self._control.leave_strays(request)
 
+    def configure_housekeeping(self, config: ReplicaConfig) -> None:
+        """How logs are compacted, and when producers are forgotten, from now on; topics are to be told, too."""
+        self._logs.configure(config)
+        self._housekeeping.configure(config)
+
     def topic_config_changed(self, topic: str) -> None:
         """A topic's overrides changed: take them over."""
-        settings = self._logs.settings(topic)
+        settings = self._logs.reconfigure(topic)
         for topic_partition, partition in list(self._control.partitions.items()):
             if topic_partition.topic == topic:
                 partition.settings = settings
-                for log in (partition.log, partition.future):
-                    if log is not None:
-                        log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
                 if not partition.maybe_advance_high_watermark():
                     self._purgatory.wake(topic_partition)
 

@@ -196,6 +196,20 @@ def test_config_changes_made_while_there_was_no_session_are_read_with_the_next_o
 # ---- belief and status ----------------------------------------------------------------------------------------
 
 
+def test_a_log_follows_its_topic_before_its_broker_is_told_to_lead_or_follow() -> None:
+    cluster = Cluster(1).start()
+    cluster.run(cluster.client.create_topic("orders", 1, 1))
+    node = cluster.nodes[1]
+    node.kill()
+    broker = node.boot()
+    broker.replicas.start()
+    (log,) = [log for _, log in broker.replicas.logs.all()]
+    broker.configs._overrides["topics/orders"] = {"segment.bytes": "77", "segment.ms": "88"}
+    broker.replicas.topic_config_changed("orders")
+    assert not broker.replicas.partitions and (log.segment_bytes, log.segment_ms) == (77, 88)
+    cluster.stop_all()
+
+
 def test_every_broker_journals_whom_it_believes_in(cluster: Cluster) -> None:
     cluster.start()
     first = cluster.controller

@@ -19,7 +19,7 @@ FIRST, SECOND = UUID(int=1), UUID(int=2)
 
 @pytest.fixture
 def cache() -> MetadataCache:
-    return MetadataCache(SimRuntime(Scheduler(), Random(1)))
+    return MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
 
 
 def told(

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from random import Random
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -155,6 +155,34 @@ def test_half_a_frame_waits_and_harms_nobody() -> None:
             assert served.broken == []
 
     run(test)
+
+
+def test_a_client_has_the_whole_idle_time_from_a_late_answer_on() -> None:
+    async def test() -> None:
+        loop = cast(Any, asyncio.get_running_loop())
+        async with serving(idle_ms_max=40_000) as (served, port):
+            served.held = asyncio.Event()
+            real_time, ahead_s = loop.time, 0.0
+            loop.time = lambda: real_time() + ahead_s
+            reader, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(encode_request(1, "c", request(ApiKey.DESCRIBE_CLUSTER, 0)))
+            await until(lambda: bool(served.requests))
+            ahead_s = 100.0
+            port._close_idle()
+            served.held.set()
+            assert await reader.read(4), "who waits for an answer is not idle"
+            await until(lambda: not any(each._busy for each in port.connections.values()))
+            ahead_s = 139.0
+            port._close_idle()
+            await asyncio.sleep(0)
+            assert port.connections
+            ahead_s = 141.0
+            port._close_idle()
+            await asyncio.sleep(0)
+            assert not port.connections
+            writer.close()
+
+    asyncio.run(asyncio.wait_for(test(), 600))
 
 
 def test_a_silent_connection_is_closed_after_the_idle_time() -> None:

@@ -13,7 +13,9 @@ from journal.events import ConfigChanged
 from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from kafka_protocol.zk import znodes
+from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.logs.small_log import append, read_all
 
 
 @pytest.fixture
@@ -85,6 +87,40 @@ def test_a_default_for_all_brokers_holds_for_topics_without_an_override(cluster:
     alter(cluster, {"min.insync.replicas": None})
     cluster.wait(100)
     assert all(p.min_isr == 1 for p in cluster.nodes[1].broker.replicas.partitions.values())
+
+
+def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configuration_while_they_run() -> None:
+    cluster = Cluster(1, log_cleaner_backoff_ms="1000000", producer_id_expiration_check_interval_ms="100").start()
+    broker = cluster.nodes[1].broker
+    compacted = {"cleanup.policy": "compact", "segment.bytes": "100", "min.cleanable.dirty.ratio": "0"}
+    cluster.run(cluster.client.create_topic("orders", 1, 1, configs=compacted))
+    (log,) = [log for _, log in broker.replicas.logs.all()]
+    for sequence in range(3):
+        append(log, ("k", "v"), producer_id=7, producer_epoch=0, base_sequence=sequence, at_ms=SimRuntime.WALL_START_MS)
+    cluster.wait(1_000)
+    assert [offset for offset, *_ in read_all(log)] == [0, 1, 2] and log.producers.active()
+    changes = {
+        "log.cleaner.backoff.ms": "100",
+        "log.cleaner.dedupe.buffer.size": "4194304",
+        "log.cleaner.io.buffer.load.factor": "0.5",
+        "log.cleaner.threads": "2",
+        "producer.id.expiration.ms": "500",
+    }
+    assert alter(cluster, dict(changes), BROKER_RESOURCE, "") is None
+    cluster.wait(500)
+    assert [offset for offset, *_ in read_all(log)] == [1, 2] and not log.producers.active()
+
+    def memory() -> tuple[int, float]:
+        settings = broker.replicas.logs.settings("orders").compaction
+        return settings.key_bytes, settings.key_load
+
+    assert memory() == (2 << 20, 0.5)
+    # Written past us, and not to be: what the file says holds.
+    cluster.ensemble.put("/config/brokers/<default>", znodes.encode_config({**changes, "log.cleaner.threads": "9"}))
+    cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/<default>"}')
+    cluster.wait(500)
+    assert memory() == (128 << 20, 0.9)
+    cluster.stop_all()
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
@@ -193,6 +229,21 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
         "value should not be greater than double the current value 8",
     ),
     (BROKER_RESOURCE, "", {"min.insync.replicas": "0"}, ErrorCode.invalid_request, "Value must be at least 1"),
+    (BROKER_RESOURCE, "", {"log.cleaner.threads": "0"}, ErrorCode.invalid_request, "Value must be at least 1"),
+    (
+        BROKER_RESOURCE,
+        "",
+        {"log.cleaner.threads": "3"},
+        ErrorCode.invalid_request,
+        "Log cleaner threads cannot be increased to more than double the current value 1",
+    ),
+    (
+        BROKER_RESOURCE,
+        "1",
+        {"log.cleaner.dedupe.buffer.size": "1048576"},
+        ErrorCode.invalid_request,
+        "log.cleaner.dedupe.buffer.size must be at least 1MB per cleaner thread.",
+    ),
     (8, "1", {"kafka": "INFO"}, ErrorCode.invalid_config, "Logger kafka does not exist!"),
     (16, "m", {"interval.ms": "1"}, ErrorCode.invalid_request, "but resource type is CLIENT_METRICS"),
     (32, "g", {"a": "1"}, ErrorCode.invalid_request, "Unknown resource type 32"),

@@ -150,6 +150,17 @@ def test_listeners_with_names_addresses_and_protocols() -> None:
     assert str(config.listeners[1]) == "OUTSIDE://[::1]:0"
 
 
+def test_brokers_use_a_listener_among_themselves_that_there_is() -> None:
+    listeners = (
+        "listeners=OUTSIDE://:1,INSIDE://:2\nlistener.security.protocol.map=INSIDE:PLAINTEXT,OUTSIDE:PLAINTEXT\n"
+    )
+    named = parse_config(f"{LEAST}{listeners}inter.broker.listener.name=inside\n")
+    assert named.inter_broker_listener == "INSIDE"
+    assert parse_config(LEAST).inter_broker_listener == "PLAINTEXT"
+    with pytest.raises(ConfigError, match="currently configured listeners are OUTSIDE,INSIDE"):
+        parse_config(f"{LEAST}{listeners}inter.broker.listener.name=BESIDE\n")
+
+
 def test_log_dir_is_taken_where_log_dirs_is_not_given() -> None:
     assert parse_config(LEAST + "log.dir=/a\n").log_dir == "/a"
     config = parse_config(LEAST + "log.dir=/a\nlog.dirs=/b,/c\n")

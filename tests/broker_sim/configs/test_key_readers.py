@@ -17,7 +17,11 @@ from broker_sim.configs.replica_config import replica_config
 from broker_sim.groups.config import group_config
 
 ROOT = Path(__file__).resolve().parents[3]
-LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
+LEAST = """broker.id=1
+zookeeper.connect=127.0.0.1:2181
+listeners=PLAINTEXT://localhost:9092,OTHER://localhost:9093
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,OTHER:PLAINTEXT
+"""
 PARTS: tuple[Callable[[KafkaConfig], Any], ...] = (replica_config, group_config, controller_config)
 FIELDS = [
     (part, field.name)

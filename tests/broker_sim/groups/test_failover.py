@@ -137,6 +137,34 @@ def test_offsets_of_a_topic_that_is_deleted_while_they_are_read_are_forgotten(me
     assert members.committed().committed_offset == -1, "nor does the next coordinator read them"
 
 
+@pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])
+def test_a_commit_that_still_waits_for_the_isr_is_removed_for_the_next_coordinator_too(
+    members: Members, removal: str
+) -> None:
+    members.commit(8, partition=TopicPartition("orders", 1))
+    coordinator = members.coordinator
+    groups = coordinator.broker.groups
+    others = [node for node in members.cluster.nodes.values() if node is not coordinator]
+    for node in others:
+        node.runtime.pause()
+    try:
+        assert members.commit(9).answer is None
+        if removal == "topic deleted":
+            groups.partitions_deleted([P0])
+        elif removal == "offset deleted":
+            assert groups.delete_offsets(members.group_id, [P0]) == (NONE, {P0: NONE})
+        else:
+            assert groups.delete_groups([members.group_id]) == {members.group_id: NONE}
+    finally:
+        for node in others:
+            node.runtime.resume()
+    members.cluster.wait(2_000)
+    assert members.committed().committed_offset == -1
+    fail_over(members)
+    assert members.committed().committed_offset == -1
+    assert members.state() == ("Dead" if removal == "group deleted" else "Empty")
+
+
 def test_a_broker_that_was_coordinator_before_reads_the_log_again(members: Members) -> None:
     cluster = members.cluster
     members.commit(8)

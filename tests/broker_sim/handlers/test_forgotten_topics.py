@@ -33,7 +33,7 @@ def told(number: int, leader: int) -> Any:
 
 
 def test_the_rows_of_metadata_answers_go_with_their_topics() -> None:
-    cache = MetadataCache(SimRuntime(Scheduler(), Random(1)))
+    cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
     handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
     for number in range(1, 11):

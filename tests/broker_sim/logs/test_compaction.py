@@ -9,6 +9,7 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.configs.replica_config import ReplicaConfig, partition_config
 from broker_sim.logs.cleaner import compact, is_filthy
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.guarded_directory import GuardedDirectory
@@ -205,6 +206,29 @@ def test_a_log_is_compacted_only_when_enough_of_it_is_new() -> None:
     assert is_filthy(log, NO_LAG, 10) and not is_filthy(log, half._replace(dirty_ratio_min=0.9), 10)
     assert is_filthy(log, half._replace(dirty_ratio_min=0.9, lag_max_ms=5), 10), "overdue"
     assert not is_filthy(log, NO_LAG._replace(lag_min_ms=50), 10), "too young"
+
+
+def test_a_compacted_segment_is_left_in_time_for_the_longest_wait_that_its_topic_allows() -> None:
+    # LogConfig.maxSegmentMs: what is still written to is not compacted.
+    overrides = {"segment.ms": "1000", "max.compaction.lag.ms": "100"}
+
+    def starts(policy: str) -> list[int]:
+        settings = partition_config(ReplicaConfig(), {**overrides, "cleanup.policy": policy})
+        log = a_log(1 << 20, segment_ms=settings.segment_ms)
+        for at_ms in (1_000, 1_100, 1_101):
+            append(log, ("k", "v"), at_ms=at_ms)
+        return [segment.base_offset for segment in log.segments]
+
+    assert starts("compact") == starts("compact,delete") == [0, 2]
+    assert starts("delete") == [0]
+
+
+def test_records_without_a_time_keep_no_other_from_being_overdue() -> None:
+    log = a_log(100)
+    for at_ms in (-1, 10, 11):
+        append(log, ("a", "1"), at_ms=at_ms)
+    late = NO_LAG._replace(dirty_ratio_min=1.0, lag_max_ms=5)
+    assert is_filthy(log, late, 16) and not is_filthy(log, late, 15)
 
 
 def test_records_that_are_not_committed_are_not_compacted() -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.newest_record import newest_record
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
-from tests.broker_sim.logs.small_log import a_log
+from tests.broker_sim.logs.small_log import a_log, append, run_compaction
 from tests.kafka_protocol.produced import headers_of
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
@@ -28,7 +33,10 @@ def add(log: PartitionLog, times: list[int]) -> None:
 
 
 def found(log: PartitionLog, timestamp_ms: int) -> tuple[int, int] | None:
-    search = log.offset_for_timestamp(timestamp_ms)
+    return outcome(log.offset_for_timestamp(timestamp_ms))
+
+
+def outcome(search: Generator[None, None, tuple[int, int] | None]) -> tuple[int, int] | None:
     try:
         while True:
             next(search)
@@ -52,6 +60,11 @@ def test_a_time_is_found_wherever_it_stands_also_after_truncations_and_deletions
     log.advance_start(min(start, log.end_offset))
     for timestamp_ms in range(22):
         assert found(log, timestamp_ms) == first_not_older(left, timestamp_ms, log.start_offset)
+    kept = range(log.start_offset, log.end_offset)
+    # What was deleted is in the segments still.
+    assert outcome(newest_record(log)) == max(
+        ((left[n], n) for n in kept), key=lambda it: (it[0], -it[1]), default=None
+    )
     newest = [segment.max_timestamp for segment in log.segments]
     starts = [segment.base_offset for segment in log.segments]
     ends = [*starts[1:], log.end_offset]
@@ -63,3 +76,43 @@ def test_a_search_by_time_begins_shortly_before_what_it_looks_for(timestamp_ms: 
     (segment,) = log_of([1] * 1_000 + [2] * 1_000).segments
     _, header = next(segment.headers_since(timestamp_ms, offset))
     assert first - 5 < header.base_offset <= first
+
+
+@pytest.mark.parametrize("newest", [False, True])
+def test_a_search_goes_on_where_a_later_segment_goes_meanwhile(tmp_path: Path, newest: bool) -> None:
+    log = a_log(100, FileLogDirectory(tmp_path))
+    data = build_batch([Record(None, b"v", at_ms) for at_ms in (9, *[3] * 300)])
+    log.append_as_leader(data, headers_of(data), 0)
+    add(log, [3, 8])
+    log.advance_start(1)
+    search = newest_record(log) if newest else log.offset_for_timestamp(5)
+    next(search)
+    log.truncate_to(301)
+    add(log, [3, 7])
+    assert outcome(search) == (7, 302), "the file of the segment that went is closed, which is no failure of the disk"
+    log.close()
+
+
+def test_the_newest_record_is_one_that_compaction_has_left() -> None:
+    log = a_log(100)
+    append(log, ("a", "1"), at_ms=9, producer_id=7, producer_epoch=0, base_sequence=0)
+    for key, value, at_ms in (("b", "1", 5), ("a", "2", 4), ("c", "1", 5), ("d", "1", 3)):
+        append(log, (key, value), at_ms=at_ms)
+    run_compaction(log)
+    # The producer's last batch stays for its numbers, without its record.
+    assert log.segments[0].max_timestamp == 9 and outcome(newest_record(log)) == (5, 1)
+
+
+def test_a_search_for_the_newest_record_goes_on_where_its_segment_goes_meanwhile() -> None:
+    log = log_of([9, 5], segment_bytes=100)
+    data = build_batch([Record(None, b"v", at_ms) for at_ms in (4, *[3] * 300)])
+    log.append_as_leader(data, headers_of(data), 0)
+    log.high_watermark = log.end_offset
+    log.advance_start(1)
+    search = newest_record(log)
+    log.drop_first_segments(1)
+    log.advance_start(2)
+    next(search)
+    log.truncate_fully_and_start_at(400)
+    assert outcome(search) is None
+    log.close()

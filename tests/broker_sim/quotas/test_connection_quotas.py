@@ -226,6 +226,27 @@ def test_limits_change_while_a_broker_runs() -> None:
     cluster.stop_all()
 
 
+def test_a_listeners_own_limits_change_while_a_broker_runs() -> None:
+    own = "listener.name.plaintext."
+    cluster = broker_world.Cluster(1, listener_name_plaintext_max_connections="5").start()
+    connections = cluster.nodes[1].broker.connections
+
+    def limits_after(entity: str, **changes: str | None) -> ListenerLimits:
+        named = {own + key.replace("_", "."): value for key, value in changes.items()}
+        cluster.run(cluster.client.alter_configs(4, entity, named))
+        cluster.wait(500)
+        return connections._limits.listeners["PLAINTEXT"]
+
+    rate = connections._limits.creations_per_second
+    assert limits_after("", max_connections="4") == ListenerLimits(4, rate)
+    assert limits_after("1", max_connections="3", max_connection_creation_rate="7") == ListenerLimits(3, 7)
+    assert limits_after("1", max_connections=None) == ListenerLimits(4, 7)
+    assert limits_after("", max_connections=None) == ListenerLimits(5, 7)
+    refused = cluster.refused(cluster.client.alter_configs(4, "1", {f"{own}max.connections": "x"}))
+    assert refused is not None and refused[0] is ErrorCode.invalid_request
+    cluster.stop_all()
+
+
 def test_the_quota_of_a_host_that_nobody_knows_is_refused() -> None:
     cluster = broker_world.Cluster(1)
     cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}

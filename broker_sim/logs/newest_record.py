@@ -1,0 +1,66 @@
+"""The record with the highest timestamp of a log (ListOffsets' MAX_TIMESTAMP, KIP-734)."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.segment import Segment
+from broker_sim.slices import SLICE_RECORDS
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch
+
+_SLICE_BATCHES = 1_000
+"""So many headers are read in a slice."""
+
+Found = tuple[int, int] | None
+"""(timestamp, offset); None for none."""
+
+
+def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
+    """Find (timestamp, offset) of the first of the records with the highest timestamp; None for an empty log.
+
+    Mostly the batches' headers tell it.  The records of the one that says so may be deleted, and not gone yet, or
+    compacted away: then the others are looked through.  Kafka answers with a deleted one, or with none.
+    """
+    if log.is_closed or log.end_offset <= log.start_offset:
+        return None
+    found = yield from log.offset_for_timestamp(max(segment.max_timestamp for segment in log.segments))
+    if found is None and not log.is_closed:
+        found = yield from _of_what_is_left(log)
+    return found
+
+
+def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
+    newest: Found = None
+    for segment in list(log.segments):
+        if _is_gone(log, segment):
+            return (yield from newest_record(log))
+        batches = segment.headers(segment.position_of(log.start_offset))
+        for number, (position, header) in enumerate(batches, 1):
+            if newest is None or header.max_timestamp > newest[0]:
+                data = segment.file.read(position, header.size)
+                newest = yield from _newer(data, header, newest, log.start_offset)
+            if not number % _SLICE_BATCHES:
+                yield
+            if _is_gone(log, segment):
+                return (yield from newest_record(log))
+    return newest
+
+
+def _is_gone(log: PartitionLog, segment: Segment) -> bool:
+    """Did it go while there was a pause?"""
+    return log.is_closed or segment not in log.segments
+
+
+def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:
+    """The first of a batch's newest records from `start_offset` on, where it is newer than that one; else that one."""
+    newest = than
+    try:
+        for number, record in enumerate(iter_batch(data, 0, header), 1):
+            if record.offset >= start_offset and (newest is None or record.timestamp_ms > newest[0]):
+                newest = record.timestamp_ms, record.offset
+            if not number % SLICE_RECORDS:
+                yield
+    except BatchUnreadable:
+        return header.max_timestamp, max(header.base_offset, start_offset)
+    return newest
