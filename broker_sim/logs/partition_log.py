@@ -15,7 +15,7 @@ from broker_sim.ports import LogDirectory, LogFile
 from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch, patch_batches
+from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, empty_batch, iter_batch, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
@@ -240,7 +240,8 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.
+        `offset` must lie within the log.  Where compaction has left nothing up to there, a batch without records says
+        so: Kafka answers with nothing, and whoever reads stands still until somebody writes.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -253,7 +254,8 @@ class PartitionLog:
             segment = self._segments[at]
             found = segment.locate(offset)
         if found is None or found[1].base_offset >= up_to:
-            return b""
+            gap = self._gap(offset, up_to)
+            return gap if at_least_one or len(gap) <= max_bytes else b""
         start, header = found
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
@@ -261,6 +263,12 @@ class PartitionLog:
             if end == start and at_least_one:
                 end = start + header.size
         return segment.file.read(start, end - start) if end > start else b""
+
+    def _gap(self, offset: int, up_to: int) -> bytes:
+        """A batch of no records in the place of those that were there, in the epoch of the last one: of an earlier one
+        the log would seem to end before."""
+        epoch = self.epochs.epoch_for_offset(up_to - 1)
+        return empty_batch(offset, up_to - 1, epoch, self._segment_of(offset).max_timestamp)
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
