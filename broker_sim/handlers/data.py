@@ -269,7 +269,7 @@ class DataHandlers:
             rows.update(zip(wanted, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
                 for key, row in zip(wanted, fetched, strict=True):
-                    rows[key] = await read_for_older(self._replicas, self._runtime, version, wanted[key], row)
+                    rows[key] = await read_for_older(self._replicas, self._runtime, version, params, wanted[key], row)
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
             throttle_ms = context.muted_ms = self._throttle_fetch(context, rows)
             if throttle_ms:
