@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -121,6 +121,25 @@ def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configura
     cluster.wait(500)
     assert memory() == (128 << 20, 0.9)
     cluster.stop_all()
+
+
+@pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_threads_double_and_halve_step_by_step_from_what_holds_now(
+    cluster: Cluster, name: str, steps: Sequence[str], broker: str
+) -> None:
+    for count in (*steps, steps[0]):
+        assert alter(cluster, {name: count}, BROKER_RESOURCE, broker) is None
+        cluster.wait(100)
+    refused = alter(cluster, {name: "99"}, BROKER_RESOURCE, broker)
+    assert refused is not None and f"the current value {steps[0]}" in refused[1]
+
+
+def test_threads_of_compaction_share_the_memory_that_all_brokers_were_given(cluster: Cluster) -> None:
+    assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "2000000"}, BROKER_RESOURCE, "") is None
+    cluster.wait(100)
+    refused = alter(cluster, {"log.cleaner.threads": "2"}, BROKER_RESOURCE, "1")
+    assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
