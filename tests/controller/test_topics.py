@@ -288,6 +288,28 @@ def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> No
     assert world.brief("t", 1) == (2, (2,), 0)
 
 
+def test_a_topic_made_anew_as_soon_as_its_name_is_free_keeps_its_configuration(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: not world.has("t"))
+    world.create_topic("t", {0: [3]}, cleanup_policy="compact")
+    world.settle()
+    assert world.ensemble.data(znodes.config_path("topics", "t")) == znodes.encode_config({"cleanup.policy": "compact"})
+    assert world.brief("t") == (3, (3,), 0)
+
+
+def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: not world.has("t"))
+    world.create_topic("t", {0: [3]})
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert gone(world, "t")
+
+
 @pytest.mark.scenario(31)
 def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
