@@ -18,6 +18,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from tests.controller import controller_world
 from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
 
@@ -424,6 +425,24 @@ def test_a_broker_that_refuses_to_delete_makes_the_topic_ineligible(world: World
     world.leave(3)
     world.settle()
     world.join(3)
+    world.settle()
+    assert gone(world, "t")
+
+
+@pytest.mark.parametrize("bounced_after_ms", range(10, 25))
+def test_a_refusal_of_a_brokers_life_before_does_not_halt_a_deletion_though_it_comes_late(
+    world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
+) -> None:
+    monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.refuse_deletes.add(2)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.run(bounced_after_ms)
+    world.leave(2)
+    world.join(2)
+    world.run(4)
+    world.refuse_deletes.clear()
     world.settle()
     assert gone(world, "t")
 
