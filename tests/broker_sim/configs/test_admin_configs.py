@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.configs.broker_config import config_from
 from broker_sim.configs.broker_keys import KAFKA_KEYS
 from broker_sim.configs.config_resources import Operation, Source
+from broker_sim.logs.log_dir import LogDir
 from journal.events import ConfigChanged
 from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from kafka_protocol.wire.kafka_schema import ApiKey, request
@@ -121,6 +122,28 @@ def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configura
     cluster.wait(500)
     assert memory() == (128 << 20, 0.9)
     cluster.stop_all()
+
+
+def test_a_change_of_the_brokers_configuration_goes_through_the_logs_as_often_whatever_the_number_of_topics(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two thousand topics a broker stood still for 0.9 s at each change of a throttle."""
+    passes: list[LogDir] = []
+    all_logs = LogDir.all
+    assert all_logs.fget is not None
+    monkeypatch.setattr(LogDir, "all", property(lambda log_dir: passes.append(log_dir) or all_logs.__get__(log_dir)))
+
+    def passes_of(segment_bytes: str) -> int:
+        passes.clear()
+        assert alter(cluster, {"log.segment.bytes": segment_bytes}, BROKER_RESOURCE, "1") is None
+        cluster.wait(10)
+        assert {log.segment_bytes for _, log in cluster.nodes[1].broker.replicas.logs.all()} == {int(segment_bytes)}
+        return len(passes)
+
+    few = passes_of("1000")
+    for number in range(9):
+        cluster.run(cluster.client.create_topic(f"more-{number}", 1, 1))
+    assert passes_of("2000") == few
 
 
 @pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
