@@ -20,6 +20,8 @@ from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, empty_batc
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
+_BATCH_OFFSETS_MAX = 1 << 31
+"""A batch spans so many offsets at most."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -267,8 +269,9 @@ class PartitionLog:
     def _gap(self, offset: int, up_to: int) -> bytes:
         """A batch of no records in the place of those that were there, in the epoch of the last one: of an earlier one
         the log would seem to end before."""
-        epoch = self.epochs.epoch_for_offset(up_to - 1)
-        return empty_batch(offset, up_to - 1, epoch, self._segment_of(offset).max_timestamp)
+        last_offset = min(up_to, offset + _BATCH_OFFSETS_MAX) - 1
+        epoch = self.epochs.epoch_for_offset(last_offset)
+        return empty_batch(offset, last_offset, epoch, self._segment_of(offset).max_timestamp)
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""

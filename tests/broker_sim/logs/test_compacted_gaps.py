@@ -79,6 +79,16 @@ def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> N
     assert (header.base_offset, header.record_count) == (4, 1)
 
 
+def test_a_gap_of_more_offsets_than_a_batch_can_span_is_crossed_in_steps() -> None:
+    leader, follower, end = a_log(1 << 20), a_log(1 << 20), (1 << 33) + 5
+    append(leader, ("a", "v"))
+    far = build_batch([Record(b"z", b"v", 0)], base_offset=end)
+    assert leader.append_as_follower(far, headers_of(far))
+    assert leader.truncate_to(end) == end
+    follow(follower, leader)
+    assert (follower.end_offset, read_all(follower)) == (end, [(0, "a", "v")])
+
+
 def test_a_follower_of_a_log_of_which_compaction_took_the_end_comes_to_be_in_sync() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
