@@ -11,11 +11,11 @@ from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
+from broker_sim.logs.time_search import first_not_older
 from broker_sim.ports import LogDirectory, LogFile
-from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, empty_batch, iter_batch, patch_batches
+from kafka_protocol.record_batch import BatchHeader, empty_batch, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
@@ -304,7 +304,7 @@ class PartitionLog:
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
                     data = segment.file.read(position, header.size)
-                    found = yield from _first_not_older(data, header, timestamp_ms, self.start_offset)
+                    found = yield from first_not_older(data, header, timestamp_ms, self.start_offset)
                     if found is not None or self.is_closed:
                         return found
                     if segment not in self._segments:
@@ -490,18 +490,3 @@ class PartitionLog:
         """Close and remove everything."""
         self.close()
         self._directory.delete_partition(self.name)
-
-
-def _first_not_older(
-    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> Generator[None, None, tuple[int, int] | None]:
-    """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
-    try:
-        for number, record in enumerate(iter_batch(data, 0, header), 1):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                return record.timestamp_ms, record.offset
-            if not number % SLICE_RECORDS:
-                yield
-    except BatchUnreadable:
-        return header.max_timestamp, max(header.base_offset, start_offset)
-    return None
