@@ -512,3 +512,21 @@ def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:
     world.leave(2)
     world.settle()
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)
+
+
+def test_a_topic_whose_deletion_somebody_has_finished_by_hand_may_be_made_anew(world: World) -> None:
+    """What is left of the request would delete the new one, once a controller comes to it."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        world.ensemble.delete(f"{znodes.topic_path('t')}{below}")
+    world.settle()
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    world.kill(1)
+    world.start(4)
+    assert world.brief("t") == (2, (2,), 0)
