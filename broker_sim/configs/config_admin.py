@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
@@ -151,10 +152,7 @@ class ConfigAdmin:
 
     def _check_pool(self, name: str, size: int) -> None:
         """DynamicThreadPool: a pool at most halves or doubles at a time."""
-        entities = (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}")
-        altered = (self._configs.overrides(entity).get(name) for entity in entities)
-        text = next(filter(None, altered), None) or self._config.originals.get(name) or KAFKA_KEYS[name].default or "1"
-        present = int(text)
+        present = self._pool_now(name)
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
@@ -164,6 +162,15 @@ class ConfigAdmin:
             f"failed for {name}={size}, value should {bound} the current value {present} "
             "for configuration Invalid dynamic configuration"
         )
+
+    def _pool_now(self, name: str) -> int:
+        """A pool's size by the broker's own override, the one for all, its file, or Kafka's default."""
+        for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
+            with suppress(ConfigError):
+                size = _BROKER_KEYS[name].parse(self._configs.overrides(entity).get(name, ""))
+                if isinstance(size, int):
+                    return size
+        return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
     def _check_housekeeping(self, overrides: Mapping[str, str]) -> None:
         """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together."""

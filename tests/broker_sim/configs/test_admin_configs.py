@@ -158,6 +158,14 @@ def test_threads_double_and_halve_step_by_step_from_what_holds_now(
     assert refused is not None and f"the current value {steps[0]}" in refused[1]
 
 
+def test_a_number_of_threads_that_somebody_wrote_past_us_and_is_none_does_not_count(cluster: Cluster) -> None:
+    cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"num.io.threads": "x"}))
+    cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
+    cluster.wait(500)
+    refused = alter(cluster, {"num.io.threads": "99"}, BROKER_RESOURCE, "1")
+    assert refused is not None and "the current value 8" in refused[1]
+
+
 def test_threads_of_compaction_share_the_memory_that_all_brokers_were_given(cluster: Cluster) -> None:
     assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "2000000"}, BROKER_RESOURCE, "") is None
     cluster.wait(100)
