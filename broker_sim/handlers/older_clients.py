@@ -35,7 +35,7 @@ async def read_for_older(
     """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData).
 
     Messages have no form for a batch that compaction has emptied, which says where to read on: so it is read on here.
-    In Kafka such a client stands still before a segment that holds nothing else.
+    In Kafka such a client stands still before a segment that holds nothing else.  `params` says how long it may take.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:
@@ -47,7 +47,6 @@ async def read_for_older(
     if not settings.converts_down:
         return _unreadable(row, ErrorCode.unsupported_version)
     magic = 0 if version < _FETCH_HAS_TIMES else 1
-    at_once = msgspec.structs.replace(params, max_wait_ms=0)
     while not row.error:
         work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
         try:
@@ -57,7 +56,7 @@ async def read_for_older(
         if messages != NOTHING_FITS:
             return msgspec.structs.replace(row, records=messages)
         wanted = msgspec.structs.replace(wanted, fetch_offset=offset_after(row.records, wanted.fetch_offset))
-        [row] = await replicas.fetch(at_once, [wanted])
+        [row] = await replicas.fetch(params, [wanted])
     return row
 
 

@@ -74,6 +74,20 @@ def test_clients_that_know_no_batches_read_on_behind_a_segment_that_compaction_h
     assert only_row(ask(cluster, 1, fetch_request(version, 3))).records == b""
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_clients_that_know_no_batches_wait_at_an_end_that_compaction_has_taken(version: int) -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    cluster.produce(1, "a")
+    cluster.produce(1, "b")
+    log = cluster[1].partition.log
+    log.roll()
+    log.segments[0].truncate_to(1)
+    asked_ms = cluster.now_ms
+    row = only_row(ask(cluster, 1, fetch_request(version, 1, max_wait=500)))
+    assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
+
+
 # ---- versions --------------------------------------------------------------------------------------------------
 
 
