@@ -294,11 +294,11 @@ class PartitionLog:
         In a batch that cannot be read the batch's own bounds stand for its records'.
         """
         for segment in list(self._segments):
+            if segment.max_timestamp < timestamp_ms:
+                continue
             if segment not in self._segments:
                 # It went while there was a pause in one before it.
                 return (yield from self.offset_for_timestamp(timestamp_ms))
-            if segment.max_timestamp < timestamp_ms:
-                continue
             for position, header in segment.headers_since(timestamp_ms, self.start_offset):
                 # What lies below the start was deleted, and is only not gone yet.
                 last_offset = header.base_offset + header.last_offset_delta
