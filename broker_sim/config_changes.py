@@ -51,7 +51,7 @@ class ConfigChanges:
         """The overrides of that entity changed: topics/T, brokers/N, users/U, clients/C or ips/A."""
         kind, _, name = entity.partition("/")
         if kind == "topics":
-            self._replicas.topic_config_changed(name)
+            self._replicas.topic_configs_changed([name])
             if self._configs.overrides(entity).get(UNCLEAN, "").strip().lower() == "true":
                 self._controller.topic_unclean_enabled(name)
             return
@@ -65,8 +65,7 @@ class ConfigChanges:
         every, own = (self._configs.overrides(f"brokers/{name}") for name in (DEFAULT_ENTITY, self._config.broker_id))
         self._replicas.throttles.set_rates({**every, **own})
         self._replicas.configure_housekeeping(replica_config(self._with_housekeeping()))
-        for topic in sorted({topic_partition.topic for topic_partition, _ in self._replicas.logs.all()}):
-            self._replicas.topic_config_changed(topic)
+        self._replicas.topic_configs_changed(dict.fromkeys(key.topic for key, _ in self._replicas.logs.all()))
         unclean = self._configs.broker_value(UNCLEAN) is True
         was, self._controller_config.unclean_leader_election_enable = (
             self._controller_config.unclean_leader_election_enable,

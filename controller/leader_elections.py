@@ -158,9 +158,14 @@ def elect_leaders_response(error: KafkaError, results: dict[TopicPartition, Kafk
 
 
 async def process_auto_rebalance(reign: Reign, _: str) -> None:
-    """Give brokers that lead too little of what they are preferred for their leadership back, and look again later."""
+    """Give brokers that lead too little of what they are preferred for their leadership back, and look again later.
+
+    Not while partitions are being reassigned, which elects and is busy enough as it is.
+    """
     reign.schedule_rebalance(reign.config.leader_imbalance_check_interval_seconds * 1000)
     context = reign.context
+    if context.reassigning:
+        return
     preferred: dict[int, list[TopicPartition]] = {}
     for partition in context.partitions:
         replicas = context.replicas(partition)

@@ -47,8 +47,8 @@ def on_leader_and_isr_answered(reign: Reign, broker_id: int, response: KafkaMess
         return
     failed, served = _outcomes(reign, response)
     if failed or broker_id in reign.context.offline_dirs:
-        reign.signals.put_for(
-            reign,
+        reign.put_for_life(
+            broker_id,
             "LeaderAndIsrResponseReceived",
             lambda: _take_note(reign, broker_id, failed, served),
             request_cause("LeaderAndIsr"),

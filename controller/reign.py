@@ -232,5 +232,17 @@ class Reign:
             if done:
                 await self.deletion.complete(done)
 
-        caused_by = request_cause("StopReplica")
-        self.signals.put_for(self, "TopicDeletionStopReplicaResponseReceived", process, caused_by)
+        self.put_for_life(broker_id, "TopicDeletionStopReplicaResponseReceived", process, request_cause("StopReplica"))
+
+    def put_for_life(
+        self, broker_id: int, event: str, process: Callable[[], Awaitable[None]], caused_by: Cause
+    ) -> None:
+        """Put an event about what a broker answered, which counts only as long as it is that process: another one is
+        told everything anew, and what its predecessor could not do it may.  Kafka believes it of the later one."""
+        broker_epoch = self.context.broker_epoch(broker_id)
+
+        async def process_in_life() -> None:
+            if self.context.broker_epoch(broker_id) == broker_epoch:
+                await process()
+
+        self.signals.put_for(self, event, process_in_life, caused_by)

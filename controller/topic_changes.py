@@ -26,6 +26,9 @@ async def process_topic_change(reign: Reign, _: str) -> None:
     new = [topic for topic in names if not context.has_topic(topic)]
     gone = [topic for topic in context.topics if topic not in present]
     added = await add_topics(reign, new)
+    if any(context.is_being_deleted(topic) for topic in gone):
+        # The request to delete it would count for the next topic of that name, as in Kafka.
+        reign.signals.put("TopicDeletion", "", reign.occasion.cause)
     for topic in gone:
         context.remove_topic(topic)
         reign.signals.forget_watcher("PartitionModifications", topic)

@@ -157,10 +157,13 @@ class TopicDeletion:
         gone = self._context.replicas_of_topic_in(topic, ReplicaState.DELETION_SUCCESSFUL)
         paths = await self._descendants(znodes.topic_path(topic))
         await self._replicas.handle(gone, ReplicaState.NON_EXISTENT)
-        await self._delete(paths)
-        # What is left of the topic would stay for ever where the request went before it.
+        # What is left of the topic would stay for ever where the request went before it.  And once its znode has gone
+        # the topic may be made anew: what Kafka deletes only then is the new one's configuration, or the request to
+        # delete that one.
+        *below, itself = paths
+        await self._delete(below)
         await self._delete([znodes.config_path("topics", topic)])
-        await self._delete([znodes.delete_topic_path(topic)])
+        await self._delete([itself, znodes.delete_topic_path(topic)])
         self._context.remove_topic(topic)
         self._emit(TopicDeleted(topic, self._occasion.cause))
 

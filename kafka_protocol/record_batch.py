@@ -419,6 +419,26 @@ def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
     return b"".join(packed)
 
 
+def empty_batch(base_offset: int, last_offset: int, leader_epoch: int, timestamp_ms: int) -> bytes:
+    """A batch that holds the place of records, and none of them (DefaultRecordBatch.writeEmptyHeader)."""
+    header = BatchHeader(
+        base_offset=base_offset,
+        length=HEADER_SIZE - SIZE_OVERHEAD,
+        leader_epoch=leader_epoch,
+        magic=MAGIC,
+        crc=0,
+        attributes=0,
+        last_offset_delta=last_offset - base_offset,
+        base_timestamp=timestamp_ms,
+        max_timestamp=timestamp_ms,
+        producer_id=NO_PRODUCER,
+        producer_epoch=-1,
+        base_sequence=-1,
+        record_count=0,
+    )
+    return with_checksum(header, b"")[0]
+
+
 def with_checksum(header: BatchHeader, body: Data) -> tuple[bytes, BatchHeader]:
     """A batch of that header, whose checksum is put right."""
     head = HEADER.pack(*header)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
@@ -19,6 +20,7 @@ from broker_sim.configs.config_resources import (
     Resource,
     whole_number,
 )
+from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
@@ -34,9 +36,10 @@ _BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **
 class ConfigAdmin:
     """Alters the configuration of topics and brokers."""
 
-    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache) -> None:
+    def __init__(self, zk: Zk, config: KafkaConfig, configs: EntityConfigs, metadata: MetadataCache) -> None:
         self._znodes = EntityZnodes(zk)
         self._config = config
+        self._configs = configs
         self._metadata = metadata
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
@@ -149,8 +152,7 @@ class ConfigAdmin:
 
     def _check_pool(self, name: str, size: int) -> None:
         """DynamicThreadPool: a pool at most halves or doubles at a time."""
-        text = self._config.originals.get(name) or KAFKA_KEYS[name].default or "1"
-        present = int(text)
+        present = self._pool_now(name)
         if present // 2 <= size <= 2 * present:
             return
         bound = "not be greater than double" if size > present else "be at least half"
@@ -161,11 +163,22 @@ class ConfigAdmin:
             "for configuration Invalid dynamic configuration"
         )
 
+    def _pool_now(self, name: str) -> int:
+        """A pool's size by the broker's own override, the one for all, its file, or Kafka's default."""
+        for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
+            with suppress(ConfigError):
+                size = _BROKER_KEYS[name].parse(self._configs.overrides(entity).get(name, ""))
+                if isinstance(size, int):
+                    return size
+        return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
+
     def _check_housekeeping(self, overrides: Mapping[str, str]) -> None:
         """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together."""
+        now = {name: self._configs.broker_value(name) for name in HOUSEKEEPING_KEYS}
         changed = {name: BROKER_KEYS[name].parse(overrides[name]) for name in HOUSEKEEPING_KEYS if name in overrides}
-        check_cleaner({**self._config.values, **changed})
-        threads, present = changed.get("log.cleaner.threads"), self._config.number("log.cleaner.threads")
+        check_cleaner({**now, **changed})
+        threads, present = changed.get("log.cleaner.threads"), now["log.cleaner.threads"]
+        assert isinstance(present, int)
         if not isinstance(threads, int) or present // 2 <= threads <= 2 * present:
             return
         bound = "increased to more than double" if threads > present else "reduced to less than half"

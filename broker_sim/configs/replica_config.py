@@ -14,7 +14,7 @@ from kafka_protocol.record_rules import FOREVER_MS, TopicRules
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9
 TopicConfigs = Callable[[str], Mapping[str, str]]
-"""A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_config_changed`."""
+"""A topic's overrides as they stand in /config/topics/T: key to text.  Asked again after `topic_configs_changed`."""
 
 
 def no_overrides(topic: str) -> Mapping[str, str]:

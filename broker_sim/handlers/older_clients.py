@@ -7,13 +7,14 @@ from collections.abc import Callable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition, FetchPartition, ReplicaService
+from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ReplicaService
 from broker_sim.slices import SLICE_RECORDS, in_slices
 from ensemble.ports import Runtime
 from journal.events import TopicPartition
 from kafka_protocol.compression import Codec
-from kafka_protocol.message_set import CannotConvert, convert_down
+from kafka_protocol.message_set import NOTHING_FITS, CannotConvert, convert_down
 from kafka_protocol.ports import KafkaMessage
+from kafka_protocol.record_batch import offset_after
 from kafka_protocol.wire.kafka_schema import respond
 
 FETCH_KNOWS_ZSTD = 10
@@ -24,9 +25,18 @@ _CONSUMER, _DEBUGGING = -1, -2
 
 
 async def read_for_older(
-    replicas: ReplicaService, runtime: Runtime, version: int, wanted: FetchPartition, row: FetchedPartition
+    replicas: ReplicaService,
+    runtime: Runtime,
+    version: int,
+    params: FetchParams,
+    wanted: FetchPartition,
+    row: FetchedPartition,
 ) -> FetchedPartition:
-    """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData)."""
+    """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData).
+
+    Messages have no form for a batch that compaction has emptied, which says where to read on: so it is read on here.
+    In Kafka such a client stands still before a segment that holds nothing else.  `params` says how long it may take.
+    """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:
         return row
@@ -37,11 +47,17 @@ async def read_for_older(
     if not settings.converts_down:
         return _unreadable(row, ErrorCode.unsupported_version)
     magic = 0 if version < _FETCH_HAS_TIMES else 1
-    work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
-    try:
-        return msgspec.structs.replace(row, records=await in_slices(work, runtime))
-    except CannotConvert as cannot:
-        return _unreadable(row, cannot.error)
+    while not row.error:
+        work = convert_down(row.records, magic, wanted.fetch_offset, SLICE_RECORDS)
+        try:
+            messages = await in_slices(work, runtime)
+        except CannotConvert as cannot:
+            return _unreadable(row, cannot.error)
+        if messages != NOTHING_FITS:
+            return msgspec.structs.replace(row, records=messages)
+        wanted = msgspec.structs.replace(wanted, fetch_offset=offset_after(row.records, wanted.fetch_offset))
+        [row] = await replicas.fetch(params, [wanted])
+    return row
 
 
 def _unreadable(row: FetchedPartition, error: int) -> FetchedPartition:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
@@ -76,13 +76,14 @@ class LogManager:
         """What holds for a topic now."""
         return partition_config(self._config, self._topic_configs(topic))
 
-    def reconfigure(self, topic: str) -> PartitionConfig:
-        """What holds for a topic now.  Its logs go by that, also those that this broker was not told yet to lead or
-        follow, and those that are on their way into another directory."""
-        settings = self.settings(topic)
+    def reconfigure(self, topics: Iterable[str]) -> dict[str, PartitionConfig]:
+        """What holds for these topics now.  Their logs go by that, also those that this broker was not told yet to lead
+        or follow, and those that are on their way into another directory."""
+        settings = {topic: self.settings(topic) for topic in topics}
         for log in (log for log_dir in self._dirs for log in log_dir.all.values()):
-            if log.topic_partition.topic == topic:
-                log.segment_bytes, log.segment_ms = settings.segment_bytes, settings.segment_ms
+            found = settings.get(log.topic_partition.topic)
+            if found is not None:
+                log.segment_bytes, log.segment_ms = found.segment_bytes, found.segment_ms
         return settings
 
     # ---- directories -------------------------------------------------------------------------------------------

@@ -11,15 +11,17 @@ from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
+from broker_sim.logs.time_search import first_not_older
 from broker_sim.ports import LogDirectory, LogFile
-from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch, patch_batches
+from kafka_protocol.record_batch import BatchHeader, empty_batch, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
+_BATCH_OFFSETS_MAX = 1 << 31
+"""A batch spans so many offsets at most."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -240,7 +242,8 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.
+        `offset` must lie within the log.  Where compaction has left nothing up to there, a batch without records says
+        so: Kafka answers with nothing, and whoever reads stands still until somebody writes.
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -253,7 +256,8 @@ class PartitionLog:
             segment = self._segments[at]
             found = segment.locate(offset)
         if found is None or found[1].base_offset >= up_to:
-            return b""
+            gap = self._gap(offset, up_to)
+            return gap if at_least_one or len(gap) <= max_bytes else b""
         start, header = found
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
@@ -261,6 +265,13 @@ class PartitionLog:
             if end == start and at_least_one:
                 end = start + header.size
         return segment.file.read(start, end - start) if end > start else b""
+
+    def _gap(self, offset: int, up_to: int) -> bytes:
+        """A batch of no records in the place of those that were there, in the epoch of the last one: of an earlier one
+        the log would seem to end before."""
+        last_offset = min(up_to, offset + _BATCH_OFFSETS_MAX) - 1
+        epoch = self.epochs.epoch_for_offset(last_offset)
+        return empty_batch(offset, last_offset, epoch, self._segment_of(offset).max_timestamp)
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
@@ -283,17 +294,17 @@ class PartitionLog:
         In a batch that cannot be read the batch's own bounds stand for its records'.
         """
         for segment in list(self._segments):
+            if segment.max_timestamp < timestamp_ms:
+                continue
             if segment not in self._segments:
                 # It went while there was a pause in one before it.
                 return (yield from self.offset_for_timestamp(timestamp_ms))
-            if segment.max_timestamp < timestamp_ms:
-                continue
             for position, header in segment.headers_since(timestamp_ms, self.start_offset):
                 # What lies below the start was deleted, and is only not gone yet.
                 last_offset = header.base_offset + header.last_offset_delta
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
                     data = segment.file.read(position, header.size)
-                    found = yield from _first_not_older(data, header, timestamp_ms, self.start_offset)
+                    found = yield from first_not_older(data, header, timestamp_ms, self.start_offset)
                     if found is not None or self.is_closed:
                         return found
                     if segment not in self._segments:
@@ -479,18 +490,3 @@ class PartitionLog:
         """Close and remove everything."""
         self.close()
         self._directory.delete_partition(self.name)
-
-
-def _first_not_older(
-    data: bytes, header: BatchHeader, timestamp_ms: int, start_offset: int
-) -> Generator[None, None, tuple[int, int] | None]:
-    """(timestamp, offset) of a batch's first record that is not older, from `start_offset` on; None for none."""
-    try:
-        for number, record in enumerate(iter_batch(data, 0, header), 1):
-            if record.timestamp_ms >= timestamp_ms and record.offset >= start_offset:
-                return record.timestamp_ms, record.offset
-            if not number % SLICE_RECORDS:
-                yield
-    except BatchUnreadable:
-        return header.max_timestamp, max(header.base_offset, start_offset)
-    return None

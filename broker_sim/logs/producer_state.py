@@ -180,6 +180,8 @@ class ProducerStates:
             if not producer.batches:
                 del self._producers[producer_id]
                 complete = False
+            else:
+                producer.last_timestamp = producer.batches[-1].timestamp_ms
         return complete
 
     def expire(self, before_wall_ms: int) -> None:

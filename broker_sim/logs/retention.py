@@ -21,10 +21,12 @@ def drop_older(log: PartitionLog, retention_ms: int, wall_ms: int) -> int:
     if retention_ms == UNLIMITED:
         return 0
     count = 0
+    # Of all of them at once: those without times are still from now on, and not one after the other.
+    ages_ms = [wall_ms - segment.newest_ms(wall_ms) for segment in log.segments]
     for number, segment in enumerate(log.segments[: _droppable(log)], 1):
         if not segment.size:
             continue
-        if segment.max_timestamp < 0 or wall_ms - segment.max_timestamp <= retention_ms:
+        if ages_ms[number - 1] <= retention_ms:
             break
         count = number
     return _drop(log, count)

@@ -43,6 +43,7 @@ class Segment:
         "_newest",
         "_offsets",
         "_positions",
+        "_still_at",
         "base_offset",
         "end_offset",
         "file",
@@ -69,6 +70,8 @@ class Segment:
         self._positions = array("q")
         self._newest = array("q")
         """Of each entry of the index: the highest timestamp before it, -1 for the first."""
+        self._still_at: tuple[int, int] | None = None
+        """The size that was found, and when it was found first."""
 
     def _note(self, position: int, header: BatchHeader) -> None:
         """A batch stands at `position`, at the end so far."""
@@ -84,6 +87,15 @@ class Segment:
         self.end_offset = header.next_offset
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
+
+    def newest_ms(self, wall_ms: int) -> int:
+        """When its newest record is from.  Of records that bear no time it is when this was first asked after the last
+        of them, in this life of the broker: Kafka takes the time of the file (LogSegment.largestTimestamp)."""
+        if self.max_timestamp >= 0:
+            return self.max_timestamp
+        if self._still_at is None or self._still_at[0] != self.size:
+            self._still_at = self.size, wall_ms
+        return self._still_at[1]
 
     def append(self, data: bytes, headers: Sequence[BatchHeader]) -> None:
         """Write whole batches, `headers` being theirs."""

@@ -6,7 +6,7 @@ awaited only for what the ISR or a timer decides.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -244,14 +244,17 @@ class ReplicaManager:
         self._logs.configure(config)
         self._housekeeping.configure(config)
 
-    def topic_config_changed(self, topic: str) -> None:
-        """A topic's overrides changed: take them over."""
-        settings = self._logs.reconfigure(topic)
-        for topic_partition, partition in list(self._control.partitions.items()):
-            if topic_partition.topic == topic:
-                partition.settings = settings
-                if not partition.maybe_advance_high_watermark():
-                    self._purgatory.wake(topic_partition)
+    def topic_configs_changed(self, topics: Iterable[str]) -> None:
+        """What holds for these topics may have changed: take it over.  All in one pass, for there may be thousands."""
+        settings = self._logs.reconfigure(topics)
+        concerned = [key for key in self._control.partitions if key.topic in settings]
+        for topic_partition in sorted(concerned, key=lambda key: key.topic):
+            partition = self._control.partitions.get(topic_partition)
+            if partition is None:
+                continue
+            partition.settings = settings[topic_partition.topic]
+            if not partition.maybe_advance_high_watermark():
+                self._purgatory.wake(topic_partition)
 
     # ---- requests of the controller ----------------------------------------------------------------------------
 

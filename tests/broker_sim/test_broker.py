@@ -205,7 +205,7 @@ def test_a_log_follows_its_topic_before_its_broker_is_told_to_lead_or_follow() -
     broker.replicas.start()
     (log,) = [log for _, log in broker.replicas.logs.all()]
     broker.configs._overrides["topics/orders"] = {"segment.bytes": "77", "segment.ms": "88"}
-    broker.replicas.topic_config_changed("orders")
+    broker.replicas.topic_configs_changed(["orders"])
     assert not broker.replicas.partitions and (log.segment_bytes, log.segment_ms) == (77, 88)
     cluster.stop_all()
 

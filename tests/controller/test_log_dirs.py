@@ -8,6 +8,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from controller.context import Replica, ReplicaState
 from journal.events import ControllerEventFailed, TopicPartition
 from kafka_protocol.zk import znodes
+from tests.controller import controller_world
 from tests.controller.controller_requests import reassign
 from tests.controller.controller_world import World
 
@@ -70,6 +71,24 @@ def test_a_broker_with_a_failed_log_dir_counts_as_whole_after_its_restart(world:
     assert world.active().controller.reign.context.offline_dirs.get(2, frozenset()) == frozenset()
     assert world.requests("UpdateMetadata", 3)[-1].request.live_brokers
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
+
+
+@pytest.mark.parametrize("bounced_after_ms", range(10))
+def test_a_replica_that_a_brokers_life_before_had_lost_is_served_though_the_answer_comes_late(
+    world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
+) -> None:
+    monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
+    world.offline_replicas[2] = {T0}
+    path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000000"
+    world.ensemble.put(path, znodes.encode_log_dir_event(2))
+    world.run(bounced_after_ms)
+    world.leave(2)
+    world.join(2)
+    world.run(4)
+    world.offline_replicas.clear()
+    world.settle()
+    assert [told.kind for told in world.told if told.to == 2 and told.kind != "UpdateMetadata"][-1] == "LeaderAndIsr"
+    assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 
 def test_a_reassignment_to_a_failed_log_dir_does_not_progress(world: World) -> None:

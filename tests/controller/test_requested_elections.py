@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 from controller.reign import Reign
 from journal.events import AdminRequested, ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
+from tests.controller.controller_requests import caught_up, reassign, under_way
 from tests.controller.controller_world import World, lose_all_but
 
 T0 = TopicPartition("t", 0)
@@ -236,3 +237,20 @@ def test_the_imbalance_check_leaves_a_little_imbalance_alone() -> None:
     world.run(6_000)
     # One of the two partitions that prefer broker 2 is led elsewhere: 50 percent, and not more.
     assert world.brief("t")[0] == 3 and world.brief("u")[0] == 2
+
+
+def test_the_imbalance_check_waits_while_partitions_are_being_reassigned() -> None:
+    """KafkaController.checkAndTriggerAutoLeaderRebalance."""
+    world = World()
+    world.start(1, leader_imbalance_check_interval_seconds=7)
+    world.join(2, 3)
+    world.settle()
+    world.create_topic("u", {0: [1]})
+    move_off_the_preferred(world)
+    moving = TopicPartition("u", 0)
+    assert reassign(world, moving, (3,)) is KafkaError.none
+    world.run(6_000)
+    assert world.brief("t")[0] == 3
+    caught_up(world, [1, 3], "u")
+    world.run(7_000)
+    assert not under_way(world) and world.brief("t")[0] == 2

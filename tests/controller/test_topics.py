@@ -18,6 +18,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from tests.controller import controller_world
 from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
 
@@ -288,6 +289,28 @@ def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> No
     assert world.brief("t", 1) == (2, (2,), 0)
 
 
+def test_a_topic_made_anew_as_soon_as_its_name_is_free_keeps_its_configuration(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: not world.has("t"))
+    world.create_topic("t", {0: [3]}, cleanup_policy="compact")
+    world.settle()
+    assert world.ensemble.data(znodes.config_path("topics", "t")) == znodes.encode_config({"cleanup.policy": "compact"})
+    assert world.brief("t") == (3, (3,), 0)
+
+
+def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(world: World) -> None:
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: not world.has("t"))
+    world.create_topic("t", {0: [3]})
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert gone(world, "t")
+
+
 @pytest.mark.scenario(31)
 def test_deletion_waits_for_an_offline_replica_and_resumes_when_it_is_back(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
@@ -406,6 +429,24 @@ def test_a_broker_that_refuses_to_delete_makes_the_topic_ineligible(world: World
     assert gone(world, "t")
 
 
+@pytest.mark.parametrize("bounced_after_ms", range(10, 25))
+def test_a_refusal_of_a_brokers_life_before_does_not_halt_a_deletion_though_it_comes_late(
+    world: World, monkeypatch: pytest.MonkeyPatch, bounced_after_ms: int
+) -> None:
+    monkeypatch.setattr(controller_world, "LATENCY_US", 2 * controller_world.LATENCY_US)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.refuse_deletes.add(2)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.run(bounced_after_ms)
+    world.leave(2)
+    world.join(2)
+    world.run(4)
+    world.refuse_deletes.clear()
+    world.settle()
+    assert gone(world, "t")
+
+
 def test_the_request_to_delete_what_does_not_exist_is_removed(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("nothing"))
     world.settle()
@@ -471,3 +512,21 @@ def test_a_topic_znode_that_somebody_removed_is_forgotten(world: World) -> None:
     world.leave(2)
     world.settle()
     assert world.nodes[1].controller.is_active and not world.events(ControllerEventFailed)
+
+
+def test_a_topic_whose_deletion_somebody_has_finished_by_hand_may_be_made_anew(world: World) -> None:
+    """What is left of the request would delete the new one, once a controller comes to it."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(3)
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    for below in ("/partitions/0/state", "/partitions/0", "/partitions", ""):
+        world.ensemble.delete(f"{znodes.topic_path('t')}{below}")
+    world.settle()
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    world.kill(1)
+    world.start(4)
+    assert world.brief("t") == (2, (2,), 0)

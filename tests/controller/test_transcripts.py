@@ -103,8 +103,8 @@ def test_a_topic_is_deleted() -> None:
         zk - /brokers/topics/t/partitions/0/state
         zk - /brokers/topics/t/partitions/0
         zk - /brokers/topics/t/partitions
-        zk - /brokers/topics/t
         zk - /config/topics/t
+        zk - /brokers/topics/t
         zk - /admin/delete_topics/t
         UpdateMetadata 1,2,9: live 1,2,9; t-0 leader deleted, ISR 1,2, LE 0
         StopReplica 1,2: t-0 LE -2

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.configs.broker_config import config_from
 from broker_sim.configs.broker_keys import KAFKA_KEYS
 from broker_sim.configs.config_resources import Operation, Source
+from broker_sim.logs.log_dir import LogDir
 from journal.events import ConfigChanged
 from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from kafka_protocol.wire.kafka_schema import ApiKey, request
@@ -121,6 +122,55 @@ def test_compaction_and_the_forgetting_of_producers_follow_the_brokers_configura
     cluster.wait(500)
     assert memory() == (128 << 20, 0.9)
     cluster.stop_all()
+
+
+def test_a_change_of_the_brokers_configuration_goes_through_the_logs_as_often_whatever_the_number_of_topics(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two thousand topics a broker stood still for 0.9 s at each change of a throttle."""
+    passes: list[LogDir] = []
+    all_logs = LogDir.all
+    assert all_logs.fget is not None
+    monkeypatch.setattr(LogDir, "all", property(lambda log_dir: passes.append(log_dir) or all_logs.__get__(log_dir)))
+
+    def passes_of(segment_bytes: str) -> int:
+        passes.clear()
+        assert alter(cluster, {"log.segment.bytes": segment_bytes}, BROKER_RESOURCE, "1") is None
+        cluster.wait(10)
+        assert {log.segment_bytes for _, log in cluster.nodes[1].broker.replicas.logs.all()} == {int(segment_bytes)}
+        return len(passes)
+
+    few = passes_of("1000")
+    for number in range(9):
+        cluster.run(cluster.client.create_topic(f"more-{number}", 1, 1))
+    assert passes_of("2000") == few
+
+
+@pytest.mark.parametrize(("name", "steps"), [("log.cleaner.threads", ["2", "4"]), ("num.io.threads", ["16", "32"])])
+@pytest.mark.parametrize("broker", ["", "1"])
+def test_threads_double_and_halve_step_by_step_from_what_holds_now(
+    cluster: Cluster, name: str, steps: Sequence[str], broker: str
+) -> None:
+    for count in (*steps, steps[0]):
+        assert alter(cluster, {name: count}, BROKER_RESOURCE, broker) is None
+        cluster.wait(100)
+    refused = alter(cluster, {name: "99"}, BROKER_RESOURCE, broker)
+    assert refused is not None and f"the current value {steps[0]}" in refused[1]
+
+
+def test_a_number_of_threads_that_somebody_wrote_past_us_and_is_none_does_not_count(cluster: Cluster) -> None:
+    cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"num.io.threads": "x"}))
+    cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
+    cluster.wait(500)
+    refused = alter(cluster, {"num.io.threads": "99"}, BROKER_RESOURCE, "1")
+    assert refused is not None and "the current value 8" in refused[1]
+
+
+def test_threads_of_compaction_share_the_memory_that_all_brokers_were_given(cluster: Cluster) -> None:
+    assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "2000000"}, BROKER_RESOURCE, "") is None
+    cluster.wait(100)
+    refused = alter(cluster, {"log.cleaner.threads": "2"}, BROKER_RESOURCE, "1")
+    assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])

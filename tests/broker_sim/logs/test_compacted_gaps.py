@@ -8,7 +8,8 @@ from broker_sim.logs import retention
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.logs.small_log import a_log, append, read_all, run_compaction
-from tests.broker_sim.replication.replication_cluster import Cluster
+from tests.broker_sim.replication.replication_cluster import TP, Cluster
+from tests.kafka_protocol.produced import headers_of
 
 
 def with_gap() -> PartitionLog:
@@ -21,6 +22,86 @@ def with_gap() -> PartitionLog:
     run_compaction(log)
     assert [offset for offset, *_ in read_all(log)] == [8, 9]
     return log
+
+
+def with_gap_at_its_end() -> PartitionLog:
+    """Records at 0 and 1; the tombstones at 2 and 3 have had their time, and what came after them was cut off."""
+    log = a_log(1 << 20)
+    for record in (("a", "v"), ("b", "v"), ("x", None), ("y", None)):
+        append(log, record)
+    log.roll()
+    append(log, ("z", "v"))
+    run_compaction(log)
+    log.first_dirty_offset = 0
+    run_compaction(log, after_ms=10_000)
+    assert log.truncate_to(4) == 4
+    assert [offset for offset, *_ in read_all(log)] == [0, 1]
+    assert [segment.end_offset for segment in log.segments] == [2, 4]
+    return log
+
+
+def follow(log: PartitionLog, leader: PartitionLog) -> None:
+    """Take over all that a leader gives."""
+    while log.end_offset < leader.end_offset:
+        data = leader.read(log.end_offset, 1, leader.end_offset, True)
+        assert data and log.append_as_follower(data, headers_of(data))
+
+
+def test_a_log_of_which_compaction_took_the_end_is_followed_to_it() -> None:
+    leader = with_gap_at_its_end()
+    follower = a_log(1 << 20)
+    follow(follower, leader)
+    assert (follower.end_offset, read_all(follower)) == (4, read_all(leader))
+    follower.high_watermark = 4
+    opened = PartitionLog(follower._directory, TP, segment_bytes=1 << 20)
+    assert (opened.damage, opened.end_offset, read_all(opened)) == ([], 4, read_all(leader))
+
+
+def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() -> None:
+    """Else a leader would tell a follower that has reached the end to cut its log where that epoch ends."""
+    leader = with_gap_at_its_end()
+    leader.epochs.clear()
+    for epoch, start in ((0, 0), (1, 3), (2, 4)):
+        leader.epochs.assign(epoch, start)
+    follower = a_log(1 << 20)
+    follow(follower, leader)
+    assert follower.epochs.latest == 1
+    assert leader.epochs.end_offset_for(1, leader.end_offset) == (1, follower.end_offset)
+
+
+def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> None:
+    log = with_gap_at_its_end()
+    append(log, ("c", "v"))
+    [header] = headers_of(log.read(2, 1 << 20, 4, False))
+    assert (header.base_offset, header.last_offset, header.record_count) == (2, 3, 0)
+    assert log.read(2, 10, 4, False) == b"", "it does not fit"
+    [header] = headers_of(log.read(2, 1 << 20, 5, False))
+    assert (header.base_offset, header.record_count) == (4, 1)
+
+
+def test_a_gap_of_more_offsets_than_a_batch_can_span_is_crossed_in_steps() -> None:
+    leader, follower, end = a_log(1 << 20), a_log(1 << 20), (1 << 33) + 5
+    append(leader, ("a", "v"))
+    far = build_batch([Record(b"z", b"v", 0)], base_offset=end)
+    assert leader.append_as_follower(far, headers_of(far))
+    assert leader.truncate_to(end) == end
+    follow(follower, leader)
+    assert (follower.end_offset, read_all(follower)) == (end, [(0, "a", "v")])
+
+
+def test_a_follower_of_a_log_of_which_compaction_took_the_end_comes_to_be_in_sync() -> None:
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    cluster.kill(2)
+    cluster.elect(1, [1])
+    for key in (b"a", b"b"):
+        cluster.until(cluster.produce_later(1, build_batch([Record(key, b"v", 1_000)])).done)
+    log = cluster[1].partition.log
+    log.roll()
+    log.segments[0].truncate_to(1)
+    cluster.restart(2)
+    cluster.until(lambda: 2 in cluster[1].partition.isr_state.isr)
+    assert cluster[2].partition.log.end_offset == log.end_offset == 2
 
 
 @pytest.mark.parametrize("offset", [0, 1, 5, 8])

@@ -176,3 +176,13 @@ def test_where_damage_is_cut_off_below_a_snapshot_the_one_before_it_serves() -> 
     again = a_log(1 << 20, directory)
     assert last_of(again) == {A: (1, 1)}
     assert producer_snapshots.offsets(directory.list_files(log.name)) == [1]
+
+
+def test_a_producer_is_forgotten_by_the_time_of_what_is_left_of_it() -> None:
+    log = a_log(1 << 20)
+    for sequence, at_ms in enumerate((10, 20, 1_000)):
+        append(log, ("k", "v"), producer_id=A, producer_epoch=0, base_sequence=sequence, at_ms=at_ms)
+    log.truncate_to(2)
+    assert [entry.timestamp_ms for entry in log.producers.entries()] == [20]
+    log.producers.expire(20)
+    assert last_of(log) == {}

@@ -40,6 +40,21 @@ def test_when_every_segment_is_too_old_a_new_and_empty_one_takes_over() -> None:
     assert read_all(log) == [(2, "k", "again")]
 
 
+def test_segments_without_times_go_when_they_have_been_still_for_that_long_and_hold_up_no_others() -> None:
+    log = a_log()
+    for at_ms in (-1, -1, 40):
+        append(log, ("k", "v"), at_ms=at_ms)
+    assert retention.drop_older(log, 10, 1_000) == 0
+    assert retention.drop_older(log, 10, 1_010) == 0
+    assert retention.drop_older(log, 10, 1_011) == 3
+    log = a_log(1 << 20)
+    for wall_ms in (1_000, 1_009, 1_018):
+        append(log, ("k", "v"), at_ms=-1)
+        assert retention.drop_older(log, 10, wall_ms) == 0, "it is written to"
+    assert retention.drop_older(log, 10, 1_028) == 0
+    assert retention.drop_older(log, 10, 1_029) == 1
+
+
 def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
     log = a_log()
     for _ in range(5):

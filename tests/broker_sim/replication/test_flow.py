@@ -89,7 +89,7 @@ def test_acks_all_says_not_enough_after_append_where_the_isr_is_too_small_by_the
     assert cluster[1].partition.acks_all_state(1, 0) == 0
     cluster.topic_configs["orders"] = {"min.insync.replicas": "2"}
     assert cluster[1].partition.acks_all_state(1, 0) == 0, "not taken over yet"
-    cluster[1].manager.topic_config_changed("orders")
+    cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster[1].partition.acks_all_state(1, 0) == ErrorCode.not_enough_replicas_after_append
     assert cluster[1].partition.acks_all_state(2, 0) is None
 
@@ -268,7 +268,7 @@ def test_of_a_batch_that_is_cut_off_nothing_is_appended(cluster: Cluster) -> Non
 def test_a_topic_may_take_larger_or_smaller_messages(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"max.message.bytes": "100"}
     assert cluster.produce(1, "x" * 500).error == 0
-    cluster[1].manager.topic_config_changed("orders")
+    cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "x" * 500).error == ErrorCode.message_too_large
 
 
@@ -352,7 +352,7 @@ def test_sequence_numbers_wrap_at_the_largest_int(cluster: Cluster) -> None:
 
 def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"message.timestamp.type": "LogAppendTime"}
-    cluster[1].manager.topic_config_changed("orders")
+    cluster[1].manager.topic_configs_changed(["orders"])
     row = cluster.produce(1, "a", "b")
     now_ms = cluster[1].runtime.now().wall_ms
     assert now_ms - 1_000 < row.log_append_time_ms <= now_ms
@@ -367,7 +367,7 @@ def test_a_topic_may_stamp_records_with_the_time_of_their_append(cluster: Cluste
 
 def test_a_compacted_topic_takes_no_record_without_a_key(cluster: Cluster) -> None:
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact"}
-    cluster[1].manager.topic_config_changed("orders")
+    cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster.produce(1, "without a key").error == ErrorCode.invalid_record
     answer = cluster.produce_later(1, build_batch([Record(b"k", b"v", 1_000)]))
     cluster.until(answer.done)

@@ -194,6 +194,16 @@ def test_a_replica_moves_and_keeps_everything(brokers: Brokers) -> None:
     assert brokers.lying() == ([], ["orders-0"])
 
 
+def test_a_replica_of_which_compaction_took_the_end_moves_too(brokers: Brokers) -> None:
+    log = brokers.partition().log
+    log.roll()
+    log.segments[-2].truncate_to(9)
+    assert brokers.move(RIGHT) == ErrorCode.none
+    brokers.wait(1_000)
+    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.partition().log.end_offset == 10
+
+
 def test_during_a_move_the_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
     assert brokers.move(RIGHT) is ErrorCode.none
     described = brokers.described()

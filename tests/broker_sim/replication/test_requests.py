@@ -13,9 +13,11 @@ from broker_sim.ports import FetchedPartition, FetchPartition
 from broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
 from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
 from broker_sim.request_context import RequestContext
-from kafka_protocol.record_batch import decode_records
+from kafka_protocol.record_batch import decode_records, empty_batch
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, batch
+from tests.kafka_protocol.produced import headers_of
+from tests.kafka_protocol.test_message_set import messages_of
 
 ANOTHER_ID = UUID(int=8)
 
@@ -52,6 +54,38 @@ def only_row(response: Any) -> Any:
     (topic,) = response.responses
     (row,) = topic.partitions
     return row
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_clients_that_know_no_batches_read_on_behind_a_segment_that_compaction_has_emptied(version: int) -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    log = cluster[1].partition.log
+    for number in range(3):
+        cluster.produce(1, f"v{number}")
+        # Nothing but a batch without its records is left of the two in the middle.
+        if number:
+            log.roll()
+    log.segments[0].truncate_to(0)
+    emptied = empty_batch(0, 1, 0, 1_000)
+    log.segments[0].append(emptied, headers_of(emptied))
+    row = only_row(ask(cluster, 1, fetch_request(version)))
+    assert [message.offset for message in messages_of(row.records)] == [2]
+    assert only_row(ask(cluster, 1, fetch_request(version, 3))).records == b""
+
+
+@pytest.mark.parametrize("version", range(4))
+def test_clients_that_know_no_batches_wait_at_an_end_that_compaction_has_taken(version: int) -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    cluster.produce(1, "a")
+    cluster.produce(1, "b")
+    log = cluster[1].partition.log
+    log.roll()
+    log.segments[0].truncate_to(1)
+    asked_ms = cluster.now_ms
+    row = only_row(ask(cluster, 1, fetch_request(version, 1, max_wait=500)))
+    assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
 # ---- versions --------------------------------------------------------------------------------------------------
