@@ -198,8 +198,7 @@ def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_
         leader.together([])
         leader.timer(INIT_TIMER)
     assert leader.peer.state is PeerState.LEADING
-    leader.timer(HALF_TICK_TIMER, 1001)
-    leader.timer(INIT_TIMER)
+    leader.timer(INIT_TIMER, 1001)
     assert leader.peer.state is PeerState.LOOKING
 
 
