@@ -166,6 +166,13 @@ class Agent:
         return Problem(refusal.status if refusal.status in (404, 409, 422) else 503, refusal.detail)
 
 
+def _told_later(silent: dict[str, AgentSilent]) -> str:
+    names, reasons = ", ".join(silent), ", ".join(dict.fromkeys(map(str, silent.values())))
+    if len(silent) == 1:
+        return f"the host agent {names} does not answer ({reasons}): it is told as soon as it does"
+    return f"the host agents {names} do not answer ({reasons}): they are told as soon as they do"
+
+
 class Agents:
     """All host agents of the cluster."""
 
@@ -291,11 +298,11 @@ class Agents:
         answers = await asyncio.gather(*(agent.set_faults(faults) for agent in self.all), return_exceptions=True)
         told = list(zip(self.all, answers, strict=True))
         self._due = {agent.name: faults for agent, answer in told if isinstance(answer, BaseException)}
-        for agent, answer in told:
+        silent = {agent.name: answer for agent, answer in told if isinstance(answer, AgentSilent)}
+        for answer in answers:
             if isinstance(answer, AgentSilent):
-                text = f"the host agent {agent.name} does not answer ({answer}): it is told as soon as it does"
                 others = "; the others did as asked" if len(self._due) < len(told) else ""
-                raise Problem(503, text + others)
+                raise Problem(503, _told_later(silent) + others)
             if isinstance(answer, BaseException):
                 raise answer
 

@@ -11,6 +11,8 @@ from compose.ports import PortTaken, is_free, is_ours, pick_block
 from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, reachable
 
 LOOPBACK = "127.0.0.1"
+_ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}
+"""For every address of a family: one that is far away (RFC 5737, RFC 3849)."""
 DEFAULT_ZK_PORT = 2181
 DEFAULT_KAFKA_PORT = 9092
 DEFAULT_API_PORT = 8080
@@ -77,7 +79,7 @@ def plan(wanted: Wanted, before: Topology | None, within: range | None = None) -
     ]
     broker_specs = [BrokerSpec(i, HOST, bind, advertised, kafka_port + i - 1) for i in range(1, brokers + 1)]
     if not _answers_on_loopback(bind):
-        peer_specs = [msgspec.structs.replace(p, address=bind) for p in peer_specs]
+        peer_specs = [msgspec.structs.replace(p, address=reachable(bind)) for p in peer_specs]
     names = [p.name for p in peer_specs] + [b.name for b in broker_specs]
     return Topology(
         peers=peer_specs,
@@ -117,17 +119,19 @@ def _merged(before: dict[str, str], now: dict[str, str]) -> dict[str, str]:
 
 
 def _answers_on_loopback(bind: str) -> bool:
-    """Whether a server bound there is reached at 127.0.0.1, too: other addresses of loopback are others."""
-    return bind in (LOOPBACK, "localhost", "0.0.0.0", "::")
+    """Whether a server bound there is reached at 127.0.0.1, too: other addresses of loopback are others, and what
+    asyncio binds to `::` takes IPv6 alone."""
+    return bind in (LOOPBACK, "localhost", "0.0.0.0")
 
 
 def _advertised(bind: str) -> str:
-    if bind not in ("0.0.0.0", "::"):
+    if bind not in _ELSEWHERE:
         return bind
+    family, elsewhere = _ELSEWHERE[bind]
     # No packet is sent: connecting a datagram socket only asks the kernel which address it would use.
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
-            probe.connect(("192.0.2.1", 9))
+            probe.connect((elsewhere, 9))
             return str(probe.getsockname()[0])
         except OSError:
             return reachable(bind)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,8 +14,6 @@ CLOCK_US_MAX = 2**53
 """No clock is further from its beginning: 285 years.  Differences and sums of such readings fit 64 bits, too."""
 
 _decoder = msgspec.json.Decoder(dict[str, Any])
-_MANY_DIGITS = re.compile(rb"[0-9]{19}")
-"""What is in every line with a number beyond 64 bits."""
 
 
 class BadLine(NamedTuple):
@@ -51,7 +48,7 @@ def decode_line(line: bytes) -> Entry:
     keeps what is folded of it could not, or would take that moment for the present for good."""
     try:
         raw = _decoder.decode(line)
-        if _MANY_DIGITS.search(line) and _is_beyond_64_bits(raw):
+        if _is_any_beyond_64_bits(raw.values()):
             raise ValueError("a number is out of range: beyond 64 bits")
         entry = entry_from_dict(raw)
     except KeyError as missing:
@@ -72,13 +69,20 @@ def decode_line(line: bytes) -> Entry:
     return entry
 
 
-def _is_beyond_64_bits(value: object) -> bool:
-    """Whether a number in it is; a tree's digest has 64 bits without a sign."""
-    if isinstance(value, dict):
-        return any(map(_is_beyond_64_bits, value.values()))
-    if isinstance(value, list):
-        return any(map(_is_beyond_64_bits, value))
-    return isinstance(value, int) and not -(2**63) <= value < 2**64
+def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:
+    """Whether a number in them is; a tree's digest has 64 bits without a sign.  Asked of every line: to look at what
+    was decoded takes a third of the time that a search of the text for many digits does."""
+    for value in values:
+        kind = type(value)
+        if kind is int:
+            if not -(2**63) <= value < 2**64:
+                return True
+        elif kind is list:
+            if _is_any_beyond_64_bits(value):
+                return True
+        elif kind is dict and _is_any_beyond_64_bits(value.values()):
+            return True
+    return False
 
 
 def read_file(path: Path, bad: list[BadLine] | None = None) -> Iterator[Entry]:

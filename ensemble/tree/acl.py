@@ -12,8 +12,9 @@ from ensemble.records import ACL, OPEN_ACL, Permission
 
 READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 
-_interned: dict[tuple[ACL, ...], tuple[ACL, ...]] = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
-_INTERNED_MAX = 10_000
+_ALWAYS = {OPEN_ACL: OPEN_ACL, READ_ACL: READ_ACL}
+INTERNED_ENTRIES_MAX = 100_000
+"""Some 15 MB; most lists have one entry or two."""
 ACL_BYTES_MAX = 1 << 20
 """A list that would be longer where it is stored is refused: each `auth` in it becomes as many entries as a client has
 identities, so that a small request could make a transaction, or a list in a snapshot, that no server reads back."""
@@ -21,15 +22,32 @@ _ENTRY_BYTES = 12
 """Of an entry's permissions and the lengths of its two texts."""
 
 
+class _Interned:
+    """Lists of which there is one object each.  Where there is no room for another one it begins anew: the tree keeps
+    what it has, and nobody can fill this for good with lists that no znode has any more."""
+
+    def __init__(self) -> None:
+        self._lists = dict(_ALWAYS)
+        self._entries = 0
+
+    def of(self, acl: Sequence[ACL]) -> tuple[ACL, ...]:
+        """The one object that is equal to this list."""
+        key = tuple(acl)
+        found = self._lists.get(key)
+        if found is None:
+            self._entries += len(key)
+            if self._entries > INTERNED_ENTRIES_MAX:
+                self._lists, self._entries = dict(_ALWAYS), len(key)
+            found = self._lists.setdefault(key, key)
+        return found
+
+
+_interned = _Interned()
+
+
 def interned(acl: Sequence[ACL]) -> tuple[ACL, ...]:
     """One object for equal lists, so that nodes share it and the open list is known by identity (ACL cache)."""
-    key = tuple(acl)
-    found = _interned.get(key)
-    if found is None:
-        if len(_interned) < _INTERNED_MAX:
-            _interned[key] = key
-        return key
-    return found
+    return _interned.of(acl)
 
 
 def allows(acl: Sequence[ACL], permission: int, auth: Sequence[AuthId]) -> bool:

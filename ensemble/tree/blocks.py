@@ -6,12 +6,14 @@ that one's file.  Whoever is taking a snapshot (`ensemble.tree.capture`) hears o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from ensemble.records import ACL, OPEN_ACL
 
 BLOCK_ZNODES = 170
 """As many keys as a dict of 256 slots holds."""
+ACLS_MAX = 2 * BLOCK_ZNODES
+"""So many lists are noted of a block until it is looked which of them its znodes still have."""
 
 
 class Block:
@@ -29,11 +31,17 @@ class Block:
         self.paths = paths
         self.acls: dict[Sequence[ACL], None] | None = None
 
-    def note_acl(self, acl: Sequence[ACL]) -> None:
-        """Note that one of the block's znodes has this ACL."""
+    def note_acl(self, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
+        """Note that one of the block's znodes has this ACL, as the tree's `lists` say already."""
         if self.acls is None:
             self.acls = {}
         self.acls[acl] = None
+        if len(self.acls) > ACLS_MAX:
+            self.forget_acls(lists)
+
+    def forget_acls(self, lists: Mapping[str, Sequence[ACL]]) -> None:
+        """Forget those that no znode of the block has any more."""
+        self.acls = dict.fromkeys(lists[path] for path in self.paths if path in lists)
 
     def remove(self, path: str) -> None:
         """A znode goes."""
@@ -113,9 +121,9 @@ class Blocks:
         self._newest = block
         block.paths = self.newest_paths = dict.fromkeys(block.paths)
 
-    def note_acl(self, number: int, acl: Sequence[ACL]) -> None:
-        """A znode of the block has this ACL, which a snapshot of the block must know."""
-        self.by_number[number].note_acl(acl)
+    def note_acl(self, number: int, acl: Sequence[ACL], lists: Mapping[str, Sequence[ACL]]) -> None:
+        """A znode of the block has this ACL, which a snapshot of the block must know; `lists` has those of all."""
+        self.by_number[number].note_acl(acl, lists)
 
     def remove(self, path: str, number: int) -> None:
         """A znode is about to go; an empty block goes too, unless further znodes will come into it."""

@@ -81,7 +81,7 @@ class Capture:
         records = RecordParts(self.table)
         records.add(zip(paths, nodes.values_of(paths), strict=True), nodes.acls)
         if block.acls:
-            block.acls = dict.fromkeys(nodes.acls[path] for path in paths if path in nodes.acls)
+            block.forget_acls(nodes.acls)
         parts = records.take()
         size, checksum = 0, adler32(b"")
         for part in parts:

@@ -200,7 +200,7 @@ class DataTree:
         """A znode has this list, which a snapshot of its block must know."""
         if acl is not OPEN_ACL:
             self.nodes.acls[path] = acl
-            self.blocks.note_acl(block, acl)
+            self.blocks.note_acl(block, acl, self.nodes.acls)
         elif self.nodes.acls:
             self.nodes.acls.pop(path, None)
 

@@ -2,7 +2,7 @@
 
 Source: org.apache.zookeeper.server.persistence.FileSnap, SnapStream.  A file is a header (ZKSN, version 2, dbid -1),
 the serialised tree, a seal, the digest and a seal, the last processed zxid and a seal.  Old files end after the
-first seal; older ones have no zxid part.
+first seal; those before 3.9 have no zxid part, and those of a ZooKeeper with `digest.enabled=false` no digest.
 """
 
 from __future__ import annotations
@@ -169,9 +169,9 @@ class _Parts:
         self._pos += size
 
     @property
-    def left(self) -> bool:
-        """Whether another part follows."""
-        return self._pos < len(self._data)
+    def left_bytes(self) -> int:
+        """How much follows: parts and their seals."""
+        return len(self._data) - self._pos
 
 
 def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
@@ -205,10 +205,10 @@ def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
     parts = _Parts(decoder.rest + file.read(), offset, checksum)
     parts.check_seal()
     digest_zxid, digest = -1, 0
-    if parts.left:
+    if parts.left_bytes not in (0, _LONG.size + SEAL_BYTES):
         digest_zxid, _, digest = DIGEST.unpack(parts.take(DIGEST.size))
         parts.check_seal()
-    if parts.left:
+    if parts.left_bytes:
         last: int = _LONG.unpack(parts.take(_LONG.size))[0]
         parts.check_seal()
         zxid = last if zxid is None else zxid

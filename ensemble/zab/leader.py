@@ -175,8 +175,7 @@ class Leader:
         """The init limit, half a tick, or the moment at which a learner has been silent for too long."""
         core = self._core
         if name == INIT_TIMER:
-            if not self.established:
-                core.leave("no quorum within initLimit", timer_cause("initLimit"))
+            self._on_init_limit()
         elif name == HANDOVER_TIMER:
             successor = self._broadcast.handover.successor
             core.leave("the new membership has another leader", request_cause("reconfig"), successor)
@@ -187,6 +186,21 @@ class Leader:
         elif name == HALF_TICK_TIMER:
             core.set_timer(HALF_TICK_TIMER, core.config.tick_time_ms // 2)
             self._on_half_tick()
+
+    def _on_init_limit(self) -> None:
+        """Too late for a quorum, unless one comes of learners that are still being synchronised.
+
+        To begin anew would begin their snapshots anew, for ever where one takes longer than that; whoever is silent for
+        as long is dropped.  (ZooKeeper gives up, Leader.waitForNewLeaderAck.)"""
+        core, adopted = self._core, self._adopted
+        if self.established:
+            return
+        self._drop_silent_learners()
+        syncing = {p.peer_id: None for p in self._links.values() if p.step is _SYNCING and p.promises}
+        if core.my_id in adopted and syncing and core.quorum.contains(adopted | syncing):
+            core.set_timer(INIT_TIMER, core.config.tick_time_ms)
+        else:
+            core.leave("no quorum within initLimit", timer_cause("initLimit"))
 
     def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
         """Packets of a learner; what follows one that ends its link, or this reign, is void."""

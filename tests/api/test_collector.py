@@ -597,3 +597,17 @@ def test_no_line_of_a_journal_stops_the_history_or_is_numbered_twice(collector: 
     assert [node_seq for node_seq in node_seqs if node_seq > 2] == [*range(3, 300)]
     assert len(node_seqs) == len(set(node_seqs))
     assert collector(clock).last_seq == found.last_seq
+
+
+def test_what_goes_wrong_with_numbered_events_numbers_none_of_them_twice(
+    collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are in the files by then, whatever the fold makes of them."""
+    found = collector(Clock())
+    found.take(JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None))
+    with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
+        patched.setattr(found.counts, "take", lambda _entry: 1 // 0)
+        found.number_due(everything=True)
+
+    assert found.number_due(everything=True) == 0
+    assert found.last_seq == 3

@@ -134,6 +134,23 @@ def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() 
     assert asyncio.run(change([])) == told
 
 
+def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_as_asked() -> None:
+    """Of two silent ones the second passed for one of the others."""
+    agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
+
+    async def refused() -> str:
+        with pytest.raises(Problem) as refusal:
+            await agents.set_faults([FAULT])
+        return refusal.value.detail
+
+    second.freeze(0.1)
+    third.freeze(0.1)
+    told = "the host agents host-2, host-3 do not answer (frozen): they are told as soon as they do"
+    assert asyncio.run(refused()) == told + "; the others did as asked"
+    first.freeze(0.1)
+    assert asyncio.run(refused()) == told.replace("host-2", "host-1, host-2")
+
+
 def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that_ones_word() -> None:
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 

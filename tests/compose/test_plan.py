@@ -81,6 +81,15 @@ def test_peers_and_brokers_are_looked_for_where_they_listen(host: str, written: 
     assert topology.on_loopback()
 
 
+def test_all_addresses_of_ipv6_are_reached_by_ipv6_alone() -> None:
+    """`up --host ::` never got ready: peers were looked for at 127.0.0.1, and brokers named an address of IPv4."""
+    topology = plan(Wanted(peers=1, brokers=1, host="::", api_port=0, zk_port=0, kafka_port=0), None)
+
+    assert topology.connect == f"[::1]:{topology.peers[0].client_port}"
+    assert ":" in topology.brokers[0].advertised
+    assert not topology.on_loopback()
+
+
 def test_files_that_may_hold_passwords_are_their_users_alone(tmp_path: Path) -> None:
     topology = plan(PICK, None)
     (tmp_path / "topology.json").write_text("{}")

@@ -141,6 +141,20 @@ test("a topic that is made anew has nothing of the one before it, though nobody 
   assert.equal(state.partitions["t-0"].leader, 2);
 });
 
+test("a dead controller's reign is taken up by nothing that befalls the process that follows it", () => {
+  const became = (seq, state, action) => entry(seq, "host-1", "process_changed", { target: "broker-1", process: state, pid: state === "down" ? null : 1, action });
+  const begun = [
+    entry(1, "broker-1", "broker_registered", { broker_id: 1, broker_epoch: 10, session_id: "7" }),
+    entry(2, "broker-1", "controller_elected", { broker_id: 1, controller_epoch: 1, zk_version: 1 }),
+  ];
+  const lost = (...more) => fold([...begun, ...more]).reigns.map((reign) => [reign.holder_lost_by, reign.holder_lost_us, reign.until_us]);
+  const started = (seq) => entry(seq, "broker-1", "node_started", { role: "broker", id: 1, config: {} });
+  assert.deepEqual(lost(started(3)), [["exited", 1_000_003, null]], "nobody saw the end of the one before");
+  const killed = [became(3, "down", "kill"), became(4, "running", "start"), started(5), became(6, "paused", "pause"), became(7, "running", "resume")];
+  assert.deepEqual(lost(...killed), [["kill", 1_000_003, null]]);
+  assert.deepEqual(lost(became(3, "paused", "pause"), became(4, "down", "kill")), [["kill", 1_000_003, null]]);
+});
+
 test("where no host agent answers the faults are those that the journal told last, and it is said that nobody knows", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ensemble.ids import SessionId, Zxid
 from ensemble.jute import Record
 from ensemble.records import ACL, OPEN_ACL, OpCode
-from ensemble.tree.blocks import BLOCK_ZNODES
+from ensemble.tree.blocks import ACLS_MAX, BLOCK_ZNODES
 from ensemble.tree.capture import Capture, Piece
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.stored import LARGE_BYTES, AclTable
@@ -207,6 +207,21 @@ def test_lists_that_nobody_has_any_more_are_forgotten_when_their_block_is_made()
     assert len(block.acls or ()) == 3
     w.finish(*w.begin())
     assert SECRETS[0] not in (block.acls or ()) and SECRETS[1] in (block.acls or ())
+
+
+def test_lists_that_nobody_has_any_more_do_not_wait_for_a_snapshot_to_be_forgotten() -> None:
+    """Set one after the other on one znode they stayed until then, which is a hundred thousand transactions."""
+    w = World()
+    w.create("/kept", b"", SECRETS[0])
+    w.create("/a", b"", SECRETS[1])
+    block = w.tree.blocks.by_number[w.tree.nodes["/a"].block]
+    capture, came = w.begin()
+    for version in range(1, 3 * ACLS_MAX):
+        w.do(OpCode.SET_ACL, SetACLTxn("/a", (ACL(31, "digest", f"v:{version}"),), version))
+        assert len(block.acls or ()) <= ACLS_MAX
+    assert {image.path: image.acl for image in w.finish(capture, came).nodes}["/a"] == SECRETS[1]
+    lists = {image.path: image.acl for image in w.finish(*w.begin()).nodes}
+    assert (lists["/kept"], lists["/a"]) == (SECRETS[0], (ACL(31, "digest", f"v:{3 * ACLS_MAX - 1}"),))
 
 
 def test_a_snapshot_can_be_taken_while_another_is_being_sent() -> None:

@@ -204,6 +204,17 @@ def test_a_file_with_another_name_says_its_zxid_at_its_end_and_an_old_one_does_n
         read_stream(io.BytesIO(parts_of(5, 5, None)))
 
 
+def test_a_file_of_a_zookeeper_without_digests_is_whole(tmp_path: Path) -> None:
+    """With digest.enabled=false 3.9.5 writes the zxid behind the tree; it was refused as damaged."""
+    (tmp_path / "snapshot.5").write_bytes(parts_of(5, None, 5))
+    read = read_snapshot(tmp_path / "snapshot.5")
+    assert (read.zxid, read.digest) == (5, 0)
+    assert read_stream(io.BytesIO(parts_of(5, None, 5))).zxid == 5
+    (tmp_path / "snapshot.6").write_bytes(parts_of(5, None, 5))
+    with pytest.raises(SnapshotDamaged, match="it ends at 0x5"):
+        read_snapshot(tmp_path / "snapshot.6")
+
+
 def test_our_file_is_those_parts_in_that_order(tmp_path: Path) -> None:
     write_snapshot(tmp_path, TreeSnapshot(Zxid(5), {}, [node("")], 7))
     assert (tmp_path / "snapshot.5").read_bytes() == parts_of(5, 5, 5)

@@ -5,16 +5,19 @@ from __future__ import annotations
 from ensemble.ids import Epoch, LinkId, PeerId, Zxid
 from ensemble.zab.effects import (
     OpenLink,
+    SetTimer,
 )
 from ensemble.zab.election import NO_DATA_ZXID
-from ensemble.zab.leader import HALF_TICK_TIMER, LOOKING_GRACE_MS
+from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, LOOKING_GRACE_MS
 from ensemble.zab.learner import LIVENESS_TIMER
 from ensemble.zab.messages import (
+    AckEpoch,
     FollowerInfo,
     LeaderInfo,
     PeerState,
     Ping,
 )
+from ensemble.zab.role import Phase
 from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower
 
 
@@ -177,6 +180,35 @@ def test_init_limit_does_not_end_a_synchronisation_of_which_something_comes_or_g
         follower.together([])
     assert follower.peer.state is PeerState.FOLLOWING
     assert [learner.peer_id for learner in leader.peer.status().learners] == [1, 2]
+
+
+def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_a_silent_one_does() -> None:
+    """Of three servers one had the data, one had lost its disk and one was away: the snapshot began anew, for ever."""
+    leader = Solo(id=3)
+    leader.lead(follower=1)
+    leader.packet(AckEpoch(leader.peer.last_zxid, 0))
+    leader.flush()
+    assert leader.peer.phase is Phase.SYNCHRONIZATION
+    leader.timer(HALF_TICK_TIMER, 900)
+    leader.together([])
+    leader.timer(INIT_TIMER, 100)
+    assert leader.of(SetTimer)[-1] == SetTimer(INIT_TIMER, 100)
+    for _ in range(5):
+        leader.timer(HALF_TICK_TIMER, 900)
+        leader.together([])
+        leader.timer(INIT_TIMER)
+    assert leader.peer.state is PeerState.LEADING
+    leader.timer(INIT_TIMER, 1001)
+    assert leader.peer.state is PeerState.LOOKING
+
+
+def test_init_limit_ends_a_reign_whose_own_disk_does_not_get_ready() -> None:
+    leader = Solo(id=3)
+    leader.lead(follower=1)
+    leader.packet(AckEpoch(leader.peer.last_zxid, 0))
+    assert leader.peer.phase is Phase.SYNCHRONIZATION
+    leader.timer(INIT_TIMER, 1000)
+    assert leader.peer.state is PeerState.LOOKING
 
 
 def test_connecting_is_tried_again_soon_and_not_for_ever() -> None:
