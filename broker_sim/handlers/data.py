@@ -268,11 +268,13 @@ class DataHandlers:
             fetched = await self._replicas.fetch(params, list(wanted.values()))
             rows.update(zip(wanted, fetched, strict=True))
             if version < FETCH_KNOWS_ZSTD:
-                if sum(bool(row.records or row.error) for row in fetched) > 1:
-                    # The others are not to wait for one of which nothing is left.
-                    params = msgspec.structs.replace(params, max_wait_ms=0)
+                # The others are not to wait for one of which nothing is left.
+                may_wait = sum(bool(row.records or row.error) for row in fetched) <= 1
+                until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
                 for key, row in zip(wanted, fetched, strict=True):
-                    rows[key] = await read_for_older(self._replicas, self._runtime, version, params, wanted[key], row)
+                    rows[key] = await read_for_older(
+                        self._replicas, self._runtime, version, params, until_ms, wanted[key], row
+                    )
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
             throttle_ms = context.muted_ms = self._throttle_fetch(context, rows)
             if throttle_ms:

@@ -29,13 +29,15 @@ async def read_for_older(
     runtime: Runtime,
     version: int,
     params: FetchParams,
+    until_ms: int,
     wanted: FetchPartition,
     row: FetchedPartition,
 ) -> FetchedPartition:
     """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData).
 
     Messages have no form for a batch that compaction has emptied, which says where to read on: so it is read on here.
-    In Kafka such a client stands still before a segment that holds nothing else.  `params` says how long it may take.
+    In Kafka such a client stands still before a segment that holds nothing else.  Nobody waits for
+    that beyond `until_ms`, of the monotonic clock.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:
@@ -56,7 +58,8 @@ async def read_for_older(
         if messages != NOTHING_FITS:
             return msgspec.structs.replace(row, records=messages)
         wanted = msgspec.structs.replace(wanted, fetch_offset=offset_after(row.records, wanted.fetch_offset))
-        [row] = await replicas.fetch(params, [wanted])
+        left_ms = max(0, until_ms - runtime.now().mono_ms)
+        [row] = await replicas.fetch(msgspec.structs.replace(params, max_wait_ms=left_ms), [wanted])
     return row
 
 

@@ -62,6 +62,12 @@ class EpochCache:
         at = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         return self._entries[at - 1][0] if at else UNDEFINED_EPOCH
 
+    def epoch_at(self, offset: int, up_to: int) -> tuple[int, int]:
+        """The epoch of the record at `offset`, or -1, and where that ends, at the latest at `up_to`."""
+        later = bisect_right(self._entries, offset, key=lambda entry: entry[1])
+        ends = self._entries[later][1] if later < len(self._entries) else up_to
+        return self._entries[later - 1][0] if later else UNDEFINED_EPOCH, min(ends, up_to)
+
     def truncate_from_end(self, offset: int) -> None:
         """The log now ends at `offset`: drop the epochs that began there or later."""
         if self._entries and self._entries[-1][1] >= offset:

@@ -267,10 +267,10 @@ class PartitionLog:
         return segment.file.read(start, end - start) if end > start else b""
 
     def _gap(self, offset: int, up_to: int) -> bytes:
-        """A batch of no records in the place of those that were there, in the epoch of the last one: of an earlier one
-        the log would seem to end before."""
-        last_offset = min(up_to, offset + _BATCH_OFFSETS_MAX) - 1
-        epoch = self.epochs.epoch_for_offset(last_offset)
+        """A batch of no records in the place of those that were there, all of one epoch: whoever follows is to know of
+        each where it ended."""
+        epoch, end_offset = self.epochs.epoch_at(offset, up_to)
+        last_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX) - 1
         return empty_batch(offset, last_offset, epoch, self._segment_of(offset).max_timestamp)
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:

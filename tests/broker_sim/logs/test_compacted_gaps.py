@@ -69,6 +69,19 @@ def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() ->
     assert leader.epochs.end_offset_for(1, leader.end_offset) == (1, follower.end_offset)
 
 
+def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> None:
+    """Else, as the next leader, it would have others cut off what was committed: the tombstones of keys that then are
+    back."""
+    leader = with_gap_at_its_end()
+    leader.epochs.clear()
+    for epoch, start in ((0, 0), (1, 3), (2, 4)):
+        leader.epochs.assign(epoch, start)
+    follower = a_log(1 << 20)
+    follow(follower, leader)
+    assert follower.epochs.entries == [(0, 0), (1, 3)]
+    assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
+
+
 def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> None:
     log = with_gap_at_its_end()
     append(log, ("c", "v"))

@@ -88,6 +88,22 @@ def test_clients_that_know_no_batches_wait_at_an_end_that_compaction_has_taken(v
     assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
+@pytest.mark.parametrize("version", range(4))
+def test_clients_that_know_no_batches_wait_no_longer_than_they_asked_to(version: int) -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    cluster.produce(1, "a")
+    partition = cluster[1].partition
+    for offset in (1, 2):
+        # What a replica has that followed over a gap.
+        emptied = empty_batch(offset, offset, 0, 1_000)
+        assert partition.log.append_as_follower(emptied, headers_of(emptied))
+    assert partition.maybe_advance_high_watermark()
+    asked_ms = cluster.now_ms
+    row = only_row(ask(cluster, 1, fetch_request(version, 1, max_wait=500, min_bytes=1_000)))
+    assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
+
+
 # ---- versions --------------------------------------------------------------------------------------------------
 
 
