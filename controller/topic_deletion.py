@@ -160,10 +160,9 @@ class TopicDeletion:
         # What is left of the topic would stay for ever where the request went before it.  And once its znode has gone
         # the topic may be made anew: what Kafka deletes only then is the new one's configuration, or the request to
         # delete that one.
-        *below, itself = paths
-        await self._delete(below)
+        await self._delete(paths[:-1])
         await self._delete([znodes.config_path("topics", topic)])
-        await self._delete([itself, znodes.delete_topic_path(topic)])
+        await self._delete_with_request(topic)
         self._context.remove_topic(topic)
         self._emit(TopicDeleted(topic, self._occasion.cause))
 
@@ -180,6 +179,18 @@ class TopicDeletion:
             found += below
             level = below
         return found[::-1]
+
+    async def _delete_with_request(self, topic: str) -> None:
+        """Neither goes without the other, unless that has gone already: the next controller would take on a topic of
+        which nothing is left but its name."""
+        paths = [znodes.topic_path(topic), znodes.delete_topic_path(topic)]
+        written = await self._writer.write_as_one([Delete(path) for path in paths])
+        for path, result in zip(paths, written, strict=True):
+            if result.error is ErrorCode.NO_NODE:
+                await self._delete([other for other in paths if other != path])
+                return
+            if result.error is not ErrorCode.OK:
+                raise error_for(result.error, path)
 
     async def _delete(self, paths: Sequence[str]) -> None:
         written = await self._writer.write_together([Delete(path) for path in paths])

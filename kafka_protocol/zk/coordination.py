@@ -173,6 +173,14 @@ class FencedWriter:
                 written += [each._replace(repeated=each.repeated or outcome.repeated) for each in alone]
         return written
 
+    async def write_as_one(self, ops: Sequence[Op]) -> list[Written]:
+        """Carry all of the ops out, or none.  Of those that are refused with another one the outcome is OK, or
+        RUNTIME_INCONSISTENCY where they come behind it.  Raises ControllerMoved and SessionExpired."""
+        [outcome] = await self._carry_out([ops])
+        if outcome.value is None:
+            return [Written(outcome.error, None, outcome.repeated)] * len(ops)
+        return [Written(each.error, each.stat, outcome.repeated) for each in outcome.value[len(self._fence) :]]
+
     async def confirm(self) -> None:
         """Ask the quorum whether the reign goes on.  Raises ControllerMoved where it is over, and SessionExpired."""
         await self._carry_out([[]])

@@ -10,6 +10,7 @@ from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
+from ensemble.errors import ErrorCode
 from journal.events import (
     ControllerEventFailed,
     LeaderElected,
@@ -309,6 +310,33 @@ def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(wo
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert gone(world, "t")
+
+
+def test_a_request_to_delete_a_topic_stays_where_the_topic_cannot_be_removed(world: World) -> None:
+    """Else the next controller would take on a topic without records and configuration."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.ensemble.unwritable[znodes.topic_path("t")] = ErrorCode.NO_AUTH
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert znodes.delete_topic_path("t") in world.ensemble.nodes
+    del world.ensemble.unwritable[znodes.topic_path("t")]
+    world.start(4)
+    world.kill(1)
+    world.settle()
+    assert gone(world, "t")
+
+
+@pytest.mark.parametrize("path", [znodes.topic_path("t"), znodes.delete_topic_path("t")])
+def test_a_deletion_is_completed_where_somebody_removes_one_of_its_last_znodes(world: World, path: str) -> None:
+    world.create_topic("t", {0: [2, 3]}, min_insync_replicas="2")
+    world.settle()
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: znodes.config_path("topics", "t") not in world.ensemble.nodes)
+    world.ensemble.delete(path)
+    world.settle()
+    assert gone(world, "t")
+    assert not world.events(ControllerEventFailed)
 
 
 @pytest.mark.scenario(31)
