@@ -202,7 +202,7 @@ class Segment:
             return
         position, header = found
         self.file.truncate(position)
-        self._last = None
+        self._last = self._still_at = None
         self.size = position
         self.end_offset = min(offset, header.base_offset)
         while self._positions and self._positions[-1] >= position:

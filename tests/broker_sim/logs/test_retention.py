@@ -55,6 +55,16 @@ def test_segments_without_times_go_when_they_have_been_still_for_that_long_and_h
     assert retention.drop_older(log, 10, 1_029) == 1
 
 
+def test_records_without_times_that_take_the_place_of_truncated_ones_are_new() -> None:
+    log = a_log()
+    append(log, ("k", "v"), at_ms=-1)
+    assert retention.drop_older(log, 10, 1_000) == 0
+    log.truncate_to(0)
+    append(log, ("k", "w"), at_ms=-1)
+    assert retention.drop_older(log, 10, 2_000) == 0
+    assert read_all(log) == [(0, "k", "w")]
+
+
 def test_leading_segments_go_as_long_as_the_rest_is_large_enough() -> None:
     log = a_log()
     for _ in range(5):
