@@ -256,8 +256,7 @@ class PartitionLog:
             segment = self._segments[at]
             found = segment.locate(offset)
         if found is None or found[1].base_offset >= up_to:
-            gap = self._gap(offset, up_to)
-            return gap if at_least_one or len(gap) <= max_bytes else b""
+            return self._gap(offset, up_to, max_bytes, at_least_one)
         start, header = found
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
@@ -266,12 +265,20 @@ class PartitionLog:
                 end = start + header.size
         return segment.file.read(start, end - start) if end > start else b""
 
-    def _gap(self, offset: int, up_to: int) -> bytes:
-        """A batch of no records in the place of those that were there, all of one epoch: whoever follows is to know of
-        each where it ended."""
-        epoch, end_offset = self.epochs.epoch_at(offset, up_to)
-        last_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX) - 1
-        return empty_batch(offset, last_offset, epoch, self._segment_of(offset).max_timestamp)
+    def _gap(self, offset: int, up_to: int, max_bytes: int, at_least_one: bool) -> bytes:
+        """Batches of no records in the place of those that were there, one of each epoch: whoever follows is to know
+        where that ended."""
+        time_ms = self._segment_of(offset).max_timestamp
+        gap = b""
+        while offset < up_to:
+            epoch, end_offset = self.epochs.epoch_at(offset, up_to)
+            end_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX)
+            batch = empty_batch(offset, end_offset - 1, epoch, time_ms)
+            if len(gap) + len(batch) > max_bytes and (gap or not at_least_one):
+                break
+            gap += batch
+            offset = end_offset
+        return gap
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""

@@ -70,8 +70,8 @@ def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() ->
 
 
 def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> None:
-    """Else, as the next leader, it would have others cut off what was committed: the tombstones of keys that then are
-    back."""
+    """Else, as the next leader, it would have others cut off what was committed: the tombstones of keys, which would
+    be back."""
     leader = with_gap_at_its_end()
     leader.epochs.clear()
     for epoch, start in ((0, 0), (1, 3), (2, 4)):
@@ -80,6 +80,16 @@ def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> 
     follow(follower, leader)
     assert follower.epochs.entries == [(0, 0), (1, 3)]
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
+
+
+def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be_read() -> None:
+    """librdkafka takes an answer that holds no record for one that was cut off, and next asks for twice as much."""
+    log = with_gap_at_its_end()
+    log.epochs.assign(0, 0)
+    log.epochs.assign(1, 3)
+    batches = headers_of(log.read(2, 122, 4, False))
+    assert [(batch.base_offset, batch.next_offset, batch.leader_epoch) for batch in batches] == [(2, 3, 0), (3, 4, 1)]
+    assert headers_of(log.read(2, 121, 4, False)) == headers_of(log.read(2, 1, 4, True)) == batches[:1]
 
 
 def test_what_is_committed_within_a_gap_is_read_to_its_end_and_no_further() -> None:
