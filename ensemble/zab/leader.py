@@ -196,7 +196,7 @@ class Leader:
         if self.established:
             return
         self._drop_silent_learners()
-        syncing = {p.peer_id: None for p in self._links.values() if p.step is _SYNCING and p.promises}
+        syncing = {peer.peer_id: None for peer in self._links.values() if peer.is_syncing and peer.promises}
         if core.my_id in adopted and syncing and core.quorum.contains(adopted | syncing):
             core.set_timer(INIT_TIMER, core.config.tick_time_ms)
         else:

@@ -81,6 +81,11 @@ class LearnerLink:
         return self.step is _SYNCED
 
     @property
+    def is_syncing(self) -> bool:
+        """Is its history on its way, or being read for it, and not acknowledged yet?"""
+        return self.step is _SYNCING or self.reading is not None
+
+    @property
     def promises(self) -> bool:
         """May its promise and its history make an epoch?  An observer of ours keeps both like a follower, and may be a
         voter of a membership that it has not seen yet: without it such a one might never come into force."""

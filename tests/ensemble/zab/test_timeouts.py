@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid
+from ensemble.ids import Epoch, LinkId, PeerId, Zxid, make_zxid
 from ensemble.zab.effects import (
     OpenLink,
+    ReadLog,
     SetTimer,
 )
 from ensemble.zab.election import NO_DATA_ZXID
@@ -18,7 +19,7 @@ from ensemble.zab.messages import (
     Ping,
 )
 from ensemble.zab.role import Phase
-from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower
+from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower, tree, txn
 
 
 def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:
@@ -193,6 +194,22 @@ def test_init_limit_does_not_end_a_reign_whose_quorum_is_being_synchronised_and_
     leader.together([])
     leader.timer(INIT_TIMER, 100)
     assert leader.of(SetTimer)[-1] == SetTimer(INIT_TIMER, 100)
+    for _ in range(5):
+        leader.timer(HALF_TICK_TIMER, 900)
+        leader.together([])
+        leader.timer(INIT_TIMER)
+    assert leader.peer.state is PeerState.LEADING
+    leader.timer(INIT_TIMER, 1001)
+    assert leader.peer.state is PeerState.LOOKING
+
+
+def test_init_limit_does_not_end_a_reign_while_the_log_is_read_for_its_quorum() -> None:
+    """What is read is on its way already, and a large log takes longer than that: the reading began anew, for ever."""
+    leader = Solo(id=3, snapshot=tree(txn(1, 1)), log=[txn(1, 2), txn(1, 3), txn(2, 1)], epochs=(2, 2))
+    leader.lead(follower=1, epoch=2)
+    leader.packet(AckEpoch(make_zxid(1, 1), 1))
+    leader.flush()
+    assert leader.of(ReadLog)
     for _ in range(5):
         leader.timer(HALF_TICK_TIMER, 900)
         leader.together([])
