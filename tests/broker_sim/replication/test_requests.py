@@ -104,6 +104,28 @@ def test_clients_that_know_no_batches_wait_no_longer_than_they_asked_to(version:
     assert (row.records, cluster.now_ms - asked_ms) == (b"", 500)
 
 
+def test_others_are_served_while_a_client_that_knows_no_batches_reads_over_many_that_compaction_has_emptied() -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    partition, runtime = cluster[1].partition, cluster[1].runtime
+    for offset in range(100):
+        emptied = empty_batch(offset, offset, 0, 1_000)
+        assert partition.log.append_as_follower(emptied, headers_of(emptied))
+    assert partition.maybe_advance_high_watermark()
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await runtime.sleep(0)
+
+    task = runtime.spawn(other(), "other")
+    assert only_row(ask(cluster, 1, fetch_request(0, row={"partition_max_bytes": 61}))).records == b""
+    task.cancel()
+    assert turns >= 100
+
+
 # ---- versions --------------------------------------------------------------------------------------------------
 
 
