@@ -13,6 +13,7 @@ from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.logs.time_search import first_not_older
 from broker_sim.ports import LogDirectory, LogFile
+from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
 from kafka_protocol.record_batch import BatchHeader, empty_batch, patch_batches
@@ -296,14 +297,15 @@ class PartitionLog:
 
     def offset_for_timestamp(self, timestamp_ms: int) -> Generator[None, None, tuple[int, int] | None]:
         """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
-        Pauses within large batches.
+        Pauses within large batches, and among many of which compaction has left nothing.
 
         In a batch that cannot be read the batch's own bounds stand for its records'.
         """
+        searched = 0
         for segment in list(self._segments):
             if segment.max_timestamp < timestamp_ms:
                 continue
-            if segment not in self._segments:
+            if not self._has(segment):
                 # It went while there was a pause in one before it.
                 return (yield from self.offset_for_timestamp(timestamp_ms))
             for position, header in segment.headers_since(timestamp_ms, self.start_offset):
@@ -312,12 +314,19 @@ class PartitionLog:
                 if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
                     data = segment.file.read(position, header.size)
                     found = yield from first_not_older(data, header, timestamp_ms, self.start_offset)
+                    searched += 1
+                    if found is None and not searched % SLICE_RECORDS:
+                        yield
                     if found is not None or self.is_closed:
                         return found
-                    if segment not in self._segments:
+                    if not self._has(segment):
                         # It went while there was a pause.
                         return (yield from self.offset_for_timestamp(timestamp_ms))
         return None
+
+    def _has(self, segment: Segment) -> bool:
+        """Is it still one of the log's?  There may be very many."""
+        return self._segment_of(segment.base_offset) is segment
 
     def offsets_before(self, timestamp_ms: int, count_max: int, wall_ms: int) -> list[int]:
         """Offsets at which one may begin to read, `count_max` at most, the latest first: where segments begin that
