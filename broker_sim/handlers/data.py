@@ -273,7 +273,13 @@ class DataHandlers:
                 until_ms = now_ms + params.max_wait_ms if may_wait else now_ms
                 for key, row in zip(wanted, fetched, strict=True):
                     rows[key] = await read_for_older(
-                        self._replicas, self._runtime, version, params, until_ms, wanted[key], row
+                        self._replicas,
+                        self._runtime,
+                        version=version,
+                        params=params,
+                        until_ms=until_ms,
+                        wanted=wanted[key],
+                        row=row,
                     )
         if replica_id < 0 and (self._quotas.fetch.is_used or self._quotas.request.is_used):
             throttle_ms = context.muted_ms = self._throttle_fetch(context, rows)

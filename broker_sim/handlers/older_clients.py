@@ -36,8 +36,8 @@ async def read_for_older(
     """What was read, as a client of a Fetch version below 10 can read it (KafkaApis.maybeConvertFetchedData).
 
     Messages have no form for a batch that compaction has emptied, which says where to read on: so it is read on here.
-    In Kafka such a client stands still before a segment that holds nothing else.  Nobody waits for
-    that beyond `until_ms`, of the monotonic clock.
+    In Kafka such a client stands still before a segment that holds nothing else.  Nobody waits for that beyond
+    `until_ms`, of the monotonic clock.
     """
     settings = replicas.settings(row.topic_partition)
     if row.error or settings is None:

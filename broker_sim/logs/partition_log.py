@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
+from broker_sim.logs.compacted_gap import empty_batches
 from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
@@ -16,13 +17,11 @@ from broker_sim.ports import LogDirectory, LogFile
 from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, empty_batch, patch_batches
+from kafka_protocol.record_batch import BatchHeader, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
-_BATCH_OFFSETS_MAX = 1 << 31
-"""A batch spans so many offsets at most."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -243,8 +242,8 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.  Where compaction has left nothing up to there, a batch without records says
-        so: Kafka answers with nothing, and whoever reads stands still until somebody writes.
+        `offset` must lie within the log.  Where compaction has left nothing up to there, batches without records say so
+        (`empty_batches`).
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -257,7 +256,8 @@ class PartitionLog:
             segment = self._segments[at]
             found = segment.locate(offset)
         if found is None or found[1].base_offset >= up_to:
-            return self._gap(offset, up_to, max_bytes, at_least_one)
+            time_ms = self._segment_of(offset).max_timestamp
+            return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
@@ -265,21 +265,6 @@ class PartitionLog:
             if end == start and at_least_one:
                 end = start + header.size
         return segment.file.read(start, end - start) if end > start else b""
-
-    def _gap(self, offset: int, up_to: int, max_bytes: int, at_least_one: bool) -> bytes:
-        """Batches of no records in the place of those that were there, one of each epoch: whoever follows is to know
-        where that ended."""
-        time_ms = self._segment_of(offset).max_timestamp
-        gap = b""
-        while offset < up_to:
-            epoch, end_offset = self.epochs.epoch_at(offset, up_to)
-            end_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX)
-            batch = empty_batch(offset, end_offset - 1, epoch, time_ms)
-            if len(gap) + len(batch) > max_bytes and (gap or not at_least_one):
-                break
-            gap += batch
-            offset = end_offset
-        return gap
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""

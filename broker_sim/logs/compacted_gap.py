@@ -1,0 +1,29 @@
+"""What is read where compaction has left nothing up to where one may read.
+
+Kafka answers with nothing there, and whoever follows stands still until somebody writes.
+"""
+
+from __future__ import annotations
+
+from broker_sim.logs.epoch_cache import EpochCache
+from kafka_protocol.record_batch import empty_batch
+
+_BATCH_OFFSETS_MAX = 1 << 31
+"""A batch spans so many offsets at most."""
+
+
+def empty_batches(
+    epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
+) -> bytes:
+    """Batches of no records in the place of those that were there from `offset` to before `up_to`, one of each epoch:
+    whoever follows is to know where that ended.  As many as fit into `max_bytes`, or one if `at_least_one`."""
+    gap = b""
+    while offset < up_to:
+        epoch, end_offset = epochs.epoch_at(offset, up_to)
+        end_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX)
+        batch = empty_batch(offset, end_offset - 1, epoch, time_ms)
+        if len(gap) + len(batch) > max_bytes and (gap or not at_least_one):
+            break
+        gap += batch
+        offset = end_offset
+    return gap
