@@ -49,7 +49,7 @@ def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
 
 def _is_gone(log: PartitionLog, segment: Segment) -> bool:
     """Did it go while there was a pause?"""
-    return log.is_closed or segment not in log.segments
+    return log.is_closed or not log.has(segment)
 
 
 def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:

@@ -290,7 +290,7 @@ class PartitionLog:
         for segment in list(self._segments):
             if segment.max_timestamp < timestamp_ms:
                 continue
-            if not self._has(segment):
+            if not self.has(segment):
                 # It went while there was a pause in one before it.
                 return (yield from self.offset_for_timestamp(timestamp_ms))
             for position, header in segment.headers_since(timestamp_ms, self.start_offset):
@@ -304,12 +304,12 @@ class PartitionLog:
                         yield
                     if found is not None or self.is_closed:
                         return found
-                    if not self._has(segment):
+                    if not self.has(segment):
                         # It went while there was a pause.
                         return (yield from self.offset_for_timestamp(timestamp_ms))
         return None
 
-    def _has(self, segment: Segment) -> bool:
+    def has(self, segment: Segment) -> bool:
         """Is it still one of the log's?  There may be very many."""
         return self._segment_of(segment.base_offset) is segment
 

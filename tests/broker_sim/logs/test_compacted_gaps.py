@@ -40,6 +40,15 @@ def with_gap_at_its_end() -> PartitionLog:
     return log
 
 
+def with_an_epoch_that_begins_in_its_gap() -> PartitionLog:
+    """The same, with an epoch that begins at 3, and one that begins at its end."""
+    log = with_gap_at_its_end()
+    log.epochs.clear()
+    for epoch, start in ((0, 0), (1, 3), (2, 4)):
+        log.epochs.assign(epoch, start)
+    return log
+
+
 def follow(log: PartitionLog, leader: PartitionLog) -> None:
     """Take over all that a leader gives."""
     while log.end_offset < leader.end_offset:
@@ -59,10 +68,7 @@ def test_a_log_of_which_compaction_took_the_end_is_followed_to_it() -> None:
 
 def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() -> None:
     """Else a leader would tell a follower that has reached the end to cut its log where that epoch ends."""
-    leader = with_gap_at_its_end()
-    leader.epochs.clear()
-    for epoch, start in ((0, 0), (1, 3), (2, 4)):
-        leader.epochs.assign(epoch, start)
+    leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
     assert follower.epochs.latest == 1
@@ -72,10 +78,7 @@ def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() ->
 def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> None:
     """Else, as the next leader, it would have others cut off what was committed: the tombstones of keys, which would
     be back."""
-    leader = with_gap_at_its_end()
-    leader.epochs.clear()
-    for epoch, start in ((0, 0), (1, 3), (2, 4)):
-        leader.epochs.assign(epoch, start)
+    leader = with_an_epoch_that_begins_in_its_gap()
     follower = a_log(1 << 20)
     follow(follower, leader)
     assert follower.epochs.entries == [(0, 0), (1, 3)]
