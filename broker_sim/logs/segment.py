@@ -45,6 +45,7 @@ class Segment:
         "_positions",
         "_still_at",
         "base_offset",
+        "cut_count",
         "end_offset",
         "file",
         "first_timestamp",
@@ -59,6 +60,8 @@ class Segment:
         self.name = file_name(base_offset)
         self.file = file
         self.size = 0
+        self.cut_count = 0
+        """How often its end was cut off."""
         self.max_timestamp = -1
         self.first_timestamp = -1
         """Of the first batch; -1 for an empty segment."""
@@ -203,6 +206,7 @@ class Segment:
         position, header = found
         self.file.truncate(position)
         self._last = self._still_at = None
+        self.cut_count += 1
         self.size = position
         self.end_offset = min(offset, header.base_offset)
         while self._positions and self._positions[-1] >= position:

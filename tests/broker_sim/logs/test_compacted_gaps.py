@@ -85,6 +85,17 @@ def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> 
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
 
 
+def test_whoever_ends_within_a_gap_that_its_leader_has_followed_over_is_led_out_of_it() -> None:
+    """The leader has one batch without records there, of which the follower has what the first record was."""
+    leader, behind = a_log(1 << 20), a_log(1 << 20)
+    follow(leader, with_gap_at_its_end())
+    assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
+    for record in (("a", "v"), ("b", "v"), ("x", None)):
+        append(behind, record)
+    follow(behind, leader)
+    assert [(offset, key) for offset, key, _ in read_all(behind)] == [(0, "a"), (1, "b"), (2, "x")]
+
+
 def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be_read() -> None:
     """librdkafka takes an answer that holds no record for one that was cut off, and next asks for twice as much."""
     log = with_gap_at_its_end()
