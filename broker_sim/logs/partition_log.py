@@ -240,8 +240,8 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so,
-        batches without records say so (`empty_batches`).
+        `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so
+        already, batches without records say so (`empty_batches`).
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
