@@ -202,6 +202,8 @@ class Segment:
         """Drop the batch that holds `offset` and everything after it; where compaction left a gap there, end in it."""
         found = self.locate(offset)
         if found is None:
+            # It was cut in a gap before, further behind.
+            self.end_offset = min(self.end_offset, offset)
             return
         position, header = found
         self.file.truncate(position)

@@ -147,6 +147,21 @@ def test_a_log_that_is_cut_in_a_gap_ends_where_it_was_cut(offset: int) -> None:
     assert (log.truncate_to(offset), log.end_offset, read_all(log)) == (offset, offset, [])
 
 
+@pytest.mark.parametrize("kept", ["", "b"])
+def test_a_log_that_is_cut_in_a_gap_may_be_cut_again_before_that(kept: str) -> None:
+    """It stayed as it was: a follower that was told where its log and its leader's part asked again, without end."""
+    log = a_log(1 << 20)
+    for key in [*kept, *"aaaaaaaaa"]:
+        append(log, (key, "v"))
+    log.roll()
+    append(log, ("a", "v"))
+    run_compaction(log)
+    begin = len(kept)
+    assert [offset for offset, *_ in read_all(log)] == [*range(begin), begin + 8, begin + 9]
+    assert [log.truncate_to(offset) for offset in (begin + 8, begin + 3, begin)] == [begin + 8, begin + 3, begin]
+    assert (log.end_offset, len(read_all(log))) == (begin, begin)
+
+
 def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() -> None:
     cluster = Cluster(2, log_segment_bytes=700, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01"}
