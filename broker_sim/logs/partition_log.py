@@ -315,19 +315,23 @@ class PartitionLog:
         if offset < self._starts[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
-        self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
             self.truncation_count += offset < self._starts[-1]
             if self._starts[-1] > offset:
                 while self._starts[-1] > offset:
                     self._drop_segment()
                 self._directory.sync_names(self.name)
-            self._segments[-1].truncate_to(offset)
-            self.end_offset = self._segments[-1].end_offset
+            last = self._segments[-1]
+            last.truncate_to(offset)
+            self.end_offset = last.end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
             producer_snapshots.keep(self._directory, self.name, self._starts)
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
+            if last.end_offset > last.records_end:
+                # The name of the next segment's file tells where the log ends, to whoever opens it.
+                self.roll()
+        self.start_offset = min(self.start_offset, offset, self.end_offset)
         self.epochs.truncate_from_end(min(offset, self.end_offset))
         return self.end_offset
 

@@ -51,12 +51,15 @@ class Segment:
         "first_timestamp",
         "max_timestamp",
         "name",
+        "records_end",
         "size",
     )
 
     def __init__(self, base_offset: int, file: LogFile, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
+        self.records_end = base_offset
+        """Where its last batch ends.  Cut in a gap it ends further behind, which its file does not tell."""
         self.name = file_name(base_offset)
         self.file = file
         self.size = 0
@@ -87,7 +90,7 @@ class Segment:
             self.first_timestamp = header.max_timestamp
         self._last = position, header
         self.size = position + header.size
-        self.end_offset = header.next_offset
+        self.end_offset = self.records_end = header.next_offset
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
 
@@ -217,5 +220,7 @@ class Segment:
             self._newest.pop()
         self._indexed_at = self._positions[-1] if self._positions else 0
         self.max_timestamp = self._newest[-1] if self._newest else -1
+        self.records_end = self.base_offset
         for _, header in self.headers(self._indexed_at):
             self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+            self.records_end = header.next_offset

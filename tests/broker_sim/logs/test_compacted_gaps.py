@@ -160,6 +160,24 @@ def test_a_log_that_is_cut_in_a_gap_may_be_cut_again_before_that(kept: str) -> N
     assert [offset for offset, *_ in read_all(log)] == [*range(begin), begin + 8, begin + 9]
     assert [log.truncate_to(offset) for offset in (begin + 8, begin + 3, begin)] == [begin + 8, begin + 3, begin]
     assert (log.end_offset, len(read_all(log))) == (begin, begin)
+    assert [segment.base_offset for segment in log.segments] == [0]
+
+
+@pytest.mark.parametrize("offset", [3, 8])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_log_that_is_cut_in_a_gap_ends_there_also_once_it_is_opened_again(kept: int, offset: int) -> None:
+    """Its broker told of lost records, and as leader gave their offsets to others."""
+    log = with_gap()
+    log.roll()
+    for key in "xyz"[:kept]:
+        append(log, (key, "v"))
+    assert log.truncate_to(offset) == offset
+    log.close()
+    opened = PartitionLog(log._directory, TP, segment_bytes=1 << 20)
+    assert (opened.start_offset, opened.end_offset, opened.damage, read_all(opened)) == (0, offset, [], [])
+    append(opened, ("a", "w"))
+    assert read_all(opened) == [(offset, "a", "w")]
+    assert opened.truncate_to(1) <= 1 and read_all(opened) == []
 
 
 def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() -> None:

@@ -61,6 +61,16 @@ def test_a_follower_of_whose_records_none_is_left_takes_over_a_log_that_starts_i
     assert cluster.violations() == []
 
 
+def test_a_log_that_is_cut_in_the_batch_in_which_it_starts_is_empty_and_starts_where_it_ends() -> None:
+    """It started behind its end; then it took nothing of a leader that has another batch there."""
+    log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    for values in ("abc", "def"):
+        data = batch(*values)
+        log.append_as_leader(data, split_batches(data) or [], 0)
+    log.advance_start(2)
+    assert (log.truncate_to(2), log.start_offset, log.end_offset, log.high_watermark) == (0, 0, 0, 0)
+
+
 def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies_before_it() -> None:
     leader = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
