@@ -15,7 +15,7 @@ from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from broker_sim.ports import LogDirectory, LogFile
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, patch_batches
+from kafka_protocol.record_batch import BatchHeader, offset_after, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
@@ -241,7 +241,7 @@ class PartitionLog:
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
         `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so
-        already, batches without records say so (`empty_batches`).
+        already, or up to a batch before which an epoch begins, batches without records say so (`empty_batches`).
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -261,12 +261,29 @@ class PartitionLog:
             # A follower that has what was there up to `offset` could not take the whole of it.
             gap_end = min(header.next_offset, up_to)
             return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
+        base_offset = header.base_offset
+        if next(self.epochs.starts_within(offset, base_offset), None) is not None:
+            gap = empty_batches(self.epochs, offset, base_offset, header.max_timestamp, max_bytes, at_least_one)
+            if offset_after(gap, offset) < base_offset:
+                return gap
+            return gap + self.read(base_offset, max_bytes - len(gap), up_to, False)
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
             end = segment.whole_batches(start, max_bytes)
             if end == start and at_least_one:
                 end = start + header.size
+        end = self._before_epoch_in_gap(segment, header.next_offset, end)
         return segment.file.read(start, end - start) if end > start else b""
+
+    def _before_epoch_in_gap(self, segment: Segment, offset: int, end: int) -> int:
+        """Where to read up to, at most to the position `end`, so that no epoch begins in a gap in between."""
+        for start_offset in self.epochs.starts_within(offset, segment.end_offset):
+            found = segment.locate(start_offset)
+            if found is None or found[0] >= end:
+                break
+            if found[1].base_offset > start_offset:
+                return found[0]
+        return end
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""

@@ -96,6 +96,47 @@ def test_whoever_ends_within_a_gap_that_its_leader_has_followed_over_is_led_out_
     assert [(offset, key) for offset, key, _ in read_all(behind)] == [(0, "a"), (1, "b"), (2, "x")]
 
 
+def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
+    """Records at 0 and 1 of epoch 0, none of epoch 1, which began at 2, and one at 4 of epoch 2, or of 1."""
+    log = a_log(1 << 20)
+    for epoch, keys in enumerate(("ab", "xx", "x")):
+        log.epochs.assign(min(epoch, 1 + after), log.end_offset)
+        for key in keys:
+            data = build_batch([Record(key.encode(), b"v", 0)])
+            log.append_as_leader(data, headers_of(data), log.epochs.latest)
+    log.high_watermark = log.end_offset
+    log.roll()
+    run_compaction(log)
+    assert [offset for offset, *_ in read_all(log)] == [0, 1, 4]
+    return log
+
+
+@pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
+@pytest.mark.parametrize("after", [False, True])
+def test_whoever_follows_over_a_gap_before_a_record_knows_where_each_epoch_ended_too(
+    after: bool, max_bytes: int
+) -> None:
+    """Else, as the next leader, it would let others keep what the one before never had: here a record of epoch 0 at 2.
+    In Kafka it does."""
+    leader = with_an_epoch_that_compaction_has_taken(after)
+    follower = a_log(1 << 20)
+    while follower.end_offset < leader.end_offset:
+        data = leader.read(follower.end_offset, max_bytes, leader.end_offset, True)
+        assert follower.append_as_follower(data, headers_of(data))
+    assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (1, 2), (2, 4)][: 2 + after]
+    assert follower.epochs.end_offset_for(0, 5) == (0, 2)
+    assert read_all(follower) == read_all(leader)
+
+
+def test_a_gap_in_which_no_epoch_begins_is_none_to_tell_of() -> None:
+    log = with_gap()
+    log.epochs.assign(0, 0)
+    follower = a_log(1 << 20)
+    assert [header.base_offset for header in headers_of(log.read(1, 1 << 20, 10, True))] == [8]
+    follow(follower, log)
+    assert read_all(follower) == read_all(log)
+
+
 def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be_read() -> None:
     """librdkafka takes an answer that holds no record for one that was cut off, and next asks for twice as much."""
     log = with_gap_at_its_end()
