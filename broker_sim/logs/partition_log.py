@@ -20,6 +20,8 @@ from kafka_protocol.record_batch import BatchHeader, offset_after, patch_batches
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
+_EPOCHS_AT_ONCE = 100
+"""In one read: to look each up takes some 50 µs."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -277,11 +279,11 @@ class PartitionLog:
 
     def _before_epoch_in_gap(self, segment: Segment, offset: int, end: int) -> int:
         """Where to read up to, at most to the position `end`, so that no epoch begins in a gap in between."""
-        for start_offset in self.epochs.starts_within(offset, segment.end_offset):
+        for number, start_offset in enumerate(self.epochs.starts_within(offset, segment.end_offset), 1):
             found = segment.locate(start_offset)
             if found is None or found[0] >= end:
                 break
-            if found[1].base_offset > start_offset:
+            if found[1].base_offset > start_offset or number == _EPOCHS_AT_ONCE:
                 return found[0]
         return end
 
