@@ -166,7 +166,7 @@ def _is_gone(log: PartitionLog, truncation_count: int, segment: Segment) -> bool
     A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning): it may have taken the
     records for the sake of which others were to go, and what was copied of a segment may be there no more.
     """
-    return log.is_closed or log.truncation_count != truncation_count or segment not in log.segments
+    return log.is_closed or log.truncation_count != truncation_count or not log.has(segment)
 
 
 def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:
