@@ -187,7 +187,9 @@ class TopicDeletion:
         written = await self._writer.write_as_one([Delete(path) for path in paths])
         for path, result in zip(paths, written, strict=True):
             if result.error is ErrorCode.NO_NODE:
-                await self._delete([other for other in paths if other != path])
+                # Where the first sending took both, a topic that is there was made since, and stays.  Kafka deletes it.
+                if not result.repeated or path != paths[1]:
+                    await self._delete([other for other in paths if other != path])
                 return
             if result.error is not ErrorCode.OK:
                 raise error_for(result.error, path)

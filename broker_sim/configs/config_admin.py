@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import BROKER_KEYS, HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
+from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
 from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
 from broker_sim.configs.config_resources import (
@@ -89,7 +89,7 @@ class ConfigAdmin:
             if resource.type == TOPIC:
                 _validate_topic(overrides)
             else:
-                self._validate_broker(overrides, bool(resource.name))
+                self._validate_broker(entity, overrides, bool(resource.name))
             if validate_only or await self._znodes.write(entity, overrides, version):
                 return
 
@@ -125,7 +125,7 @@ class ConfigAdmin:
                 f"Unexpected broker id, expected {self._config.broker_id}, but received {name}",
             )
 
-    def _validate_broker(self, overrides: Mapping[str, str], one_broker: bool) -> None:
+    def _validate_broker(self, entity: str, overrides: Mapping[str, str], one_broker: bool) -> None:
         """Raises Refused for what cannot change while a broker runs, or is no value; unknown keys may be anything."""
         fixed = sorted(name for name in overrides if name in KAFKA_KEYS and not KAFKA_KEYS[name].is_dynamic)
         if fixed:
@@ -134,12 +134,12 @@ class ConfigAdmin:
             )
         try:
             for name, text in sorted(overrides.items()):
-                key = _BROKER_KEYS.get(name) or dynamic_key(name)
+                key = dynamic_key(name) or _BROKER_KEYS.get(name)
                 if key is not None:
                     value = key.parse(text)
                     if name in _POOLS and isinstance(value, int):
                         self._check_pool(name, value)
-            self._check_housekeeping(overrides)
+            self._check_housekeeping(entity, overrides)
         except ConfigError as wrong:
             raise Refused(KafkaError.invalid_request, str(wrong)) from None
         own = sorted(name for name in overrides if name in KAFKA_KEYS and KAFKA_KEYS[name].is_per_broker)
@@ -172,14 +172,17 @@ class ConfigAdmin:
                     return size
         return int(self._config.originals.get(name) or KAFKA_KEYS[name].default or "1")
 
-    def _check_housekeeping(self, overrides: Mapping[str, str]) -> None:
-        """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together."""
+    def _check_housekeeping(self, entity: str, overrides: Mapping[str, str]) -> None:
+        """LogCleaner.validateReconfiguration, and what KafkaConfig asks of these keys together, also where an override
+        goes.  Whoever changes others is not to hear of what somebody wrote past us."""
         now = {name: self._configs.broker_value(name) for name in HOUSEKEEPING_KEYS}
-        changed = {name: BROKER_KEYS[name].parse(overrides[name]) for name in HOUSEKEEPING_KEYS if name in overrides}
-        check_cleaner({**now, **changed})
-        threads, present = changed.get("log.cleaner.threads"), now["log.cleaner.threads"]
-        assert isinstance(present, int)
-        if not isinstance(threads, int) or present // 2 <= threads <= 2 * present:
+        after = {name: self._configs.broker_value(name, {entity: overrides}) for name in HOUSEKEEPING_KEYS}
+        if after == now:
+            return
+        check_cleaner(after)
+        threads, present = after["log.cleaner.threads"], now["log.cleaner.threads"]
+        assert isinstance(threads, int) and isinstance(present, int)
+        if present // 2 <= threads <= 2 * present:
             return
         bound = "increased to more than double" if threads > present else "reduced to less than half"
         raise ConfigError(f"Log cleaner threads cannot be {bound} the current value {present}")

@@ -28,6 +28,8 @@ CLIENT_QUOTAS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage
 READ_AHEAD_MS_MAX = 2_000
 """How long a LeaderAndIsr request waits for the overrides of topics it brings."""
 
+_AS_THEY_ARE: Mapping[str, Mapping[str, str]] = {}
+
 
 class EntityConfigs:
     """The overrides of every topic, of this broker, and of all brokers, and the quotas of clients, as last read.
@@ -64,9 +66,10 @@ class EntityConfigs:
         """The overrides of "topics/T", "brokers/N" or "brokers/<default>"; none where it has none."""
         return self._overrides.get(entity, {})
 
-    def broker_value(self, key: str) -> Value:
-        """A broker key's value now: of this broker, else of all brokers, else of its file, else Kafka's default."""
-        altered = self._altered(key)
+    def broker_value(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value:
+        """A broker key's value now: of this broker, else of all brokers, else of its file, else Kafka's default.  With
+        overrides of entities `instead` of what these have, what it would be then."""
+        altered = self._altered(key, instead)
         return self._config.values[key] if altered is None else altered
 
     def listener_value(self, listener: str, key: str) -> Value:
@@ -75,11 +78,11 @@ class EntityConfigs:
         altered = self._altered(own)
         return self._config.values.get(own, self.broker_value(key)) if altered is None else altered
 
-    def _altered(self, key: str) -> Value | None:
+    def _altered(self, key: str, instead: Mapping[str, Mapping[str, str]] = _AS_THEY_ARE) -> Value | None:
         """What /config/brokers says of a key that may change while a broker runs."""
         definition = dynamic_key(key)
         for entity in (f"brokers/{self._config.broker_id}", f"brokers/{DEFAULT_ENTITY}"):
-            text = self._overrides.get(entity, {}).get(key)
+            text = instead.get(entity, self._overrides.get(entity, {})).get(key)
             if text is not None and definition is not None:
                 with suppress(ConfigError):
                     return definition.parse(text)

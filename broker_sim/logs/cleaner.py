@@ -16,7 +16,7 @@ from broker_sim.logs.key_offsets import KeyOffsets
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.segment import Segment
 from broker_sim.ports import LogFile
-from broker_sim.slices import SLICE_RECORDS, in_slices
+from broker_sim.slices import SLICE_RECORDS, Slices, in_slices
 from ensemble.ports import Runtime
 from kafka_protocol.record_batch import (
     BatchHeader,
@@ -30,30 +30,11 @@ from kafka_protocol.record_batch import (
 
 _SLICE_BATCHES = 1_000
 """So many headers are read in a slice."""
-_BATCH_COST = 4
-"""To read a batch, and to write what is left of it, takes as long as so many of its records."""
 
 _LAST_MS = 2**63 - 1
 """The latest time that a batch can name: delete.retention.ms may be as long as that."""
 
 IsGone = Callable[[Segment], bool]
-
-
-class _Slices:
-    """When to pause: batches may be as small as a record, and segments hold hundreds of thousands of them."""
-
-    __slots__ = ("_done",)
-
-    def __init__(self) -> None:
-        self._done = 0
-
-    def is_full(self, records: int) -> bool:
-        """A batch is next, of which so many records will be looked at without a pause: is it time for one before?"""
-        self._done += records + _BATCH_COST
-        if self._done < SLICE_RECORDS:
-            return False
-        self._done = 0
-        return True
 
 
 class _Section(NamedTuple):
@@ -185,12 +166,12 @@ def _is_gone(log: PartitionLog, truncation_count: int, segment: Segment) -> bool
     A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning): it may have taken the
     records for the sake of which others were to go, and what was copied of a segment may be there no more.
     """
-    return log.is_closed or log.truncation_count != truncation_count or segment not in log.segments
+    return log.is_closed or log.truncation_count != truncation_count or not log.has(segment)
 
 
 def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:
     """Note the keys of a segment's records from `dirty_from` on; False where not all of them fit into the map."""
-    slices = _Slices()
+    slices = Slices()
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
             yield
@@ -215,7 +196,7 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
     """What is to take a segment's place; None where it may stay as it is, or is gone."""
     cleaned = log.begin_cleaned(segment)
     changed = False
-    slices = _Slices()
+    slices = Slices()
     for position, header in segment.headers():
         if slices.is_full(header.record_count % SLICE_RECORDS):
             yield

@@ -6,7 +6,7 @@ Kafka answers with nothing there, and whoever follows stands still until somebod
 from __future__ import annotations
 
 from broker_sim.logs.epoch_cache import EpochCache
-from kafka_protocol.record_batch import empty_batch
+from kafka_protocol.record_batch import NO_PRODUCER, BatchHeader, empty_batch
 
 _BATCH_OFFSETS_MAX = 1 << 31
 """A batch spans so many offsets at most."""
@@ -27,3 +27,9 @@ def empty_batches(
         gap += batch
         offset = end_offset
     return gap
+
+
+def is_gap(header: BatchHeader) -> bool:
+    """Is it such a batch, as a follower stores it?  It ends where one that compaction has emptied did, but may begin
+    anywhere.  One that is kept for the sake of its producer is whole."""
+    return not header.record_count and header.producer_id == NO_PRODUCER

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
-from collections.abc import Callable, Mapping
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Mapping
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -67,6 +67,14 @@ class EpochCache:
         later = bisect_right(self._entries, offset, key=lambda entry: entry[1])
         ends = self._entries[later][1] if later < len(self._entries) else up_to
         return self._entries[later - 1][0] if later else UNDEFINED_EPOCH, min(ends, up_to)
+
+    def starts_within(self, offset: int, up_to: int) -> Iterator[int]:
+        """The offsets from `offset` to before `up_to` at which an epoch begins."""
+        for at in range(bisect_left(self._entries, offset, key=lambda entry: entry[1]), len(self._entries)):
+            start_offset = self._entries[at][1]
+            if start_offset >= up_to:
+                break
+            yield start_offset
 
     def truncate_from_end(self, offset: int) -> None:
         """The log now ends at `offset`: drop the epochs that began there or later."""

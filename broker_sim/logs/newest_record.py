@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Generator
+from functools import partial
 
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.slices import SLICE_RECORDS
+from broker_sim.logs.time_search import Found, has_changed, offset_for_timestamp
+from broker_sim.slices import SLICE_RECORDS, Slices
 from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch
-
-_SLICE_BATCHES = 1_000
-"""So many headers are read in a slice."""
-
-Found = tuple[int, int] | None
-"""(timestamp, offset); None for none."""
 
 
 def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
@@ -24,7 +19,7 @@ def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
     """
     if log.is_closed or log.end_offset <= log.start_offset:
         return None
-    found = yield from log.offset_for_timestamp(max(segment.max_timestamp for segment in log.segments))
+    found = yield from offset_for_timestamp(log, max(segment.max_timestamp for segment in log.segments))
     if found is None and not log.is_closed:
         found = yield from _of_what_is_left(log)
     return found
@@ -32,24 +27,25 @@ def newest_record(log: PartitionLog) -> Generator[None, None, Found]:
 
 def _of_what_is_left(log: PartitionLog) -> Generator[None, None, Found]:
     newest: Found = None
+    slices = Slices()
     for segment in list(log.segments):
-        if _is_gone(log, segment):
+        is_other = partial(has_changed, log, segment, segment.cut_count)
+        if is_other():
             return (yield from newest_record(log))
-        batches = segment.headers(segment.position_of(log.start_offset))
-        for number, (position, header) in enumerate(batches, 1):
-            if newest is None or header.max_timestamp > newest[0]:
+        if newest is not None and segment.max_timestamp <= newest[0]:
+            continue
+        for position, header in segment.headers(segment.position_of(log.start_offset)):
+            if newest is not None and header.max_timestamp <= newest[0]:
+                is_time = slices.is_full_of_headers()
+            else:
                 data = segment.file.read(position, header.size)
                 newest = yield from _newer(data, header, newest, log.start_offset)
-            if not number % _SLICE_BATCHES:
+                is_time = slices.is_full(header.record_count % SLICE_RECORDS)
+            if is_time:
                 yield
-            if _is_gone(log, segment):
+            if is_other():
                 return (yield from newest_record(log))
     return newest
-
-
-def _is_gone(log: PartitionLog, segment: Segment) -> bool:
-    """Did it go while there was a pause?"""
-    return log.is_closed or not log.has(segment)
 
 
 def _newer(data: bytes, header: BatchHeader, than: Found, start_offset: int) -> Generator[None, None, Found]:

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
-from broker_sim.logs.compacted_gap import empty_batches
+from broker_sim.logs.compacted_gap import empty_batches, is_gap
 from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
 from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
-from broker_sim.logs.time_search import first_not_older
 from broker_sim.ports import LogDirectory, LogFile
-from broker_sim.slices import SLICE_RECORDS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, patch_batches
+from kafka_protocol.record_batch import BatchHeader, offset_after, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
+_EPOCHS_AT_ONCE = 100
+"""In one read: to look each up takes some 50 µs."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -242,8 +242,8 @@ class PartitionLog:
         """Whole batches from the one that holds `offset`, before the offset `up_to`, of one segment.
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
-        `offset` must lie within the log.  Where compaction has left nothing up to there, batches without records say so
-        (`empty_batches`).
+        `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so
+        already, or up to a batch before which an epoch begins, batches without records say so (`empty_batches`).
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -259,12 +259,33 @@ class PartitionLog:
             time_ms = self._segment_of(offset).max_timestamp
             return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
+        if header.base_offset < offset and is_gap(header):
+            # A follower that has what was there up to `offset` could not take the whole of it.
+            gap_end = min(header.next_offset, up_to)
+            return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
+        base_offset = header.base_offset
+        if next(self.epochs.starts_within(offset, base_offset), None) is not None:
+            gap = empty_batches(self.epochs, offset, base_offset, header.max_timestamp, max_bytes, at_least_one)
+            if offset_after(gap, offset) < base_offset:
+                return gap
+            return gap + self.read(base_offset, max_bytes - len(gap), up_to, False)
         end = segment.size if up_to >= segment.end_offset else segment.position_of(up_to)
         if end - start > max_bytes:
             end = segment.whole_batches(start, max_bytes)
             if end == start and at_least_one:
                 end = start + header.size
+        end = self._before_epoch_in_gap(segment, header.next_offset, end)
         return segment.file.read(start, end - start) if end > start else b""
+
+    def _before_epoch_in_gap(self, segment: Segment, offset: int, end: int) -> int:
+        """Where to read up to, at most to the position `end`, so that no epoch begins in a gap in between."""
+        for number, start_offset in enumerate(self.epochs.starts_within(offset, segment.end_offset), 1):
+            found = segment.locate(start_offset)
+            if found is None or found[0] >= end:
+                break
+            if found[1].base_offset > start_offset or number == _EPOCHS_AT_ONCE:
+                return found[0]
+        return end
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
@@ -279,35 +300,6 @@ class PartitionLog:
             return first.position_of(up_to) - first.position_of(offset)
         between = [s.size for s in self._segments if first.base_offset < s.base_offset < last.base_offset]
         return first.size - first.position_of(offset) + sum(between) + last.position_of(up_to)
-
-    def offset_for_timestamp(self, timestamp_ms: int) -> Generator[None, None, tuple[int, int] | None]:
-        """Find (timestamp, offset) of the first record that is not older than `timestamp_ms`; None where all are.
-        Pauses within large batches, and among many of which compaction has left nothing.
-
-        In a batch that cannot be read the batch's own bounds stand for its records'.
-        """
-        searched = 0
-        for segment in list(self._segments):
-            if segment.max_timestamp < timestamp_ms:
-                continue
-            if not self.has(segment):
-                # It went while there was a pause in one before it.
-                return (yield from self.offset_for_timestamp(timestamp_ms))
-            for position, header in segment.headers_since(timestamp_ms, self.start_offset):
-                # What lies below the start was deleted, and is only not gone yet.
-                last_offset = header.base_offset + header.last_offset_delta
-                if header.max_timestamp >= timestamp_ms and last_offset >= self.start_offset:
-                    data = segment.file.read(position, header.size)
-                    found = yield from first_not_older(data, header, timestamp_ms, self.start_offset)
-                    searched += 1
-                    if found is None and not searched % SLICE_RECORDS:
-                        yield
-                    if found is not None or self.is_closed:
-                        return found
-                    if not self.has(segment):
-                        # It went while there was a pause.
-                        return (yield from self.offset_for_timestamp(timestamp_ms))
-        return None
 
     def has(self, segment: Segment) -> bool:
         """Is it still one of the log's?  There may be very many."""
@@ -342,19 +334,23 @@ class PartitionLog:
         if offset < self._starts[0]:
             self.truncate_fully_and_start_at(offset)
             return offset
-        self.start_offset = min(self.start_offset, offset)
         if offset < self.end_offset:
             self.truncation_count += offset < self._starts[-1]
             if self._starts[-1] > offset:
                 while self._starts[-1] > offset:
                     self._drop_segment()
                 self._directory.sync_names(self.name)
-            self._segments[-1].truncate_to(offset)
-            self.end_offset = self._segments[-1].end_offset
+            last = self._segments[-1]
+            last.truncate_to(offset)
+            self.end_offset = last.end_offset
             self.high_watermark = min(self.high_watermark, self.end_offset)
             producer_snapshots.keep(self._directory, self.name, self._starts)
             if not self.producers.truncate(self.end_offset):
                 self._rebuild_producers()
+            if last.end_offset > last.records_end:
+                # The name of the next segment's file tells where the log ends, to whoever opens it.
+                self.roll()
+        self.start_offset = min(self.start_offset, offset, self.end_offset)
         self.epochs.truncate_from_end(min(offset, self.end_offset))
         return self.end_offset
 

@@ -45,20 +45,26 @@ class Segment:
         "_positions",
         "_still_at",
         "base_offset",
+        "cut_count",
         "end_offset",
         "file",
         "first_timestamp",
         "max_timestamp",
         "name",
+        "records_end",
         "size",
     )
 
     def __init__(self, base_offset: int, file: LogFile, index_interval_bytes: int) -> None:
         self.base_offset = base_offset
         self.end_offset = base_offset
+        self.records_end = base_offset
+        """Where its last batch ends.  Cut in a gap it ends further behind, which its file does not tell."""
         self.name = file_name(base_offset)
         self.file = file
         self.size = 0
+        self.cut_count = 0
+        """How often its end was cut off."""
         self.max_timestamp = -1
         self.first_timestamp = -1
         """Of the first batch; -1 for an empty segment."""
@@ -84,7 +90,7 @@ class Segment:
             self.first_timestamp = header.max_timestamp
         self._last = position, header
         self.size = position + header.size
-        self.end_offset = header.next_offset
+        self.end_offset = self.records_end = header.next_offset
         if header.max_timestamp > self.max_timestamp:
             self.max_timestamp = header.max_timestamp
 
@@ -199,10 +205,13 @@ class Segment:
         """Drop the batch that holds `offset` and everything after it; where compaction left a gap there, end in it."""
         found = self.locate(offset)
         if found is None:
+            # It was cut in a gap before, further behind.
+            self.end_offset = min(self.end_offset, offset)
             return
         position, header = found
         self.file.truncate(position)
         self._last = self._still_at = None
+        self.cut_count += 1
         self.size = position
         self.end_offset = min(offset, header.base_offset)
         while self._positions and self._positions[-1] >= position:
@@ -211,5 +220,7 @@ class Segment:
             self._newest.pop()
         self._indexed_at = self._positions[-1] if self._positions else 0
         self.max_timestamp = self._newest[-1] if self._newest else -1
+        self.records_end = self.base_offset
         for _, header in self.headers(self._indexed_at):
             self.max_timestamp = max(self.max_timestamp, header.max_timestamp)
+            self.records_end = header.next_offset

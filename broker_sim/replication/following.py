@@ -15,8 +15,12 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
     False where the records are damaged or do not continue this log; nothing is written then.
     """
     assert not partition.is_leader
+    mark_before = partition.log.high_watermark
     if data:
         headers = split_batches(data)
+        if leader_start_offset >= partition.log.end_offset:
+            # All that is here was deleted there: whatever follows may begin anywhere.  Kafka's replica fails there.
+            partition.log.advance_start(partition.log.end_offset)
         if headers is None or (headers and not partition.log.append_as_follower(data, headers)):
             return False
         topic, number = partition.topic_partition
@@ -34,7 +38,7 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
             )
         partition.host.moved(partition)
     mark = max(partition.log.start_offset, min(leader_high_watermark, partition.log.end_offset))
-    if mark != partition.log.high_watermark:
+    if mark != mark_before:
         partition.set_high_watermark(mark)
         # Consumers may be reading here (KIP-392).
         partition.host.wake(partition.topic_partition)

@@ -7,6 +7,7 @@ from collections.abc import Generator
 from kio.schema.errors import ErrorCode
 
 from broker_sim.logs.newest_record import newest_record
+from broker_sim.logs.time_search import offset_for_timestamp
 from broker_sim.replication.partition import Partition
 
 LATEST = -1
@@ -29,7 +30,7 @@ def list_offset(
     if timestamp == MAX_TIMESTAMP:
         found = yield from newest_record(log)
     elif timestamp >= 0:
-        found = yield from log.offset_for_timestamp(timestamp)
+        found = yield from offset_for_timestamp(log, timestamp)
     if found is None and log.is_closed:
         # It went while there was a pause: it has moved to another log directory, or nothing is served of it any more.
         if partition.log is log:

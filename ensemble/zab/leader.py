@@ -353,9 +353,10 @@ class Leader:
             self._take_in(peer, send_history(self._core, peer))
 
     def on_log_read(self, link: LinkId, after: Zxid, txns: Sequence[Txn] | None) -> None:
-        """The disk has read the transactions behind `after` for that learner."""
+        """The disk has read the transactions behind `after` for that learner, which had nothing to say meanwhile."""
         peer = self._links.get(link)
         if peer is not None and peer.reading == after:
+            peer.heard_ms = self._core.now.mono_ms
             self._take_in(peer, send_from_log(self._core, peer, txns))
 
     def _take_in(self, peer: LearnerLink, progress: Progress) -> None:

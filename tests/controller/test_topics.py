@@ -10,6 +10,7 @@ from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import PartitionState, Replica, ReplicaState
+from ensemble.client.service import Delete, Op
 from ensemble.errors import ErrorCode
 from journal.events import (
     ControllerEventFailed,
@@ -299,6 +300,26 @@ def test_a_topic_made_anew_as_soon_as_its_name_is_free_keeps_its_configuration(w
     world.settle()
     assert world.ensemble.data(znodes.config_path("topics", "t")) == znodes.encode_config({"cleanup.policy": "compact"})
     assert world.brief("t") == (3, (3,), 0)
+
+
+def test_a_topic_made_anew_before_its_deletion_is_sent_again_is_not_taken_for_the_one_before(world: World) -> None:
+    """The answer to the deletion's last write is lost, and the name is free."""
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    last, lost = Delete(znodes.topic_path("t")), list[Op]()
+
+    def is_the_last_one(ops: Sequence[Op]) -> bool:
+        is_it = last in ops and not lost
+        lost.extend([last] * is_it)
+        return is_it
+
+    world.active().session.lose_reply_to = is_the_last_one
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.until(lambda: lost)
+    assert not world.has("t")
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    assert world.has("t") and world.brief("t") == (3, (3,), 0)
 
 
 def test_a_topic_made_anew_as_soon_as_its_name_is_free_can_be_deleted_at_once(world: World) -> None:

@@ -173,6 +173,28 @@ def test_threads_of_compaction_share_the_memory_that_all_brokers_were_given(clus
     assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
 
 
+def test_memory_that_threads_of_compaction_share_is_not_taken_from_them_by_removing_its_override() -> None:
+    """It was taken; then the broker's file counted, and every change of any key was refused for it."""
+    cluster = Cluster(1, log_cleaner_dedupe_buffer_size="2000000").start()
+    assert alter(cluster, {"log.cleaner.dedupe.buffer.size": "8000000"}, BROKER_RESOURCE, "") is None
+    cluster.wait(100)
+    assert alter(cluster, {"log.cleaner.threads": "2"}, BROKER_RESOURCE, "1") is None
+    cluster.wait(100)
+    refused = alter(cluster, {"log.cleaner.dedupe.buffer.size": None}, BROKER_RESOURCE, "")
+    assert refused is not None and "at least 1MB per cleaner thread" in refused[1]
+    assert alter(cluster, {"log.cleaner.threads": None}, BROKER_RESOURCE, "1") is None
+    cluster.wait(100)
+    assert alter(cluster, {"log.cleaner.dedupe.buffer.size": None}, BROKER_RESOURCE, "") is None
+    cluster.stop_all()
+
+
+def test_whoever_changes_another_key_hears_nothing_of_what_somebody_wrote_past_us(cluster: Cluster) -> None:
+    cluster.ensemble.put("/config/brokers/1", znodes.encode_config({"log.cleaner.threads": "200"}))
+    cluster.ensemble.put("/config/changes/config_change_0000000009", b'{"version":2,"entity_path":"brokers/1"}')
+    cluster.wait(500)
+    assert alter(cluster, {"leader.replication.throttled.rate": "1000"}, BROKER_RESOURCE, "1") is None
+
+
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
 def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None:
     # KafkaConfig.populateSynonyms.

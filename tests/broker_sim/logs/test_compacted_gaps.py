@@ -85,6 +85,70 @@ def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> 
     assert follower.epochs.end_offset_for(0, 4) == leader.epochs.end_offset_for(0, 4) == (0, 3)
 
 
+def test_whoever_ends_within_a_gap_that_its_leader_has_followed_over_is_led_out_of_it() -> None:
+    """The leader has one batch without records there, of which the follower has what the first record was."""
+    leader, behind = a_log(1 << 20), a_log(1 << 20)
+    follow(leader, with_gap_at_its_end())
+    assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
+    for record in (("a", "v"), ("b", "v"), ("x", None)):
+        append(behind, record)
+    follow(behind, leader)
+    assert [(offset, key) for offset, key, _ in read_all(behind)] == [(0, "a"), (1, "b"), (2, "x")]
+
+
+def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:
+    """Records at 0 and 1 of epoch 0, none of epoch 1, which began at 2, and one at 4 of epoch 2, or of 1."""
+    log = a_log(1 << 20)
+    for epoch, keys in enumerate(("ab", "xx", "x")):
+        log.epochs.assign(min(epoch, 1 + after), log.end_offset)
+        for key in keys:
+            data = build_batch([Record(key.encode(), b"v", 0)])
+            log.append_as_leader(data, headers_of(data), log.epochs.latest)
+    log.high_watermark = log.end_offset
+    log.roll()
+    run_compaction(log)
+    assert [offset for offset, *_ in read_all(log)] == [0, 1, 4]
+    return log
+
+
+@pytest.mark.parametrize("max_bytes", [1, 130, 200, 1 << 20])
+@pytest.mark.parametrize("after", [False, True])
+def test_whoever_follows_over_a_gap_before_a_record_knows_where_each_epoch_ended_too(
+    after: bool, max_bytes: int
+) -> None:
+    """Else, as the next leader, it would let others keep what the one before never had: here a record of epoch 0 at 2.
+    In Kafka it does."""
+    leader = with_an_epoch_that_compaction_has_taken(after)
+    follower = a_log(1 << 20)
+    while follower.end_offset < leader.end_offset:
+        data = leader.read(follower.end_offset, max_bytes, leader.end_offset, True)
+        assert follower.append_as_follower(data, headers_of(data))
+    assert follower.epochs.entries == leader.epochs.entries == [(0, 0), (1, 2), (2, 4)][: 2 + after]
+    assert follower.epochs.end_offset_for(0, 5) == (0, 2)
+    assert read_all(follower) == read_all(leader)
+
+
+def test_a_log_of_very_many_epochs_is_read_so_many_at_a_time() -> None:
+    """To look for gaps where each of five thousand begins took 0.3 s."""
+    log = a_log(1 << 20)
+    for epoch in range(250):
+        log.epochs.assign(epoch, epoch)
+        data = build_batch([Record(b"k", b"v", 0)])
+        log.append_as_leader(data, headers_of(data), epoch)
+    assert len(headers_of(log.read(0, 1 << 20, 250, True))) == 100
+    assert len(headers_of(log.read(200, 1 << 20, 250, True))) == 50
+    assert len(read_all(log)) == 250
+
+
+def test_a_gap_in_which_no_epoch_begins_is_none_to_tell_of() -> None:
+    log = with_gap()
+    log.epochs.assign(0, 0)
+    follower = a_log(1 << 20)
+    assert [header.base_offset for header in headers_of(log.read(1, 1 << 20, 10, True))] == [8]
+    follow(follower, log)
+    assert read_all(follower) == read_all(log)
+
+
 def test_a_gap_of_several_epochs_is_crossed_at_once_where_that_many_bytes_may_be_read() -> None:
     """librdkafka takes an answer that holds no record for one that was cut off, and next asks for twice as much."""
     log = with_gap_at_its_end()
@@ -134,6 +198,39 @@ def test_a_follower_of_a_log_of_which_compaction_took_the_end_comes_to_be_in_syn
 def test_a_log_that_is_cut_in_a_gap_ends_where_it_was_cut(offset: int) -> None:
     log = with_gap()
     assert (log.truncate_to(offset), log.end_offset, read_all(log)) == (offset, offset, [])
+
+
+@pytest.mark.parametrize("kept", ["", "b"])
+def test_a_log_that_is_cut_in_a_gap_may_be_cut_again_before_that(kept: str) -> None:
+    """It stayed as it was: a follower that was told where its log and its leader's part asked again, without end."""
+    log = a_log(1 << 20)
+    for key in [*kept, *"aaaaaaaaa"]:
+        append(log, (key, "v"))
+    log.roll()
+    append(log, ("a", "v"))
+    run_compaction(log)
+    begin = len(kept)
+    assert [offset for offset, *_ in read_all(log)] == [*range(begin), begin + 8, begin + 9]
+    assert [log.truncate_to(offset) for offset in (begin + 8, begin + 3, begin)] == [begin + 8, begin + 3, begin]
+    assert (log.end_offset, len(read_all(log))) == (begin, begin)
+    assert [segment.base_offset for segment in log.segments] == [0]
+
+
+@pytest.mark.parametrize("offset", [3, 8])
+@pytest.mark.parametrize("kept", [0, 1])
+def test_a_log_that_is_cut_in_a_gap_ends_there_also_once_it_is_opened_again(kept: int, offset: int) -> None:
+    """Its broker told of lost records, and as leader gave their offsets to others."""
+    log = with_gap()
+    log.roll()
+    for key in "xyz"[:kept]:
+        append(log, (key, "v"))
+    assert log.truncate_to(offset) == offset
+    log.close()
+    opened = PartitionLog(log._directory, TP, segment_bytes=1 << 20)
+    assert (opened.start_offset, opened.end_offset, opened.damage, read_all(opened)) == (0, offset, [], [])
+    append(opened, ("a", "w"))
+    assert read_all(opened) == [(offset, "a", "w")]
+    assert opened.truncate_to(1) <= 1 and read_all(opened) == []
 
 
 def test_a_compacted_replica_follows_an_unclean_leader_that_ends_in_its_gap() -> None:

@@ -41,6 +41,36 @@ def test_a_follower_takes_over_a_log_that_starts_in_the_midst_of_a_batch(wipes_i
     assert cluster.violations() == []
 
 
+def test_a_follower_of_whose_records_none_is_left_takes_over_a_log_that_starts_in_the_midst_of_a_batch() -> None:
+    """It ends just there, with a record that was never committed: it took nothing any more.  Kafka's fails there."""
+    cluster = Cluster(3)
+    cluster.create([3, 1, 2])
+    cluster.cut_link(3, 1)
+    cluster.cut_link(3, 2)
+    cluster.until(cluster.produce_later(3, batch("x"), acks=1).done)
+    cluster.kill(3)
+    cluster.heal()
+    cluster.elect(1, [1, 2])
+    cluster.produce(1, *"abcdef")
+    delete(cluster, 1)
+    cluster.restart(3)
+    cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
+    log = cluster[3].partition.log
+    assert (log.start_offset, log.end_offset, log.high_watermark) == (1, 6, 6)
+    assert log.read(1, 1 << 20, 6, True) == cluster.fetch(1, 1).records != b""
+    assert cluster.violations() == []
+
+
+def test_a_log_that_is_cut_in_the_batch_in_which_it_starts_is_empty_and_starts_where_it_ends() -> None:
+    """It started behind its end; then it took nothing of a leader that has another batch there."""
+    log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
+    for values in ("abc", "def"):
+        data = batch(*values)
+        log.append_as_leader(data, split_batches(data) or [], 0)
+    log.advance_start(2)
+    assert (log.truncate_to(2), log.start_offset, log.end_offset, log.high_watermark) == (0, 0, 0, 0)
+
+
 def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies_before_it() -> None:
     leader = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)
     for values in ("abc", "def"):
