@@ -256,7 +256,7 @@ class DataHandlers:
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
                 most = quota.most_at_once(context.client_id)
-                max_bytes = max_bytes if most is None else min(max_bytes, int(most))
+                max_bytes = max_bytes if most is None else int(min(max_bytes, most))
             params = FetchParams(
                 replica_id=replica_id,
                 max_wait_ms=milliseconds(request.max_wait),

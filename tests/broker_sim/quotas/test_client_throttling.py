@@ -12,7 +12,14 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.quotas.client_meters import METERS_MAX
-from broker_sim.quotas.client_throttling import CONSUMER_RATE, PRODUCER_RATE, ClientQuota, ClientThrottles
+from broker_sim.quotas.client_throttling import (
+    CONSUMER_RATE,
+    MUTATION_RATE,
+    PRODUCER_RATE,
+    REQUEST_PERCENTAGE,
+    ClientQuota,
+    ClientThrottles,
+)
 from broker_sim.request_context import RequestContext
 from journal import events as e
 from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
@@ -104,6 +111,23 @@ def test_a_quota_of_nothing_shuts_out_and_one_that_is_removed_lets_in() -> None:
     assert quota.note("app", 1) == 2**31 - 1
     quota.limit("", "app", None)
     assert quota.note("app", 10**9) == 0
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "1E-320", "4.9E-324"])
+@pytest.mark.parametrize("key", [PRODUCER_RATE, CONSUMER_RATE, REQUEST_PERCENTAGE, MUTATION_RATE])
+def test_no_quota_that_can_be_written_keeps_a_request_from_its_answer(key: str, text: str) -> None:
+    throttles = ClientThrottles(Watch().runtime, 11, 1)
+    throttles.take_over("clients/<default>", {key: text})
+    throttles.mutations.of_request("app", 0, 1).record(3)
+    owed_ms = max(
+        throttles.produce.note("app", 5_000),
+        throttles.fetch.note("app", 5_000),
+        throttles.request.quota.note("app", 5_000),
+        throttles.mutations.owed_ms("app"),
+    )
+    # Kafka rounds what NaN gives to 0, and takes the longest time there is for what is beyond all bounds.
+    longest_ms = 1_000 if key == REQUEST_PERCENTAGE else 2**31 - 1
+    assert owed_ms == (longest_ms if "E" in text else 0)
 
 
 def test_clients_that_were_long_silent_are_forgotten() -> None:
