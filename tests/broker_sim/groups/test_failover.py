@@ -296,6 +296,25 @@ def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
     cluster.stop_all()
 
 
+def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_its_return_was_not_stored(
+    members: Members,
+) -> None:
+    (leader, follower), generation = members.stable(instances=("a", "b"))
+    instances = {row.member_id: row.group_instance_id for row in members.described().members}
+    others = [node for node in members.cluster.nodes.values() if node is not members.coordinator]
+    for node in others:
+        node.runtime.pause()
+    back = members.join(instance_id=instances[follower])
+    assert back.answer is None
+    again = members.join(leader, instance_id=instances[leader])
+    assert (again.error, back.error) == (NONE, NONE) and back.answer.generation_id == generation + 1
+    # offsets.commit.timeout.ms ends the wait for the record.
+    members.cluster.wait(5_500)
+    assert members.heartbeat(back.answer.member_id, generation + 1, instances[follower]) is NONE
+    for node in others:
+        node.runtime.resume()
+
+
 def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:
     members.commit(8)
     cluster, node = members.cluster, members.coordinator

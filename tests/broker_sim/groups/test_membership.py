@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.groups.config import GroupConfig
+from broker_sim.groups.membership import GroupMembership
+from broker_sim.groups.metadata import Group, JoinResult
+from broker_sim.groups.requests import Joining
 from journal.events import GroupChanged, TopicPartition
 from kafka_protocol.client.consumer_protocol import decode_assignment, encode_subscription
 from kafka_protocol.wire.frames import ResponseEncoder
 from kafka_protocol.wire.kafka_schema import ApiKey
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
 
@@ -171,6 +178,22 @@ def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Me
     members.cluster.wait(2 * INITIAL_DELAY_MS)
     assert like_minded.error is NONE
     assert thread_time() - began_s < 10
+
+
+def test_a_join_costs_no_look_at_every_member_of_a_large_group() -> None:
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(0))
+    config = GroupConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS)
+    membership = GroupMembership(config, lambda: pytest.fail("nothing is stored"), runtime, lambda group: None)
+    group, answers = Group("large", 0), list[JoinResult]()
+    protocols = (("range", b""), ("sticky", b""))
+    joining = Joining("large", "", None, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False, True)
+    began_s = thread_time()
+    for _ in range(5_000):
+        membership.join(group, joining, answers.append)
+    scheduler.run_until(scheduler.now_us + 3 * INITIAL_DELAY_MS * 1_000)
+    assert [answer.error for answer in answers] == [NONE] * 5_000
+    assert thread_time() - began_s < 5
 
 
 def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(members: Members) -> None:
