@@ -179,7 +179,7 @@ class GroupStore:
         deleted = self._deleted_meanwhile.pop(number, {})
         if deleted:
             read_here = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
-            self.clean_up(read_here, lambda group: group.offsets.remove(deleted))
+            self.clean_up(read_here, lambda group: group.offsets.remove_deleted(deleted))
         self._owned[number] = None
         del self._loading[number]
 
@@ -270,7 +270,7 @@ class GroupStore:
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
-        self.clean_up(self.groups.values(), lambda group: group.offsets.remove(gone))
+        self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
 
     def expire(self) -> int:
         """Remove offsets past their retention and groups that have none left; how many offsets went."""
@@ -288,6 +288,9 @@ class GroupStore:
             removed = remove(group)
             if group.state is GroupState.EMPTY and group.offsets.is_empty:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
+            if not removed and group.state is not GroupState.DEAD:
+                # As most are: to hash every group's id takes its time.
+                continue
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
                 continue

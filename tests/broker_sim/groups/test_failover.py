@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.log import GroupLog
+from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, offset_key, offset_value
 from broker_sim.groups.store import java_hash
 from broker_sim.slices import SLICE_RECORDS
@@ -274,6 +276,22 @@ def test_each_group_is_looked_at_once_however_many_partitions_are_given_up(
     groups = list(store.groups)
     store._give_up(range(OFFSETS_PARTITIONS))
     assert (store.groups, hashed) == ({}, groups)
+
+
+def test_a_deleted_topics_partitions_are_not_looked_for_one_by_one_in_every_group(members: Members) -> None:
+    members.commit(5)
+    store = members.coordinator.broker.groups.store
+    committed = OffsetAndMetadata(1, 0, "", 0)
+    for number in range(5_000):
+        offsets = store.get_or_create(f"group-{number}").offsets
+        offsets.prepare({P0: committed, TopicPartition("orders", 1): committed})
+        offsets.complete(P0, StoredOffset(0, committed))
+    gone = [TopicPartition("gone", number) for number in range(4_000)]
+    began_s = thread_time()
+    store.forget(gone)
+    assert thread_time() - began_s < 1
+    store.forget([*gone, P0, TopicPartition("orders", 1)])
+    assert list(store.groups) == []
 
 
 def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
