@@ -18,14 +18,17 @@ from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.ports import ProducedPartition
+from broker_sim.replication.partition import Partition
 from broker_sim.replication.replica_manager import ReplicaManager
 from ensemble.ports import Runtime, Task
 from journal.events import LogDamageFound, TopicPartition
 from kafka_protocol.ports import Emit
-from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.record_batch import HEADER_SIZE, Record, build_batch
 
 SLICE_GROUPS = 50
 """So many groups of a log are taken over in one go: a millisecond or so."""
+_TOMBSTONE_BYTES = 19
+"""What a tombstone has around its key, at most."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -294,16 +297,29 @@ class GroupStore:
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
                 continue
-            tombstones: list[tuple[bytes, bytes | None]] = [
-                (offset_key(group.group_id, topic_partition), None) for topic_partition in removed
-            ]
+            keys = [offset_key(group.group_id, topic_partition) for topic_partition in removed]
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
                 self._changed(group)
                 # A group in generation 0 only stored offsets: it has no record of its own.
                 if group.generation_id > 0:
-                    tombstones.append((group_key(group.group_id), None))
-            if tombstones:
-                self._replicas.produce([(self._partition_of(group.group_id), self._batch(tombstones))], 0, 0)
+                    keys.append(group_key(group.group_id))
+            self._write_tombstones(partition, keys)
             count += len(removed)
         return count
+
+    def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
+        """In batches that the log takes.  Kafka makes one batch of them, and where that is too large none is written:
+        the next coordinator finds all of it again."""
+        settings = partition.settings
+        bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE
+        batches: list[list[tuple[bytes, bytes | None]]] = []
+        size = bytes_max
+        for key in keys:
+            size += len(key) + _TOMBSTONE_BYTES
+            if size > bytes_max:
+                batches.append([])
+                size = len(key) + _TOMBSTONE_BYTES
+            batches[-1].append((key, None))
+        for tombstones in batches:
+            self._replicas.produce([(partition.topic_partition, self._batch(tombstones))], 0, 0)

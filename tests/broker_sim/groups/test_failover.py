@@ -116,6 +116,21 @@ def test_a_deleted_group_stays_deleted(members: Members) -> None:
     assert members.committed().committed_offset == -1
 
 
+def test_a_deleted_group_of_more_offsets_than_a_batch_holds_stays_deleted() -> None:
+    # A hundred tombstones, of which not more than a dozen are a batch.
+    cluster = a_cluster(message_max_bytes="600")
+    members = Members(cluster)
+    cluster.run(cluster.client.create_topic("many", 100, 3))
+    for number in range(100):
+        members.commit(5, partition=TopicPartition("many", number))
+    assert len(members.coordinator.broker.groups.store.groups[members.group_id].offsets) == 100
+    assert members.coordinator.broker.groups.delete_groups([members.group_id]) == {members.group_id: NONE}
+    cluster.wait(500)
+    fail_over(members)
+    assert members.state() == "Dead"
+    cluster.stop_all()
+
+
 def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: Members) -> None:
     commit = members.commit(8)
     assert commit.answer.topics[0].partitions[0].error_code == NONE
