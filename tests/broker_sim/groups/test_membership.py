@@ -405,6 +405,22 @@ def test_a_static_leader_that_restarts_is_told_not_to_assign_or_before_version_9
     assert newer.answer.skip_assignment and len(newer.answer.members) == 1
 
 
+def test_a_static_member_that_restarts_before_its_sync_group_costs_no_rebalance(members: Members) -> None:
+    joins = {instance: members.join(instance_id=instance, rebalance_ms=10_000) for instance in ("a", "b")}
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    generation = joins["a"].answer.generation_id
+    leader, other = ("a", "b") if joins["a"].answer.members else ("b", "a")
+    leader_id = joins[leader].answer.member_id
+    members.sync(leader_id, generation, {}, instance_id=leader)
+    members.cluster.wait(100)
+    back = members.join(instance_id=other, rebalance_ms=10_000).answer.member_id
+    assert members.sync(back, generation, instance_id=other).error is NONE
+    for _ in range(4):
+        members.cluster.wait(SESSION_MS // 2)
+        for instance, member_id in ((leader, leader_id), (other, back)):
+            assert members.heartbeat(member_id, generation, instance) is NONE
+
+
 def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends(members: Members) -> None:
     (leader, follower), generation = members.stable(instances=("a", "b"))
     rows = {row.member_id: row.group_instance_id for row in members.described().members}
