@@ -174,7 +174,9 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            if group.group_id not in self.groups:
+            # Where __consumer_offsets was grown, groups that hash to another partition now have left records behind.
+            # Kafka takes them for the groups themselves.
+            if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 self._loaded(group)
             if not taken % SLICE_GROUPS:

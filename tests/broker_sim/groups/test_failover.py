@@ -131,6 +131,31 @@ def test_a_deleted_group_of_more_offsets_than_a_batch_holds_stays_deleted() -> N
     cluster.stop_all()
 
 
+def test_what_a_group_left_in_another_partition_before_the_offsets_topic_was_grown_counts_no_more() -> None:
+    cluster = a_cluster(1)
+    node = cluster.controller
+    group_id = next(name for name in map(str, range(99)) if java_hash(name) % 8 != java_hash(name) % 4)
+    members = Members(cluster, group_id)
+    members.commit(5)
+    topics = [{"name": "__consumer_offsets", "count": 8, "assignments": None}]
+    grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
+    assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
+    for offset in (9, 11):
+        # How many partitions there are is read at the start.
+        node.kill()
+        cluster.expire(node)
+        cluster.start()
+        cluster.wait(3_000)
+        members.commit(offset, node=node)
+        assert members.committed(node=node).committed_offset == offset
+    node.kill()
+    cluster.expire(node)
+    cluster.start()
+    cluster.wait(3_000)
+    assert members.committed(node=node).committed_offset == 11
+    cluster.stop_all()
+
+
 def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: Members) -> None:
     commit = members.commit(8)
     assert commit.answer.topics[0].partitions[0].error_code == NONE
