@@ -25,6 +25,9 @@ from kafka_protocol.client.consumer_protocol import (
     decode_subscription,
 )
 
+_GENERATION_MAX = 2**31 - 1
+"""The last generation that records and answers have room for; the first one follows."""
+
 
 class GroupState(StrEnum):
     """Where a group stands; the names are those that Kafka's tools show."""
@@ -319,7 +322,7 @@ class Group:
 
     def next_generation(self, now_ms: int) -> None:
         """Begin the next generation with those who have joined, or none."""
-        self.generation_id += 1
+        self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)

@@ -297,6 +297,17 @@ def test_the_last_member_out_leaves_an_empty_group_of_the_next_generation(member
 # ---- rebalances ------------------------------------------------------------------------------------------------
 
 
+def test_after_the_last_generation_that_a_record_can_hold_comes_the_first(members: Members) -> None:
+    members.stable(instances=("a",))
+    members.coordinator.broker.groups.store.groups[members.group_id].generation_id = 2**31 - 1
+    leader = members.described().members[0].member_id
+    again = members.join(leader, instance_id="a")
+    assert (again.error, again.answer.generation_id) == (NONE, 1)
+    sync = members.sync(leader, 1, {leader: [P0]}, instance_id="a")
+    members.cluster.wait(100)
+    assert sync.error is NONE
+
+
 def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
     (leader,), generation = members.stable()
     newcomer, join = members.new_member()
