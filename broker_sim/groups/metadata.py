@@ -257,10 +257,8 @@ class Group:
         self.members[new_member_id] = member
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
-        if old_member_id in self.pending_sync:
-            # In Kafka nobody can send the SyncGroup of the old id any more, and the group rebalances for want of it.
-            del self.pending_sync[old_member_id]
-            self.pending_sync[new_member_id] = None
+        # Nobody can send the old id's SyncGroup any more; in Kafka the group rebalances for want of it.
+        self.pending_sync.pop(old_member_id, None)
         self.static_members[group_instance_id] = new_member_id
         return member
 

@@ -373,6 +373,28 @@ def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_it
         node.runtime.resume()
 
 
+def test_a_static_member_whose_return_is_stored_slowly_is_not_out_for_the_sync_group_that_its_old_id_did_not_send(
+    members: Members,
+) -> None:
+    joins = {instance: members.join(instance_id=instance, rebalance_ms=7_000) for instance in ("a", "b")}
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    generation = joins["a"].answer.generation_id
+    leader, other = ("a", "b") if joins["a"].answer.members else ("b", "a")
+    leader_id = joins[leader].answer.member_id
+    members.sync(leader_id, generation, {}, instance_id=leader)
+    members.cluster.wait(100)
+    others = [node for node in members.cluster.nodes.values() if node is not members.coordinator]
+    for node in others:
+        node.runtime.pause()
+    back = members.join(instance_id=other, rebalance_ms=7_000)
+    members.cluster.wait(4_000)
+    for node in others:
+        node.runtime.resume()
+    members.cluster.wait(1_000)
+    assert back.error is NONE
+    assert members.heartbeat(back.answer.member_id, generation, other) is NONE
+
+
 def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:
     members.commit(8)
     cluster, node = members.cluster, members.coordinator
