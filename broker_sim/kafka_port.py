@@ -177,6 +177,7 @@ class _Connection(asyncio.Protocol):
         self._frames: deque[bytes] = deque()
         self._arrived: asyncio.Future[None] | None = None
         self._writable: asyncio.Future[None] | None = None
+        self._muted: asyncio.Future[None] | None = None
         self._replies: list[bytes] = []
         self._flushing = False
         self._reading = True
@@ -212,7 +213,7 @@ class _Connection(asyncio.Protocol):
         self._transport = None
         self._port.leave(self)
         self._frames.clear()
-        for waiting in (self._arrived, self._writable):
+        for waiting in (self._arrived, self._writable, self._muted):
             if waiting is not None and not waiting.done():
                 waiting.set_result(None)
 
@@ -262,8 +263,12 @@ class _Connection(asyncio.Protocol):
         self.close()
 
     def idle_since(self, moment: float) -> bool:
-        """Has nothing come since then, and is nothing being carried out?"""
-        return not self._busy and not self._frames and self.last_active < moment
+        """Has nothing come since then, and is nothing being carried out?
+
+        Who is muted is idle, too: nothing is read from it, and so nobody would hear that it has gone.
+        """
+        is_quiet = self._muted is not None or (not self._busy and not self._frames)
+        return is_quiet and self.last_active < moment
 
     async def _serve(self) -> None:
         while self._transport is not None:
@@ -351,10 +356,20 @@ class _Connection(asyncio.Protocol):
         if self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = False
             self._transport.pause_reading()
-        await asyncio.sleep(duration_ms / 1000)
+        self.last_active = self._loop.time()
+        self._muted = self._loop.create_future()
+        timer = self._loop.call_later(duration_ms / 1000, self._unmute)
+        if self._transport is not None:
+            await self._muted
+        timer.cancel()
+        self._muted = None
         if not self._reading and self._transport is not None and not self._transport.is_closing():
             self._reading = True
             self._transport.resume_reading()
+
+    def _unmute(self) -> None:
+        if self._muted is not None and not self._muted.done():
+            self._muted.set_result(None)
 
     def _reply(self, correlation_id: int, response: KafkaMessage, parts: list[bytes]) -> None:
         self._replies += parts

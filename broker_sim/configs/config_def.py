@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from enum import IntEnum
+from math import isinf, isnan
 from typing import NamedTuple
 
 Value = bool | int | float | str
@@ -144,7 +145,9 @@ def render(value: Value) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, float):
-        # As Java prints a double: 1.7976931348623157E308.
+        # As Java prints a double, for it reads no other: NaN, Infinity, 1.7976931348623157E308.
+        if isnan(value) or isinf(value):
+            return "NaN" if isnan(value) else f"{'-' * (value < 0)}Infinity"
         return repr(value).replace("e+", "E").replace("e-0", "E-").replace("e", "E")
     return str(value)
 

@@ -88,7 +88,8 @@ class GroupMembership:
         if group.state is _PREPARING:
             member = group.members.get(member_id)
             # Those who wait are counted, and not members, so that a group grown too large can shed its last ones.
-            return (member is not None and member.join_answer is not None) or group.awaiting_join < size_max
+            waits = member is not None and member.join_answer is not None
+            return waits or len(group.members) < size_max or group.awaiting_join < size_max
         if group.state in (_COMPLETING, _STABLE):
             return member_id in group.members or len(group.members) < size_max
         return True
@@ -135,7 +136,7 @@ class GroupMembership:
             answer(self._joined(group, member))
         else:
             # The leader's word alone is enough: it may have seen topics change.
-            self._update_member(member, joining, answer)
+            self._update_member(group, member, joining, answer)
             self._prepare_if_possible(group)
 
     def _joined(self, group: Group, member: Member) -> JoinResult:
@@ -151,8 +152,8 @@ class GroupMembership:
         )
 
     @staticmethod
-    def _update_member(member: Member, joining: Joining, answer: AnswerJoin) -> None:
-        member.protocols = joining.protocols
+    def _update_member(group: Group, member: Member, joining: Joining, answer: AnswerJoin) -> None:
+        group.set_protocols(member, joining.protocols)
         member.rebalance_timeout_ms = joining.rebalance_timeout_ms
         member.session_timeout_ms = joining.session_timeout_ms
         # Asked again, most likely over a new connection.
@@ -187,21 +188,28 @@ class GroupMembership:
         member = group.replace_static_member(instance_id, old_id, new_id)
         before = (member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms)
         self.sessions.heard_from(group, member)
-        self._update_member(member, joining, answer)
+        self._update_member(group, member, joining, answer)
         if group.state is _STABLE:
             if group.select_protocol() != group.protocol_name:
                 self._prepare_if_possible(group)
                 return
             assignment = {each.member_id: each.assignment for each in group.members.values()}
             stored = self._store().store_group(group, assignment)
+            generation_id = group.generation_id
 
             async def finish() -> None:
                 error = await stored
-                if error is not ErrorCode.none:
-                    member.protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
-                    self._undo_replacement(group, member, old_id, error, leader_before)
-                elif group.state is _STABLE:
+                went_on = group.state is not _STABLE or group.generation_id != generation_id
+                if went_on or group.members.get(new_id) is not member:
+                    # A rebalance answers the member, and its outcome is stored under the new id; or it has come back
+                    # once more.  Kafka takes the old id again where storing failed, and fences a member that lives.
+                    return
+                if error is ErrorCode.none:
                     member.answer_join(self._back_again(group, member, joining.can_skip_assignment, leader_before))
+                    return
+                protocols, member.rebalance_timeout_ms, member.session_timeout_ms = before
+                group.set_protocols(member, protocols)
+                self._undo_replacement(group, member, old_id, error, leader_before)
 
             self._runtime.spawn(finish(), f"store group {group.group_id}")
         elif group.state is _COMPLETING:
@@ -211,22 +219,19 @@ class GroupMembership:
     def _undo_replacement(
         self, group: Group, member: Member, old_id: str, error: ErrorCode, leader_before: str | None
     ) -> None:
-        answer, member.join_answer = member.join_answer, None
-        if group.members.get(member.member_id) is member:
-            assert member.group_instance_id is not None
-            group.replace_static_member(member.group_instance_id, member.member_id, old_id)
-            self.sessions.heard_from(group, member)
-        if answer is not None:
-            answer(
-                JoinResult(
-                    error,
-                    NO_MEMBER,
-                    group.generation_id,
-                    group.protocol_type,
-                    group.protocol_name,
-                    leader_before or "",
-                )
+        member.answer_join(
+            JoinResult(
+                error,
+                NO_MEMBER,
+                group.generation_id,
+                group.protocol_type,
+                group.protocol_name,
+                leader_before or "",
             )
+        )
+        assert member.group_instance_id is not None
+        group.replace_static_member(member.group_instance_id, member.member_id, old_id)
+        self.sessions.heard_from(group, member)
 
     def _back_again(
         self, group: Group, member: Member, can_skip_assignment: bool, leader_before: str | None

@@ -6,6 +6,7 @@ Nothing here waits or writes; `broker_sim.groups.membership` drives it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -23,6 +24,9 @@ from kafka_protocol.client.consumer_protocol import (
     BadConsumerProtocol,
     decode_subscription,
 )
+
+_GENERATION_MAX = 2**31 - 1
+"""The last generation that records and answers have room for; the first one follows."""
 
 
 class GroupState(StrEnum):
@@ -160,6 +164,7 @@ class Group:
         "state_timestamp_ms",
         "static_members",
         "subscribed_topics",
+        "supported",
         "sync_timer",
     )
 
@@ -178,6 +183,8 @@ class Group:
         """Ids that were given out by MEMBER_ID_REQUIRED, and not used yet."""
         self.pending_sync: dict[str, None] = {}
         """Members that have joined this generation and not sent SyncGroup yet."""
+        self.supported: dict[str, int] = {}
+        """How many members support each protocol; counted, for a join may not cost a look at every member."""
         self.offsets = GroupOffsets()
         self.subscribed_topics: tuple[str, ...] | None = None
         """None where it cannot be told."""
@@ -219,6 +226,7 @@ class Group:
         if self.leader_id is None:
             self.leader_id = member.member_id
         self.members[member.member_id] = member
+        self._count_protocols(member, 1)
         self.forget_pending(member.member_id)
 
     def remove(self, member_id: str) -> None:
@@ -226,6 +234,7 @@ class Group:
         member = self.members.pop(member_id, None)
         if member is not None:
             member.end_session()
+            self._count_protocols(member, -1)
             if member.group_instance_id is not None:
                 self.static_members.pop(member.group_instance_id, None)
         if self.leader_id == member_id:
@@ -248,6 +257,8 @@ class Group:
         self.members[new_member_id] = member
         if self.leader_id == old_member_id:
             self.leader_id = new_member_id
+        # Nobody can send the old id's SyncGroup any more; in Kafka the group rebalances for want of it.
+        self.pending_sync.pop(old_member_id, None)
         self.static_members[group_instance_id] = new_member_id
         return member
 
@@ -280,11 +291,17 @@ class Group:
 
     # ---- protocols ---------------------------------------------------------------------------------------------
 
-    def _candidates(self) -> list[str]:
-        """Protocols that every member supports, as the first member orders them."""
-        members = list(self.members.values())
-        supported = [frozenset(name for name, _ in member.protocols) for member in members[1:]]
-        return [name for name, _ in members[0].protocols if all(name in names for names in supported)]
+    def _count_protocols(self, member: Member, change: int) -> None:
+        for name in dict.fromkeys(name for name, _ in member.protocols):
+            self.supported[name] = self.supported.get(name, 0) + change
+            if not self.supported[name]:
+                del self.supported[name]
+
+    def set_protocols(self, member: Member, protocols: Protocols) -> None:
+        """A member supports these from now on."""
+        self._count_protocols(member, -1)
+        member.protocols = protocols
+        self._count_protocols(member, 1)
 
     def supports(self, protocol_type: str, protocols: Protocols) -> bool:
         """Could one who speaks these be a member?"""
@@ -292,18 +309,18 @@ class Group:
             return bool(protocol_type) and bool(protocols)
         if protocol_type != self.protocol_type:
             return False
-        names = frozenset(name for name, _ in protocols)
-        return any(name in names for name in self._candidates()) if self.members else bool(names)
+        return any(self.supported.get(name, 0) == len(self.members) for name, _ in protocols)
 
     def select_protocol(self) -> str:
         """The protocol with most votes among those that all support; there must be one."""
-        candidates = frozenset(self._candidates())
+        candidates = {name for name, count in self.supported.items() if count == len(self.members)}
         votes = [member.vote(candidates) for member in self.members.values()]
-        return max(dict.fromkeys(votes), key=votes.count)
+        counts = Counter(votes)
+        return max(counts, key=counts.__getitem__)
 
     def next_generation(self, now_ms: int) -> None:
         """Begin the next generation with those who have joined, or none."""
-        self.generation_id += 1
+        self.generation_id = self.generation_id % _GENERATION_MAX + 1
         self.protocol_name = self.select_protocol() if self.members else None
         self.subscribed_topics = self._find_subscribed_topics()
         self.transition_to(GroupState.COMPLETING_REBALANCE if self.members else GroupState.EMPTY, now_ms)

@@ -93,6 +93,13 @@ class GroupOffsets:
                 removed.append(topic_partition)
         return removed
 
+    def remove_deleted(self, deleted: Mapping[TopicPartition, None]) -> list[TopicPartition]:
+        """Forget those of a deletion's partitions that it has; as `remove`.  A topic may have thousands of them, and
+        each of thousands of groups an offset or two."""
+        if len(deleted) <= len(self._stored) + len(self._pending):
+            return self.remove(deleted)
+        return self.remove([each for each in dict.fromkeys((*self._stored, *self._pending)) if each in deleted])
+
     def remove_all(self) -> list[TopicPartition]:
         """Forget everything; as `remove`."""
         return self.remove([*self._stored, *self._pending])

@@ -205,6 +205,8 @@ def _check_members(leader_id: str | None, members: Sequence[StoredMember]) -> No
     instances = [member.group_instance_id for member in members if member.group_instance_id is not None]
     if len(frozenset(instances)) < len(instances):
         raise UnreadableRecord("two members with one group.instance.id")
+    if len(frozenset(member.member_id for member in members)) < len(members):
+        raise UnreadableRecord("two members with one id")
     if members and not any(member.member_id == leader_id for member in members):
         raise UnreadableRecord("a leader that is no member")
 

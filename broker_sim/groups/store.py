@@ -18,14 +18,17 @@ from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.ports import ProducedPartition
+from broker_sim.replication.partition import Partition
 from broker_sim.replication.replica_manager import ReplicaManager
 from ensemble.ports import Runtime, Task
 from journal.events import LogDamageFound, TopicPartition
 from kafka_protocol.ports import Emit
-from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.record_batch import HEADER_SIZE, Record, build_batch
 
 SLICE_GROUPS = 50
 """So many groups of a log are taken over in one go: a millisecond or so."""
+_TOMBSTONE_BYTES = 19
+"""What a tombstone has around its key, at most."""
 _NOT_AVAILABLE = (
     ErrorCode.unknown_topic_or_partition,
     ErrorCode.not_enough_replicas,
@@ -171,7 +174,9 @@ class GroupStore:
                 LogDamageFound(name, 0, f"{read.unreadable} records are neither groups nor offsets", "passed over")
             )
         for taken, group in enumerate(read.groups(self._runtime.now().wall_ms), 1):
-            if group.group_id not in self.groups:
+            # Where __consumer_offsets was grown, groups that hash to another partition now have left records behind.
+            # Kafka takes them for the groups themselves.
+            if group.group_id not in self.groups and self.partition_for(group.group_id) == number:
                 self.groups[group.group_id] = group
                 self._loaded(group)
             if not taken % SLICE_GROUPS:
@@ -179,7 +184,7 @@ class GroupStore:
         deleted = self._deleted_meanwhile.pop(number, {})
         if deleted:
             read_here = [group for group in self.groups.values() if self.partition_for(group.group_id) == number]
-            self.clean_up(read_here, lambda group: group.offsets.remove(deleted))
+            self.clean_up(read_here, lambda group: group.offsets.remove_deleted(deleted))
         self._owned[number] = None
         del self._loading[number]
 
@@ -270,7 +275,7 @@ class GroupStore:
         gone = dict.fromkeys(partitions)
         for deleted in self._deleted_meanwhile.values():
             deleted.update(gone)
-        self.clean_up(self.groups.values(), lambda group: group.offsets.remove(gone))
+        self.clean_up(self.groups.values(), lambda group: group.offsets.remove_deleted(gone))
 
     def expire(self) -> int:
         """Remove offsets past their retention and groups that have none left; how many offsets went."""
@@ -288,19 +293,35 @@ class GroupStore:
             removed = remove(group)
             if group.state is GroupState.EMPTY and group.offsets.is_empty:
                 group.transition_to(GroupState.DEAD, self._runtime.now().wall_ms)
+            if not removed and group.state is not GroupState.DEAD:
+                # As most are: to hash every group's id takes its time.
+                continue
             partition = self._replicas.partitions.get(self._partition_of(group.group_id))
             if partition is None:
                 continue
-            tombstones: list[tuple[bytes, bytes | None]] = [
-                (offset_key(group.group_id, topic_partition), None) for topic_partition in removed
-            ]
+            keys = [offset_key(group.group_id, topic_partition) for topic_partition in removed]
             if group.state is GroupState.DEAD and self.groups.get(group.group_id) is group:
                 del self.groups[group.group_id]
                 self._changed(group)
                 # A group in generation 0 only stored offsets: it has no record of its own.
                 if group.generation_id > 0:
-                    tombstones.append((group_key(group.group_id), None))
-            if tombstones:
-                self._replicas.produce([(self._partition_of(group.group_id), self._batch(tombstones))], 0, 0)
+                    keys.append(group_key(group.group_id))
+            self._write_tombstones(partition, keys)
             count += len(removed)
         return count
+
+    def _write_tombstones(self, partition: Partition, keys: Iterable[bytes]) -> None:
+        """In batches that the log takes.  Kafka makes one batch of them, and where that is too large none is written:
+        the next coordinator finds all of it again."""
+        settings = partition.settings
+        bytes_max = min(settings.records.max_message_bytes, settings.segment_bytes) - HEADER_SIZE
+        batches: list[list[tuple[bytes, bytes | None]]] = []
+        size = bytes_max
+        for key in keys:
+            size += len(key) + _TOMBSTONE_BYTES
+            if size > bytes_max:
+                batches.append([])
+                size = len(key) + _TOMBSTONE_BYTES
+            batches[-1].append((key, None))
+        for tombstones in batches:
+            self._replicas.produce([(partition.topic_partition, self._batch(tombstones))], 0, 0)

@@ -163,9 +163,8 @@ class DataHandlers:
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
-            if throttle_ms:
-                # There is no answer that could say so: the connection's next request waits.
-                await self._runtime.sleep(throttle_ms)
+            # There is no answer that could say so: the connection's next request waits.
+            context.muted_ms = throttle_ms
             return None
         if self._quotas.request.is_used:
             throttle_ms = max(throttle_ms, self._quotas.request.note(context))
@@ -256,7 +255,7 @@ class DataHandlers:
             quota = self._quotas.fetch
             if quota.is_used and replica_id < 0:
                 most = quota.most_at_once(context.client_id)
-                max_bytes = max_bytes if most is None else min(max_bytes, int(most))
+                max_bytes = max_bytes if most is None else int(min(max_bytes, most))
             params = FetchParams(
                 replica_id=replica_id,
                 max_wait_ms=milliseconds(request.max_wait),

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping
+from math import isnan, nan
 from typing import Any
 from urllib.parse import unquote
 
@@ -76,8 +77,9 @@ class ClientQuota(ClientMeters[SampledAmount]):
         excess = rate(amount, now_ms) - limit
         if excess <= 0:
             return 0
-        window_ms = rate_window_ms(amount, now_ms)
-        return self._throttle_ms_max if limit <= 0 else min(round(excess / limit * window_ms), self._throttle_ms_max)
+        if limit <= 0:
+            return self._throttle_ms_max
+        return round(min(excess / limit * rate_window_ms(amount, now_ms), self._throttle_ms_max))
 
     def add(self, client: str, size: float) -> None:
         """A client took so much more; whether that is too much is seen at its next request."""
@@ -158,11 +160,15 @@ def told_throttled(response: KafkaMessage, throttle_ms: int) -> KafkaMessage:
 
 
 def number(text: str | None) -> float | None:
-    """A quota out of a znode; what somebody wrote past us and is no number counts as not there."""
+    """A quota out of a znode; what is no number counts as not there.
+
+    Kafka's tools may set NaN, and nobody is throttled by it: Math.round makes 0 of it.
+    """
     try:
-        return None if text is None else float(text)
+        limit = nan if text is None else float(text)
     except ValueError:
         return None
+    return None if isnan(limit) else limit
 
 
 def client_throttles(config: KafkaConfig, runtime: Runtime) -> ClientThrottles:

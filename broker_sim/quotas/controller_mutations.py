@@ -139,4 +139,4 @@ class MutationQuota(ClientMeters[TokenBucket]):
         tokens = self.meter(key, now_ms).tokens(limit, now_ms)
         if tokens >= 0:
             return 0
-        return THROTTLE_MS_MAX if limit <= 0 else max(1, min(round(-tokens / limit * 1000), THROTTLE_MS_MAX))
+        return THROTTLE_MS_MAX if limit <= 0 else max(1, round(min(-tokens / limit * 1000, THROTTLE_MS_MAX)))

@@ -66,7 +66,7 @@ class DeletionRow:
 class DelayedDeletion:
     """A deletion that waits until the live replicas have followed (`broker_sim.replication.purgatory.Delayed`)."""
 
-    __slots__ = ("_answer", "rows")
+    __slots__ = ("_answer", "_waiting", "rows")
 
     def __init__(
         self,
@@ -75,16 +75,22 @@ class DelayedDeletion:
     ) -> None:
         self.rows = rows
         self._answer = answer
+        self._waiting = {topic_partition: row for topic_partition, row in rows.items() if not row.decide()}
 
     def waits_for(self) -> list[TopicPartition]:
         """The partitions whose replicas have not followed; none where it can be answered."""
-        return [topic_partition for topic_partition, row in self.rows.items() if not row.decide()]
+        return list(self._waiting)
 
     def is_ready_after(self, key: TopicPartition) -> bool:
-        """Have all replicas followed?"""
-        return not self.waits_for()
+        """Have all replicas followed, now that something happened to that one of the partitions?"""
+        row = self._waiting.get(key)
+        if row is not None and row.decide():
+            del self._waiting[key]
+        return not self._waiting
 
     def finish(self, touched: Collection[TopicPartition]) -> None:
-        """Answer; what still waits has timed out."""
+        """Answer; what still waits has timed out, unless a replica that it waited for is alive no more."""
         late = Deleted(ErrorCode.request_timed_out)
+        for row in self._waiting.values():
+            row.decide()
         self._answer({topic_partition: row.deleted or late for topic_partition, row in self.rows.items()})

@@ -63,9 +63,7 @@ class LogDirMoves:
 
     def give_up(self, topic_partition: TopicPartition, partition: Partition | None) -> None:
         """Move a replica no further, and drop what was copied of it.  Raises LogDirFailed."""
-        self.pause(topic_partition)
-        if partition is not None:
-            partition.future = None
+        self.lost(topic_partition, partition)
         self._logs.drop_future(topic_partition)
 
     def pause(self, topic_partition: TopicPartition) -> None:
@@ -77,6 +75,8 @@ class LogDirMoves:
         self.pause(topic_partition)
         if partition is not None:
             partition.future = None
+            # A deletion of records waits for the copy, too.
+            partition.host.wake(topic_partition)
 
     def resume(self, partition: Partition) -> None:
         """Go on moving a replica of which there is a copy; do nothing for others."""
@@ -111,6 +111,7 @@ class LogDirMoves:
         """Copy as much as one fetch takes; False where nothing was copied."""
         current, future = partition.log, partition.future
         assert future is not None
+        start = future.start_offset
         cut = _make_agree(current, future)
         data = current.read(future.end_offset, self._config.replica_fetch_max_bytes, current.end_offset, True)
         appended = _append(current, future, data)
@@ -118,6 +119,9 @@ class LogDirMoves:
         future.high_watermark = max(future.start_offset, min(current.high_watermark, future.end_offset))
         if future.advance_start(min(current.start_offset, future.high_watermark)):
             drop_below_start(future)
+        if future.start_offset != start:
+            # Kafka lets a deletion of records that waits for the copy wait on.
+            partition.host.wake(partition.topic_partition)
         if future.end_offset != current.end_offset:
             return appended or cut
         partition.log = self._logs.replace_with_future(partition.topic_partition)

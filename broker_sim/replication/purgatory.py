@@ -175,9 +175,12 @@ def reads_older_segment(partition: Partition, wanted: FetchPartition, params: Fe
 
 
 class DelayedFetch:
-    """A fetch that found less than it wants, and nothing that the fetcher must hear at once."""
+    """A fetch that found less than it wants, and nothing that the fetcher must hear at once.
 
-    __slots__ = ("_answer", "_find", "_params", "_wanted")
+    What each partition has is counted when something happens to that one: Kafka counts them all each time.
+    """
+
+    __slots__ = ("_answer", "_bytes", "_bytes_of", "_find", "_params", "_wanted")
 
     def __init__(
         self,
@@ -190,6 +193,8 @@ class DelayedFetch:
         self._wanted = {row.topic_partition: row for row in wanted}
         self._find = find
         self._answer = answer
+        self._bytes = 0
+        self._bytes_of: dict[TopicPartition, int] = {}
 
     def waits_for(self) -> list[TopicPartition]:
         """The partitions that this fetch waits for."""
@@ -209,10 +214,18 @@ class DelayedFetch:
         if min_bytes <= 1 or reads_older_segment(partition, wanted, self._params):
             return True
         try:
-            return sum(self._available(row) for row in self._wanted.values()) >= min_bytes
+            return self._count(key) >= min_bytes
         except LogDirFailed:
             # The fetcher is to hear of it, and not whoever woke it (DelayedFetch, case G).
             return True
+
+    def _count(self, key: TopicPartition) -> int:
+        """How much there is of all, now that something happened to that one."""
+        for each in (key,) if self._bytes_of else self._wanted:
+            found = self._available(self._wanted[each])
+            self._bytes += found - self._bytes_of.get(each, 0)
+            self._bytes_of[each] = found
+        return self._bytes
 
     def _available(self, wanted: FetchPartition) -> int:
         partition = self._find(wanted.topic_partition)

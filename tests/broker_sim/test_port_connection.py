@@ -193,6 +193,31 @@ def test_a_silent_connection_is_closed_after_the_idle_time() -> None:
     run(test)
 
 
+@pytest.mark.parametrize("requests", [1, 3])
+def test_a_client_that_is_muted_for_long_is_closed_after_the_idle_time_and_leaves_nothing_behind(requests: int) -> None:
+    """As in Kafka, whose IdleExpiryManager does not ask why nothing was heard."""
+
+    async def test() -> None:
+        async with serving(idle_ms_max=100) as (served, port):
+
+            async def handle(message: KafkaMessage, context: RequestContext) -> KafkaMessage | None:
+                context.muted_ms = 2**31 - 1
+                return await served.handle(message, context)
+
+            port.handle = handle
+            _, writer = await asyncio.open_connection("127.0.0.1", served.number)
+            writer.write(encode_request(1, "c", request(ApiKey.DESCRIBE_CLUSTER, 0)) * requests)
+            await until(lambda: bool(served.requests))
+            ((_, connection),) = port.connections.items()
+            writer.close()
+            await until(lambda: not port.connections)
+            assert connection._task is not None
+            await connection._task
+            assert len(served.requests) == 1
+
+    run(test)
+
+
 def test_answers_come_in_the_order_of_the_requests() -> None:
     async def test() -> None:
         async with serving() as (served, _port):

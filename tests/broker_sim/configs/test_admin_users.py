@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from math import inf, nan
 from typing import Any
 
 import pytest
@@ -74,6 +75,15 @@ def test_a_filter_matches_names_defaults_and_anything(cluster: Cluster) -> None:
     ]
     assert describe(cluster, ("ip", ANY, None)) == [({"ip": "127.0.0.1"}, {"connection_creation_rate": 3.0})]
     assert len(describe(cluster)) == 5 and describe(cluster, strict=True) == []
+
+
+def test_a_quota_that_is_no_finite_number_is_written_as_java_reads_it(cluster: Cluster) -> None:
+    texts = {nan: "NaN", inf: "Infinity", -inf: "-Infinity", 1e-320: "1E-320"}
+    for value, text in texts.items():
+        assert alter(cluster, {"client-id": "odd"}, {"request_percentage": value}) == (ErrorCode.none, None)
+        kept = znodes.decode_config(cluster.ensemble.data("/config/clients/odd"))
+        assert kept == {"request_percentage": text}
+    alter(cluster, {"client-id": "odd"}, {"request_percentage": None})
 
 
 @pytest.mark.parametrize(

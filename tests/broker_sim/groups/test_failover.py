@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.log import GroupLog
+from broker_sim.groups.offsets import StoredOffset
 from broker_sim.groups.records import OffsetAndMetadata, group_key, offset_key, offset_value
 from broker_sim.groups.store import java_hash
 from broker_sim.slices import SLICE_RECORDS
@@ -112,6 +114,46 @@ def test_a_deleted_group_stays_deleted(members: Members) -> None:
     fail_over(members)
     assert members.state() == "Dead"
     assert members.committed().committed_offset == -1
+
+
+def test_a_deleted_group_of_more_offsets_than_a_batch_holds_stays_deleted() -> None:
+    # A hundred tombstones, of which not more than a dozen are a batch.
+    cluster = a_cluster(message_max_bytes="600")
+    members = Members(cluster)
+    cluster.run(cluster.client.create_topic("many", 100, 3))
+    for number in range(100):
+        members.commit(5, partition=TopicPartition("many", number))
+    assert len(members.coordinator.broker.groups.store.groups[members.group_id].offsets) == 100
+    assert members.coordinator.broker.groups.delete_groups([members.group_id]) == {members.group_id: NONE}
+    cluster.wait(500)
+    fail_over(members)
+    assert members.state() == "Dead"
+    cluster.stop_all()
+
+
+def test_what_a_group_left_in_another_partition_before_the_offsets_topic_was_grown_counts_no_more() -> None:
+    cluster = a_cluster(1)
+    node = cluster.controller
+    group_id = next(name for name in map(str, range(99)) if java_hash(name) % 8 != java_hash(name) % 4)
+    members = Members(cluster, group_id)
+    members.commit(5)
+    topics = [{"name": "__consumer_offsets", "count": 8, "assignments": None}]
+    grow = request(ApiKey.CREATE_PARTITIONS, 3, topics=topics, timeout=5_000, validate_only=False)
+    assert cluster.on(node, node.broker.handle(grow)).results[0].error_code == NONE
+    for offset in (9, 11):
+        # How many partitions there are is read at the start.
+        node.kill()
+        cluster.expire(node)
+        cluster.start()
+        cluster.wait(3_000)
+        members.commit(offset, node=node)
+        assert members.committed(node=node).committed_offset == offset
+    node.kill()
+    cluster.expire(node)
+    cluster.start()
+    cluster.wait(3_000)
+    assert members.committed(node=node).committed_offset == 11
+    cluster.stop_all()
 
 
 def test_offsets_of_consumers_without_a_group_protocol_are_found_again(members: Members) -> None:
@@ -276,6 +318,22 @@ def test_each_group_is_looked_at_once_however_many_partitions_are_given_up(
     assert (store.groups, hashed) == ({}, groups)
 
 
+def test_a_deleted_topics_partitions_are_not_looked_for_one_by_one_in_every_group(members: Members) -> None:
+    members.commit(5)
+    store = members.coordinator.broker.groups.store
+    committed = OffsetAndMetadata(1, 0, "", 0)
+    for number in range(5_000):
+        offsets = store.get_or_create(f"group-{number}").offsets
+        offsets.prepare({P0: committed, TopicPartition("orders", 1): committed})
+        offsets.complete(P0, StoredOffset(0, committed))
+    gone = [TopicPartition("gone", number) for number in range(4_000)]
+    began_s = thread_time()
+    store.forget(gone)
+    assert thread_time() - began_s < 1
+    store.forget([*gone, P0, TopicPartition("orders", 1)])
+    assert list(store.groups) == []
+
+
 def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
     cluster = a_cluster(min_insync_replicas="2")
     members = Members(cluster)
@@ -294,6 +352,47 @@ def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
     assert sync.error is ErrorCode.coordinator_not_available
     assert members.state() == "PreparingRebalance"
     cluster.stop_all()
+
+
+def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_its_return_was_not_stored(
+    members: Members,
+) -> None:
+    (leader, follower), generation = members.stable(instances=("a", "b"))
+    instances = {row.member_id: row.group_instance_id for row in members.described().members}
+    others = [node for node in members.cluster.nodes.values() if node is not members.coordinator]
+    for node in others:
+        node.runtime.pause()
+    back = members.join(instance_id=instances[follower])
+    assert back.answer is None
+    again = members.join(leader, instance_id=instances[leader])
+    assert (again.error, back.error) == (NONE, NONE) and back.answer.generation_id == generation + 1
+    # offsets.commit.timeout.ms ends the wait for the record.
+    members.cluster.wait(5_500)
+    assert members.heartbeat(back.answer.member_id, generation + 1, instances[follower]) is NONE
+    for node in others:
+        node.runtime.resume()
+
+
+def test_a_static_member_whose_return_is_stored_slowly_is_not_out_for_the_sync_group_that_its_old_id_did_not_send(
+    members: Members,
+) -> None:
+    joins = {instance: members.join(instance_id=instance, rebalance_ms=7_000) for instance in ("a", "b")}
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    generation = joins["a"].answer.generation_id
+    leader, other = ("a", "b") if joins["a"].answer.members else ("b", "a")
+    leader_id = joins[leader].answer.member_id
+    members.sync(leader_id, generation, {}, instance_id=leader)
+    members.cluster.wait(100)
+    others = [node for node in members.cluster.nodes.values() if node is not members.coordinator]
+    for node in others:
+        node.runtime.pause()
+    back = members.join(instance_id=other, rebalance_ms=7_000)
+    members.cluster.wait(4_000)
+    for node in others:
+        node.runtime.resume()
+    members.cluster.wait(1_000)
+    assert back.error is NONE
+    assert members.heartbeat(back.answer.member_id, generation, other) is NONE
 
 
 def test_records_that_nobody_understands_are_passed_over_and_said(members: Members) -> None:

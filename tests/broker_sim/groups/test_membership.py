@@ -3,15 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from time import thread_time
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.groups.config import GroupConfig
+from broker_sim.groups.membership import GroupMembership
+from broker_sim.groups.metadata import Group, JoinResult
+from broker_sim.groups.requests import Joining
 from journal.events import GroupChanged, TopicPartition
 from kafka_protocol.client.consumer_protocol import decode_assignment, encode_subscription
 from kafka_protocol.wire.frames import ResponseEncoder
 from kafka_protocol.wire.kafka_schema import ApiKey
+from simulation.kernel.runtime import SimRuntime
+from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
 
@@ -173,6 +180,22 @@ def test_a_member_of_many_protocols_takes_time_in_proportion_to_them(members: Me
     assert thread_time() - began_s < 10
 
 
+def test_a_join_costs_no_look_at_every_member_of_a_large_group() -> None:
+    scheduler = Scheduler()
+    runtime = SimRuntime(scheduler, Random(0))
+    config = GroupConfig(group_initial_rebalance_delay_ms=INITIAL_DELAY_MS)
+    membership = GroupMembership(config, lambda: pytest.fail("nothing is stored"), runtime, lambda group: None)
+    group, answers = Group("large", 0), list[JoinResult]()
+    protocols = (("range", b""), ("sticky", b""))
+    joining = Joining("large", "", None, "c", "/h", SESSION_MS, REBALANCE_MS, "consumer", protocols, False, True)
+    began_s = thread_time()
+    for _ in range(5_000):
+        membership.join(group, joining, answers.append)
+    scheduler.run_until(scheduler.now_us + 3 * INITIAL_DELAY_MS * 1_000)
+    assert [answer.error for answer in answers] == [NONE] * 5_000
+    assert thread_time() - began_s < 5
+
+
 def test_an_id_that_was_given_to_a_dynamic_member_is_not_for_a_static_one(members: Members) -> None:
     member_id, static = members.join().answer.member_id, members.join(instance_id="a")
     for instance_id in ("a", "b"):
@@ -272,6 +295,17 @@ def test_the_last_member_out_leaves_an_empty_group_of_the_next_generation(member
 
 
 # ---- rebalances ------------------------------------------------------------------------------------------------
+
+
+def test_after_the_last_generation_that_a_record_can_hold_comes_the_first(members: Members) -> None:
+    members.stable(instances=("a",))
+    members.coordinator.broker.groups.store.groups[members.group_id].generation_id = 2**31 - 1
+    leader = members.described().members[0].member_id
+    again = members.join(leader, instance_id="a")
+    assert (again.error, again.answer.generation_id) == (NONE, 1)
+    sync = members.sync(leader, 1, {leader: [P0]}, instance_id="a")
+    members.cluster.wait(100)
+    assert sync.error is NONE
 
 
 def test_a_new_member_makes_everyone_join_again(members: Members) -> None:
@@ -380,6 +414,22 @@ def test_a_static_leader_that_restarts_is_told_not_to_assign_or_before_version_9
     newer = members.join(instance_id="a", version=9)
     assert newer.answer.leader == newer.answer.member_id
     assert newer.answer.skip_assignment and len(newer.answer.members) == 1
+
+
+def test_a_static_member_that_restarts_before_its_sync_group_costs_no_rebalance(members: Members) -> None:
+    joins = {instance: members.join(instance_id=instance, rebalance_ms=10_000) for instance in ("a", "b")}
+    members.cluster.wait(3 * INITIAL_DELAY_MS)
+    generation = joins["a"].answer.generation_id
+    leader, other = ("a", "b") if joins["a"].answer.members else ("b", "a")
+    leader_id = joins[leader].answer.member_id
+    members.sync(leader_id, generation, {}, instance_id=leader)
+    members.cluster.wait(100)
+    back = members.join(instance_id=other, rebalance_ms=10_000).answer.member_id
+    assert members.sync(back, generation, instance_id=other).error is NONE
+    for _ in range(4):
+        members.cluster.wait(SESSION_MS // 2)
+        for instance, member_id in ((leader, leader_id), (other, back)):
+            assert members.heartbeat(member_id, generation, instance) is NONE
 
 
 def test_a_static_member_that_does_not_join_again_stays_until_its_session_ends(members: Members) -> None:

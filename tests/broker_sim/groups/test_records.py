@@ -104,10 +104,11 @@ def test_a_record_cut_short_or_of_an_unknown_version_is_refused(text: str) -> No
     "group",
     [
         GROUP._replace(members=(MEMBER, MEMBER._replace(member_id="m2"))),
+        GROUP._replace(members=(MEMBER, MEMBER._replace(group_instance_id="i2"))),
         GROUP._replace(leader_id="m2"),
         GROUP._replace(leader_id=None),
     ],
-    ids=["a static member twice", "a leader that is no member", "no leader"],
+    ids=["a static member twice", "a member id twice", "a leader that is no member", "no leader"],
 )
 def test_a_group_that_no_coordinator_writes_is_refused(group: StoredGroup) -> None:
     assert read_group(group_value(GROUP)) == GROUP

@@ -19,6 +19,7 @@ from journal import events as e
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
 from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.kernel.futures import SimFuture
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
 
@@ -467,6 +468,29 @@ def test_where_records_were_deleted_up_to_the_midst_of_a_batch_the_moved_log_sta
     assert (brokers.values(), brokers.partition().log.start_offset) == (["b", "c"], 11)
     brokers.restart()
     assert brokers.values() == ["b", "c"]
+
+
+def test_a_deletion_of_records_during_a_move_is_answered_once_the_copy_has_followed(brokers: Brokers) -> None:
+    brokers.broker().replicas.throttles.moves.limit(200)
+    brokers.move(RIGHT)
+    deleted = brokers.broker().replicas.delete_records({ORDERS: 3}, 60_000)
+    assert isinstance(deleted, SimFuture) and not deleted.done()
+    brokers.wait(2_000)
+    future = brokers.partition().future
+    assert future is not None and future.start_offset == 3
+    assert deleted.result() == {ORDERS: (ErrorCode.none, 3)}
+
+
+def test_a_deletion_of_records_waits_for_no_copy_that_is_given_up(brokers: Brokers) -> None:
+    brokers.broker().replicas.throttles.moves.limit(0)
+    brokers.move(RIGHT)
+    # What is copied at first is already too much.
+    brokers.wait(100)
+    deleted = brokers.broker().replicas.delete_records({ORDERS: 3}, 60_000)
+    brokers.wait(2_000)
+    assert isinstance(deleted, SimFuture) and not deleted.done()
+    brokers.move(LEFT)
+    assert deleted.result() == {ORDERS: (ErrorCode.none, 3)}
 
 
 def test_a_copy_with_other_records_is_cut_where_the_replica_differs(brokers: Brokers) -> None:

@@ -1,0 +1,89 @@
+"""Requests that wait for very many partitions: what happens to one of them costs no look at all the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from time import thread_time
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from broker_sim.ports import FetchParams, FetchPartition
+from broker_sim.replication.follower_state import FollowerState
+from broker_sim.replication.replica_manager import ReplicaManager
+from journal.events import TopicPartition
+from simulation.kernel.futures import SimFuture
+from tests.broker_sim.broker_world import Cluster
+from tests.broker_sim.replication.replication_cluster import batch
+
+PARTITIONS = [TopicPartition("orders", number) for number in range(1_500)]
+ONE = batch("v" * 100)
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    made = Cluster(1).start()
+    made.run(made.client.create_topic("orders", len(PARTITIONS), 1))
+    made.wait(3_000)
+    yield made
+    made.stop_all()
+
+
+@pytest.fixture
+def replicas(cluster: Cluster) -> ReplicaManager:
+    return cluster.controller.broker.replicas
+
+
+def fetch(replicas: ReplicaManager, min_bytes: int) -> SimFuture:
+    """A consumer's fetch of what is still to come, of all partitions."""
+    params = FetchParams(replica_id=-1, max_wait_ms=60_000, min_bytes=min_bytes, max_bytes=50_000_000)
+    ends = [replicas.partitions[each].log.end_offset for each in PARTITIONS]
+    wanted = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
+    answer = replicas.fetch(params, wanted)
+    assert isinstance(answer, SimFuture)
+    return answer
+
+
+def produce(replicas: ReplicaManager, *partitions: TopicPartition) -> None:
+    replicas.produce([(each, ONE) for each in partitions], 1, 1_000)
+
+
+def test_a_waiting_fetch_counts_what_comes_to_each_partition_once(replicas: ReplicaManager) -> None:
+    answer = fetch(replicas, min_bytes=4 * len(ONE))
+    produce(replicas, PARTITIONS[0])
+    produce(replicas, PARTITIONS[0], PARTITIONS[1])
+    assert not answer.done()
+    produce(replicas, PARTITIONS[2])
+    assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
+
+
+def test_a_produce_to_very_many_partitions_is_soon_done_while_a_fetch_waits_for_all_of_them(
+    replicas: ReplicaManager,
+) -> None:
+    answer = fetch(replicas, min_bytes=(len(PARTITIONS) + 1) * len(ONE))
+    began_s = thread_time()
+    produce(replicas, *PARTITIONS)
+    assert thread_time() - began_s < 1.5 and not answer.done()
+    produce(replicas, PARTITIONS[7])
+    assert answer.done()
+
+
+def test_a_deletion_of_records_looks_at_the_partition_alone_of_which_a_follower_has_told(
+    replicas: ReplicaManager,
+) -> None:
+    produce(replicas, *PARTITIONS)
+    for each in PARTITIONS:
+        partition = replicas.partitions[each]
+        follower = FollowerState(partition.host.broker_id)
+        follower.start_offset = 0
+        partition.followers = {follower.broker_id: follower}
+    deleted = replicas.delete_records(dict.fromkeys(PARTITIONS, 1), 60_000)
+    assert isinstance(deleted, SimFuture)
+    began_s = thread_time()
+    for each in PARTITIONS:
+        assert not deleted.done()
+        partition = replicas.partitions[each]
+        partition.followers[partition.host.broker_id].start_offset = 1
+        partition.host.wake(each)
+    assert deleted.result() == dict.fromkeys(PARTITIONS, (ErrorCode.none, 1))
+    assert thread_time() - began_s < 0.5
