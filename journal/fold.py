@@ -303,7 +303,7 @@ def _replica_loaded(state: ClusterState, entry: Entry, event: e.ReplicaLoaded) -
 
 @_on(e.LogTruncated)
 def _log_truncated(state: ClusterState, entry: Entry, event: e.LogTruncated) -> None:
-    state.partition(event.topic, event.partition).log_end_offsets[event.broker_id] = event.to_offset
+    state.partition(event.topic, event.partition).log_end_offsets[event.broker_id] = event.log_end_offset
 
 
 @_on(e.RecordsLost)

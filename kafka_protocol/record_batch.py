@@ -337,6 +337,12 @@ def is_control(header: BatchHeader) -> bool:
     return bool(header.attributes & _CONTROL_BIT)
 
 
+def is_compacted(header: BatchHeader) -> bool:
+    """Does it show that compaction has been through this batch?  It changes none without taking records from it, or
+    noting when its tombstones may go; a batch's offsets stay as they were."""
+    return header.record_count <= header.last_offset_delta or bool(header.attributes & DELETE_HORIZON)
+
+
 def delete_horizon_ms(header: BatchHeader) -> int | None:
     """From when on a batch's tombstones may go; None where that is not settled yet."""
     return header.base_timestamp if header.attributes & DELETE_HORIZON else None

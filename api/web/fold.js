@@ -323,7 +323,7 @@ const HANDLERS = {
     found.log_end_offsets[e.broker_id] = e.log_end_offset;
   },
   log_truncated(state, e) {
-    partition(state, e.topic, e.partition).log_end_offsets[e.broker_id] = e.to_offset;
+    partition(state, e.topic, e.partition).log_end_offsets[e.broker_id] = Math.max(e.to_offset, e.begins_at ?? -1);
   },
   records_lost(state, e) {
     const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;

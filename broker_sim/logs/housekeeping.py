@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import partial
 
 from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
 from broker_sim.logs import retention
@@ -11,8 +12,10 @@ from broker_sim.logs.cleaner import compact, is_filthy
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.log_manager import LogManager
 from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.segment import Segment
 from ensemble.ports import Runtime, Task
-from journal.events import TopicPartition
+from journal.events import LogCompacted, TopicPartition
+from kafka_protocol.ports import Emit
 
 
 class LogHousekeeping:
@@ -20,14 +23,18 @@ class LogHousekeeping:
 
     def __init__(
         self,
+        broker_id: int,
         logs: LogManager,
         config: ReplicaConfig,
         runtime: Runtime,
+        emit: Emit,
         start_moved: Callable[[TopicPartition], None],
     ) -> None:
+        self._broker_id = broker_id
         self._logs = logs
         self._config = config
         self._runtime = runtime
+        self._emit = emit
         self._start_moved = start_moved
         self._compaction: Task | None = None
         self._every: Callable[[str, int, Callable[[], None]], None] | None = None
@@ -101,7 +108,22 @@ class LogHousekeeping:
                 is_moving = self._logs.future(topic_partition) is not None
                 if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
                     with suppress(LogDirFailed):
-                        await compact(log, settings.compaction, self._runtime)
+                        await compact(log, settings.compaction, self._runtime, partial(self._tell, topic_partition))
                         self._logs.checkpoint_starts()
         finally:
             self._compaction = None
+
+    def _tell(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
+        """A replica that is made anew out of this log will lack what is gone, and have other batches."""
+        topic, number = topic_partition
+        self._emit(
+            LogCompacted(
+                broker_id=self._broker_id,
+                topic=topic,
+                partition=number,
+                first_offset=segment.base_offset,
+                last_offset=segment.end_offset - 1,
+                bytes_before=segment.size,
+                bytes_after=bytes_after,
+            )
+        )

@@ -6,7 +6,7 @@ from broker_sim.replication.partition import Partition
 from broker_sim.replication.partition_host import NO_EPOCH
 from journal.cause import Cause
 from journal.events import LogTruncated, RecordsLost, RecordsReplicated
-from kafka_protocol.record_batch import split_batches
+from kafka_protocol.record_batch import is_compacted, split_batches
 
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
@@ -34,6 +34,7 @@ def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int
                     first_offset=header.base_offset,
                     last_offset=header.last_offset,
                     checksum=header.crc,
+                    compacted=is_compacted(header),
                 )
             )
         partition.host.moved(partition)
@@ -76,8 +77,7 @@ def restart_at(partition: Partition, offset: int) -> None:
     """Begin anew where the leader's log starts: all that this log holds was deleted there already."""
     first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
     partition.log.truncate_fully_and_start_at(offset)
-    if first < before:
-        _journal_truncation(partition, first, before, "leader_start")
+    _journal_truncation(partition, first, before, "leader_start", offset)
     _truncated(partition, mark)
 
 
@@ -87,7 +87,7 @@ def _truncated(partition: Partition, mark_before: int) -> None:
     partition.host.moved(partition)
 
 
-def _journal_truncation(partition: Partition, first: int, before: int, cause: str) -> Cause:
+def _journal_truncation(partition: Partition, first: int, before: int, cause: str, begins_at: int = -1) -> Cause:
     topic, number = partition.topic_partition
     return partition.host.emit(
         LogTruncated(
@@ -99,6 +99,7 @@ def _journal_truncation(partition: Partition, first: int, before: int, cause: st
             leader_epoch=partition.leader_epoch,
             caused_by=partition.followed_because,
             cause=cause,
+            begins_at=begins_at,
         )
     )
 

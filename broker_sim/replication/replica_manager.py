@@ -85,7 +85,9 @@ class ReplicaManager:
         )
         self.throttles = ReplicationThrottles(config, runtime)
         self._moves = LogDirMoves(self._logs, config, runtime, self.throttles.moves)
-        self._housekeeping = LogHousekeeping(self._logs, config, runtime, self._purgatory.wake)
+        self._housekeeping = LogHousekeeping(
+            broker_id, self._logs, config, runtime, emit=ports.emit, start_moved=self._purgatory.wake
+        )
         self._fetchers = ReplicaFetchers(
             FetcherHost(
                 broker_id=broker_id,

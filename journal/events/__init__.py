@@ -34,6 +34,7 @@ from journal.events.broker import HighWatermarkMoved as HighWatermarkMoved
 from journal.events.broker import IsrChanged as IsrChanged
 from journal.events.broker import IsrProposed as IsrProposed
 from journal.events.broker import LeadershipTaken as LeadershipTaken
+from journal.events.broker import LogCompacted as LogCompacted
 from journal.events.broker import LogTruncated as LogTruncated
 from journal.events.broker import RecordsAcknowledged as RecordsAcknowledged
 from journal.events.broker import RecordsAppended as RecordsAppended
@@ -149,6 +150,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     ReplicaLoaded,
     LogTruncated,
     RecordsLost,
+    LogCompacted,
     RecordsAppended,
     RecordsReplicated,
     RecordsAcknowledged,

@@ -148,6 +148,7 @@ class LogTruncated(Event):
 
     `cause` is by what it was cut: diverging_epoch (the leader's answer to a fetch), offset_out_of_range (the leader's
     log is shorter), leader_start (the leader's log begins later), or an old way: high_watermark, leader_epoch.
+    `begins_at` says where the log goes on that is empty now, since its leader's begins there; -1 where it is only cut.
     """
 
     broker_id: int
@@ -158,6 +159,12 @@ class LogTruncated(Event):
     leader_epoch: int
     caused_by: str = ""
     cause: str = ""
+    begins_at: int = -1
+
+    @property
+    def log_end_offset(self) -> int:
+        """Where the log ends then."""
+        return max(self.to_offset, self.begins_at)
 
 
 class RecordsLost(Event):
@@ -190,8 +197,22 @@ class RecordsAppended(Event):
     checksum: int
 
 
+class LogCompacted(Event):
+    """Compaction put what it left of a segment in its place: records with offsets from `first_offset` to `last_offset`
+    may be gone from this broker's log, and batches among them are others.  Told just before."""
+
+    broker_id: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    bytes_before: int
+    bytes_after: int
+
+
 class RecordsReplicated(Event):
-    """A follower appended a batch that it fetched."""
+    """A follower appended a batch that it fetched.  `compacted` says that compaction had been through it: it holds
+    fewer records than offsets, or notes when its tombstones may go, and has another checksum than what was appended."""
 
     level: ClassVar[Level] = Level.FULL
     broker_id: int
@@ -201,6 +222,7 @@ class RecordsReplicated(Event):
     first_offset: int
     last_offset: int
     checksum: int
+    compacted: bool = False
 
 
 class RecordsAcknowledged(Event):

@@ -1,7 +1,7 @@
 """What must hold of records: what was committed or acknowledged is in every later leader's log.
 
 The checker keeps a model of every replica's log, built from the journal alone: batches appended and replicated, offsets
-truncated.  A batch is known by its offsets and checksum.
+truncated.  A batch is known by its offsets and checksum, or, once compaction has been through it, by its offsets.
 """
 
 from __future__ import annotations
@@ -11,21 +11,16 @@ from typing import NamedTuple
 
 from journal import events as e
 from journal.events import Entry, TopicPartition, topic_partition
+from journal.judges.logged_batch import LoggedBatch, logged
 
 _APPENDS = (e.RecordsAppended, e.RecordsReplicated)
 _FORGETTING = ("power_loss", "disk_replaced")
 
 
-class _Batch(NamedTuple):
-    first: int
-    last: int
-    checksum: int
-
-
 class _Promise(NamedTuple):
     """A batch that must not be lost, why, and since which leader epoch."""
 
-    batch: _Batch
+    batch: LoggedBatch
     why: str
     leader_epoch: int
 
@@ -36,7 +31,7 @@ class _Loss:
     __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
 
     def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
-        self.batches: dict[_Batch, None] = {}
+        self.batches: dict[LoggedBatch, None] = {}
         self.in_sync = in_sync
         """Brokers, and the transaction that wrote the ISR in which each was found."""
         self.is_known = is_known
@@ -51,6 +46,7 @@ class _Partition:
     """One partition: its replicas' logs, what was promised of it, and how its state was written."""
 
     __slots__ = (
+        "compacted_to",
         "elected",
         "isr",
         "logs",
@@ -66,7 +62,7 @@ class _Partition:
     )
 
     def __init__(self) -> None:
-        self.logs: dict[int, list[_Batch]] = {}
+        self.logs: dict[int, list[LoggedBatch]] = {}
         self.marks: dict[int, int] = {}
         self.promises: dict[int, _Promise] = {}
         self.unclean = -1
@@ -86,6 +82,8 @@ class _Partition:
         """Brokers that lost power and have neither loaded this log since nor begun it anew."""
         self.losses: dict[int, list[_Loss]] = {}
         """Brokers that found something missing when they loaded this log; what they get again is taken out."""
+        self.compacted_to = -1
+        """The last offset that compaction may have taken from a replica, and so from who was made anew out of it."""
 
 
 class CommittedRecordsSurvive:
@@ -109,6 +107,9 @@ class CommittedRecordsSurvive:
     and, where nobody else was in sync, lets it lead.  A log directory that only failed excuses nothing: what lies in it
     is out of reach until it is mended, and others must lead, or nobody.
 
+    What a broker told to have compacted may be missing from a log that goes on behind it, or be there with fewer
+    records: what of it had to stay depends on keys, which the journal does not tell.
+
     A new leader's own mark may start lower, as Kafka's does.
     """
 
@@ -118,6 +119,7 @@ class CommittedRecordsSurvive:
         e.RecordsReplicated,
         e.RecordsAcknowledged,
         e.LogTruncated,
+        e.LogCompacted,
         e.HighWatermarkMoved,
         e.LeaderElected,
         e.IsrChanged,
@@ -162,7 +164,7 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.RecordsAcknowledged):
             partition = self._of(event.topic, event.partition)
             if event.acks == -1 and event.leader_epoch >= partition.unclean:
-                batch = _Batch(event.first_offset, event.last_offset, event.checksum)
+                batch = LoggedBatch(event.first_offset, event.last_offset, event.checksum)
                 partition.promises[batch.first] = _Promise(batch, "acknowledged (acks=all)", event.leader_epoch)
         elif isinstance(event, e.LeaderElected | e.IsrChanged):
             self._write(event)
@@ -194,6 +196,9 @@ class CommittedRecordsSurvive:
                     in_sync = dict.fromkeys(partition.isr, partition.zxid)
                     loss = partition.unloaded.setdefault(broker, _Loss(in_sync, partition.partition_epoch >= 0))
                     loss.disk_was_replaced |= event.kind == "disk_replaced"
+        elif isinstance(event, e.LogCompacted):
+            partition = self._of(event.topic, event.partition)
+            partition.compacted_to = max(partition.compacted_to, event.last_offset)
         elif isinstance(event, e.ReplicaLoaded):
             partition = self._of(event.topic, event.partition)
             log = partition.logs.get(event.broker_id)
@@ -246,7 +251,7 @@ class CommittedRecordsSurvive:
     def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
         partition = self._of(event.topic, event.partition)
         log = partition.logs.setdefault(event.broker_id, [])
-        batch = _Batch(event.first_offset, event.last_offset, event.checksum)
+        batch = logged(event)
         _cut(log, event.first_offset)
         log.append(batch)
         for loss in partition.losses.get(event.broker_id, ()):
@@ -266,7 +271,8 @@ class CommittedRecordsSurvive:
 
     def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
         partition = self._of(event.topic, event.partition)
-        held = {batch.first: batch for batch in partition.logs.get(event.broker_id, [])}
+        log = partition.logs.get(event.broker_id, [])
+        held = {batch.first: batch for batch in log if batch.last >= event.log_start_offset}
         self.judged += bool(partition.promises)
         for first in sorted(partition.promises):
             batch, why, leader_epoch = partition.promises[first]
@@ -274,7 +280,8 @@ class CommittedRecordsSurvive:
                 # Retention, or somebody who asked for it, has deleted it.
                 continue
             found = held.get(first, batch if first in partition.unheard_of.get(event.broker_id, ()) else None)
-            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and found == batch):
+            is_kept = batch.is_kept_as(found, partition.compacted_to)
+            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
                 # Kept; or a leader of old, told late of its election, when there is a later one already.
                 continue
             if self._is_excused(partition, batch, event):
@@ -287,7 +294,7 @@ class CommittedRecordsSurvive:
             )
             return
 
-    def _is_excused(self, partition: _Partition, batch: _Batch, event: e.LeadershipTaken) -> bool:
+    def _is_excused(self, partition: _Partition, batch: LoggedBatch, event: e.LeadershipTaken) -> bool:
         """Did a power loss of the last in-sync replica take that batch?"""
         loss = _loss_of(partition, event.broker_id, batch)
         if loss is None or loss.left_isr:
@@ -342,12 +349,12 @@ def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | N
         partition.losses.setdefault(broker, []).append(excuse)
 
 
-def _loss_of(partition: _Partition, broker: int, batch: _Batch) -> _Loss | None:
+def _loss_of(partition: _Partition, broker: int, batch: LoggedBatch) -> _Loss | None:
     return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
 
 
-def _cut(log: list[_Batch], end_offset: int) -> list[_Batch]:
-    gone: list[_Batch] = []
+def _cut(log: list[LoggedBatch], end_offset: int) -> list[LoggedBatch]:
+    gone: list[LoggedBatch] = []
     while log and log[-1].last >= end_offset:
         gone.append(log.pop())
     return gone

@@ -20,7 +20,8 @@ class LogsMatch:
     """What one leader wrote at an offset is what every replica has there of that leader epoch.
 
     A leader epoch belongs to one leader, which gives each offset once; so epoch and offset name a batch (Kafka's form
-    of Raft's log matching, on which truncation by epoch relies).
+    of Raft's log matching, on which truncation by epoch relies).  Of a batch that compaction has been through this
+    cannot be said: each replica compacts at a time of its own.
     """
 
     name = "epoch and offset name one batch"
@@ -33,6 +34,8 @@ class LogsMatch:
     def see(self, entry: Entry) -> Iterable[str]:
         """Compare with whoever had that epoch and offset first."""
         event = entry.event
+        if isinstance(event, e.RecordsReplicated) and event.compacted:
+            return ()
         if isinstance(event, _APPENDS):
             name = topic_partition(event.topic, event.partition)
             batch = event.last_offset, event.checksum
@@ -79,7 +82,7 @@ class HighWatermarkWithinLog:
         elif isinstance(event, e.HighWatermarkMoved):
             return self._judge(_key(event), event)
         elif isinstance(event, e.LogTruncated):
-            self._ends[_key(event)] = event.to_offset
+            self._ends[_key(event)] = event.log_end_offset
         elif isinstance(event, _BEGINNINGS):
             self._ends[_key(event)] = event.log_end_offset
             self._led.pop(_key(event), None)

@@ -11,6 +11,7 @@ from broker_sim.configs.replica_config import CompactionSettings
 from broker_sim.logs.cleaner import compact
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.segment import Segment
 from broker_sim.ports import LogDirectory
 from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
 from simulation.kernel.runtime import SimRuntime, run_task
@@ -48,12 +49,16 @@ def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
     return found
 
 
+def unheard(segment: Segment, bytes_after: int) -> None:
+    """Nobody is told of a compaction."""
+
+
 def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG, after_ms: int = 0) -> None:
     """One compaction, so long after the first moment of virtual time."""
     scheduler = Scheduler()
     scheduler.run_until(after_ms * 1_000)
     runtime = SimRuntime(scheduler, Random(1))
-    run_task(scheduler, runtime, compact(log, settings, runtime))
+    run_task(scheduler, runtime, compact(log, settings, runtime, unheard))
     runtime.stop()
 
 
@@ -62,7 +67,7 @@ def paused_compaction(log: PartitionLog, steps: int) -> Iterator[None]:
     """What is done meanwhile is done after so many steps of a compaction, which then goes on to its end."""
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
     for _ in range(steps):
         scheduler.step()
     assert not task.done()

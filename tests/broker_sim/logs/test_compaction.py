@@ -30,7 +30,15 @@ from kafka_protocol.record_batch import (
 from simulation.kernel.runtime import SimRuntime
 from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.logs.at_once import AT_ONCE
-from tests.broker_sim.logs.small_log import NO_LAG, a_log, append, paused_compaction, read_all, run_compaction
+from tests.broker_sim.logs.small_log import (
+    NO_LAG,
+    a_log,
+    append,
+    paused_compaction,
+    read_all,
+    run_compaction,
+    unheard,
+)
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
 from tests.kafka_protocol.produced import headers_of, validated
 
@@ -282,7 +290,7 @@ def test_compaction_pauses_among_batches_of_one_record_too() -> None:
     log.roll()
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
     steps = 0
     while not task.done():
         scheduler.step()

@@ -22,7 +22,7 @@ from journal.events import TopicPartition
 from kafka_protocol.topic_ids import topic_id_from_kafka
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from simulation.processes.machine import Machine
-from tests.broker_sim.logs.small_log import NO_LAG, append
+from tests.broker_sim.logs.small_log import NO_LAG, append, unheard
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
 from tests.simulation.processes.small_world import HERE, SmallWorld
 
@@ -232,7 +232,7 @@ def test_a_fetch_is_answered_while_a_compacted_segment_is_brought_to_the_disk(sl
         host.begin_to_be_slow()
         began_s = now_s()
         runtime = AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False)
-        compacting = asyncio.create_task(compact(log, NO_LAG, runtime))
+        compacting = asyncio.create_task(compact(log, NO_LAG, runtime, unheard))
         longest_s = await longest_fetch_s(manager, compacting)
         compacting.result()
         return longest_s, now_s() - began_s, sum(segment.size > 0 for segment in log.segments)

@@ -73,7 +73,7 @@ def appended(broker: int, first: int, last: int, epoch: int = 0, checksum: int =
     return e.RecordsAppended(broker, "t", 0, epoch, first, last, checksum)
 
 
-def replicated(broker: int, first: int, last: int, epoch: int = 0) -> Event:
+def replicated(broker: int, first: int, last: int, epoch: int = 0) -> e.RecordsReplicated:
     return e.RecordsReplicated(broker, "t", 0, epoch, first, last, CHECKSUM)
 
 

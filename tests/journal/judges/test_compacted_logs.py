@@ -1,0 +1,102 @@
+"""What compaction took, or changed, is told; what else is missing from a log is still accused."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from journal import events as e
+from journal.events import Event
+from journal.judges.record_invariants import CommittedRecordsSurvive
+from journal.judges.replication_invariants import HighWatermarkWithinLog, LogsMatch
+from tests.journal.judges.test_invariants import (
+    IN_SYNC,
+    acknowledged,
+    appended,
+    disk_replaced,
+    elected,
+    leads,
+    replicated,
+    violated,
+)
+
+Rows = list[tuple[str, Event]]
+
+THREE_RECORDS: Rows = [
+    *IN_SYNC,
+    ("broker-1", appended(1, 1, 2)),
+    ("broker-2", replicated(2, 1, 2)),
+    ("broker-1", acknowledged(1, 1, 2)),
+    ("broker-1", appended(1, 3, 3)),
+    ("broker-2", replicated(2, 3, 3)),
+    ("broker-1", acknowledged(1, 3, 3)),
+]
+"""Brokers 1 and 2 hold 0, 1 to 2 and 3, of which all was acknowledged."""
+
+
+def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
+    return f"broker-{broker}", e.LogCompacted(broker, "t", 0, first, last, 700, 100)
+
+
+def fetched_thinned(broker: int, first: int, last: int) -> tuple[str, Event]:
+    """A batch of which compaction left a part."""
+    thinned = msgspec.structs.replace(replicated(broker, first, last), checksum=99, compacted=True)
+    return f"broker-{broker}", thinned
+
+
+def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
+    return f"broker-{broker}", replicated(broker, first, last)
+
+
+def made_anew(*rows: tuple[str, Event]) -> Rows:
+    """Broker 1 compacts its log up to 2; broker 2 gets an empty disk, fetches these, joins, and is elected."""
+    return [
+        *THREE_RECORDS,
+        compacted(1, 0, 2),
+        ("broker-1", e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", zxid=11)),
+        *disk_replaced(2),
+        *rows,
+        ("broker-1", e.IsrChanged("t", 0, [1, 2], 1, 0, 2, "caught_up", zxid=12)),
+        ("broker-3", elected(2, 1, [2], 3, zxid=13)),
+        ("broker-2", leads(2, 1, 4)),
+    ]
+
+
+def test_a_replica_made_anew_of_a_compacted_log_may_lead() -> None:
+    assert violated(made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
+
+
+def test_a_batch_that_was_not_compacted_is_compared_as_ever() -> None:
+    other = msgspec.structs.replace(replicated(2, 1, 2), checksum=99)
+    found = violated(made_anew(("broker-2", other), fetched(2, 3, 3)))
+    assert found == [LogsMatch.name, CommittedRecordsSurvive.name]
+
+
+def test_what_no_compaction_has_come_to_must_be_there() -> None:
+    rows = made_anew(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
+    *before, (node, _) = rows
+    assert violated([*before, (node, leads(2, 1, 5))]) == [CommittedRecordsSurvive.name]
+
+
+@pytest.mark.parametrize("end", [0, 1, 3])
+def test_a_log_that_ends_before_a_record_has_not_lost_it_to_compaction(end: int) -> None:
+    *before, (node, _) = made_anew()
+    assert violated([*before, (node, leads(2, 1, end))]) == [CommittedRecordsSurvive.name]
+
+
+def test_where_nobody_told_of_compaction_a_thinned_batch_is_no_excuse() -> None:
+    rows = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
+    assert violated(rows) == [CommittedRecordsSurvive.name]
+
+
+def test_what_was_compacted_says_nothing_of_a_topic_made_anew() -> None:
+    anew = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
+    rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *anew]
+    assert violated(rows) == [CommittedRecordsSurvive.name]
+
+
+@pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
+def test_a_log_that_is_begun_anew_where_its_leaders_begins_ends_there(begins_at: int, found: list[str]) -> None:
+    begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
+    mark = e.HighWatermarkMoved(2, "t", 0, 0, 9, False)
+    assert violated([*THREE_RECORDS, ("broker-2", begun), ("broker-2", mark)]) == found
