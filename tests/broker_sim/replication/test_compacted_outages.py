@@ -1,0 +1,72 @@
+"""Seeds of outages of a compacted partition: what must hold of them, and what shows where it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from broker_sim.logs import cleaner, partition_log
+from broker_sim.logs.partition_log import PartitionLog
+from broker_sim.logs.segment import Segment
+from broker_sim.replication import following
+from kafka_protocol.record_batch import Record
+from tests.broker_sim.replication.compacted_outages import CompactedOutages
+from tests.broker_sim.replication.replication_cluster import Cluster
+
+STEPS = 60
+
+
+@pytest.fixture(autouse=True)
+def ended() -> Iterator[None]:
+    yield
+    Cluster.stop_all()
+
+
+def wrong_in(seed: int) -> list[str]:
+    outages = CompactedOutages(seed)
+    outages.play(STEPS)
+    return outages.wrong()
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_of_each_key_the_last_acknowledged_record_survives_and_no_older_one_comes_back(seed: int) -> None:
+    assert wrong_in(seed) == []
+
+
+def drop_tombstones_at_once(self: Any, _: bool, record: Record) -> bool:
+    """A compaction that keeps no tombstone for whoever has not heard of it yet."""
+    is_last = record.key is not None and record.offset >= self.keys.get(record.key)
+    return record.offset >= self.end or (is_last and record.value is not None)
+
+
+def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> bool:
+    """A compaction that goes on with what it knew before the log's end was cut off."""
+    return log.is_closed or segment not in log.segments
+
+
+def say_nothing(*_: Any) -> bytes:
+    """A leader that has nothing to give where compaction has left nothing."""
+    return b""
+
+
+@pytest.mark.parametrize(
+    ("at", "name", "mistake", "seed", "shown"),
+    [
+        (cleaner._Pass, "_stays", drop_tombstones_at_once, 3, "of b the last is at None"),
+        (cleaner, "_is_gone", go_on_after_a_truncation, 26, "was acknowledged as"),
+        (partition_log, "empty_batches", say_nothing, 0, "it does not come to pass"),
+        (following, "is_compacted", lambda _: False, 0, "epoch and offset name one batch"),
+    ],
+)
+def test_a_planted_mistake_is_shown_and_without_it_the_seed_holds(
+    monkeypatch: pytest.MonkeyPatch, at: Any, name: str, mistake: Any, seed: int, shown: str
+) -> None:
+    assert wrong_in(seed) == []
+    monkeypatch.setattr(at, name, mistake)
+    try:
+        found = wrong_in(seed)
+    except AssertionError as stuck:
+        found = [str(stuck)]
+    assert any(shown in each for each in found), found[:3]
