@@ -128,6 +128,10 @@ def test_a_file_that_went_gives_no_rows_and_one_that_cannot_be_read_says_why(
     assert (row[7], row[8], row[9]) == (path.name, 0, "the file cannot be read: Permission denied")
 
 
+def test_the_source_reads_a_directory_without_journals_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.read.format("zabka-journal").load(str(tmp_path)).collect() == []
+
+
 def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)
