@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import duckdb
@@ -122,6 +123,26 @@ def test_a_lakes_paused_leader_goes_on_with_what_it_says_next_whenever_the_strea
             stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
     (row,) = pq.read_table(lake / "availability").to_pylist()
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
+    history.write("broker-1", e.NodeStarted("broker", 1, {}))
+    lake = tmp_path / "lake"
+    batches: Queue[int] = Queue()
+    with versions.locked(lake):
+        query = stream.start(
+            spark, history.directory, lake, follow=True, wanted=SOME, done=lambda status: batches.put(status.lines)
+        )
+        assert batches.get(timeout=120) == 1
+        while query.status["isTriggerActive"]:
+            pass
+        history.write("broker-1", e.NodeStopped("shutdown"))
+        stream.take_the_rest(query)
+        stream.end(query)
+    assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
 def test_where_commits_are_missing_nothing_is_taken_for_an_orphan(tmp_path: Path) -> None:
