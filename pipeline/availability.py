@@ -8,12 +8,15 @@ from pyspark.sql.types import BooleanType, LongType, MapType, StringType
 
 from pipeline.bodies import bodies, milliseconds
 from pipeline.clocks import timed, timed_rows
+from pipeline.lake.needed import WORD
 from pipeline.rows import Journal
 from pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 
 _MIN_ISR = "min.insync.replicas"
+_ALL_BROKERS = "brokers/<default>"
 _CRASHES = ("crash", "power_loss")
 _STOPPED_BY_PERSONS = ("stop", "restart")
+_PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"]
 _CONFIG = MapType(StringType(), StringType())
 
 
@@ -56,6 +59,11 @@ def _sum(us: Column) -> Column:
     return milliseconds(f.sum(us))
 
 
+def _number(node: str) -> Column:
+    """The number of the node that a column names."""
+    return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
+
+
 def _elections(journal: Journal) -> DataFrame:
     return (
         leader_writes(journal)
@@ -66,56 +74,78 @@ def _elections(journal: Journal) -> DataFrame:
 
 
 def _spans(journal: Journal) -> DataFrame:
-    """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr."""
+    """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr and
+    replicas (null where nobody told)."""
     ends = timed_rows(journal).where(f.col("problem").isNull()).groupBy("run").agg(f.max("run_us").alias("end_us"))
     in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
     end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
     return (
         leader_writes(journal)
+        # A change of an ISR does not tell them.
+        .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
         .join(ends_of_lives(journal), LIFE, "left")
         .join(ends, "run")
         .withColumn("end", end)
-        .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr")
+        .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr", "replicas")
         .where("end > begin")
     )
 
 
 def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, cut where min.insync.replicas of their topic changed: with min_isr and length (microseconds).
+    """The spans, cut where the min.insync.replicas that holds in them changed: with min_isr and length (microseconds).
 
-    Every broker tells of a change, some of them at one moment: the last word of a moment holds.  With a topic its
-    overrides go, and nobody tells of that by itself.
+    As brokers have it: the topic's own, else the leader's dynamic one, else that of all brokers, else what the leader
+    began with, and never more than there are replicas (`Partition.min_isr` (`broker_sim/`)).
     """
     told = timed(
         journal, ["config_changed", "node_started", "topic_deleted"],
         entity=StringType(), config=_CONFIG, topic=StringType(),
     )  # fmt: skip
     told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
-    default = (
-        told.where("type = 'node_started' AND node LIKE 'broker-%'").groupBy("run").agg(f.max("min_isr").alias("usual"))
-    )
-    in_order = Window.partitionBy("run", "topic").orderBy("run_us", "node", "node_seq")
-    changes = (
-        told.where("type = 'topic_deleted' OR (type = 'config_changed' AND entity LIKE 'topics/%')")
-        .withColumn("topic", f.coalesce("topic", f.substring_index("entity", "/", -1)))
-        .withColumn("until", f.lead("run_us").over(in_order))
-        .where("until IS NULL OR until > run_us")
-        .select("run", "topic", f.col("run_us").alias("since"), "until", "min_isr")
-    )
-    # Before the first of them the brokers' own value holds.
-    told_first = changes.groupBy("run", "topic").agg(f.min("since").alias("until"))
-    changes = changes.unionByName(told_first, allowMissingColumns=True)
-    cut = spans.join(changes, ["run", "topic"], "left").where(
-        (f.col("since").isNull() | (f.col("since") < f.col("end")))
-        & (f.col("until").isNull() | (f.col("until") > f.col("begin")))
-    )
+    altered, started = told.where("type = 'config_changed'"), told.where("type = 'node_started'")
+    name = f.substring_index("entity", "/", -1)
+    # With a topic its overrides go, and nobody tells of that by itself.
+    of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
+    of_topic = of_topic.unionByName(told.where("type = 'topic_deleted'"))
+    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
+    of_all = altered.where(f.col("entity") == _ALL_BROKERS)
+    begun = started.where("node LIKE 'broker-%'").withColumn("leader", _number("node"))
+    usual = begun.groupBy("run").agg(f.max("min_isr").alias("usual"))
+    cut = _cut(spans, of_topic, "of_topic", "topic")
+    cut = _cut(cut, of_leader, "of_leader", "leader")
+    cut = _cut(cut, of_all, "of_all")
+    cut = _cut(cut, begun, "begun", "leader")
+    asked_for = f.coalesce("of_topic", "of_leader", "of_all", "begun", "usual", f.lit(1))
+    replicas = f.when(f.col("replicas").isNotNull(), f.greatest(f.size("replicas"), f.lit(1)))
     return (
-        cut.join(default, "run", "left")
-        .withColumn("begin", f.greatest("begin", "since"))
-        .withColumn("end", f.least("end", "until"))
-        .withColumn("min_isr", f.coalesce("min_isr", "usual", f.lit(1)))
+        cut.join(usual, "run", "left")
+        .withColumn("min_isr", f.least(asked_for, replicas))
         .withColumn("length", f.col("end") - f.col("begin"))
         .select(*_SPAN, "end", "isr", "min_isr", "length")
+    )
+
+
+def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame:
+    """The spans, cut where `min_isr` of what was told changed, which is their new column `value`: null before that.
+
+    Every broker tells of a change, some of them at one moment: the last word of a moment holds.
+    """
+    in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
+    changes = (
+        told.withColumn("until", f.lead("run_us").over(in_order))
+        .where("until IS NULL OR until > run_us")
+        .select("run", *keys, f.col("run_us").alias("since"), "until", f.col("min_isr").alias(value))
+    )
+    before = changes.groupBy("run", *keys).agg(f.min("since").alias("until"))
+    return (
+        spans.join(changes.unionByName(before, allowMissingColumns=True), ["run", *keys], "left")
+        .where(
+            (f.col("since").isNull() | (f.col("since") < f.col("end")))
+            & (f.col("until").isNull() | (f.col("until") > f.col("begin")))
+        )
+        .withColumn("begin", f.greatest("begin", "since"))
+        .withColumn("end", f.least("end", "until"))
+        .drop("since", "until")
     )
 
 
@@ -141,21 +171,25 @@ def processes_not_running(journal: Journal) -> DataFrame:
     """When which broker's process did not run: run, leader, since, until (null for good), planned.
 
     A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
-    faults say that it crashed or was paused, and what it says next that it goes on.
+    faults say that it crashed or was paused, and whatever it says next that it goes on, for who is frozen says nothing.
     """
     told = timed(
-        journal, ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"],
+        journal, _PROCESSES,
         target=StringType(), source=StringType(), process=StringType(), action=StringType(), kind=StringType(),
         fault_id=StringType(),
     )  # fmt: skip
-    paused = told.where("type = 'fault_injected' AND kind = 'pause'").select(
+    paused = told.where("type = 'fault_injected' AND kind = 'pause' AND source = target").select(
         "run", "fault_id", f.col("target").alias("paused")
     )
     told = told.join(paused, ["run", "fault_id"], "left")
+    said_otherwise = timed_rows(journal).where(f.col("problem").isNull() & ~f.col("type").isin(_PROCESSES))
+    of_paused = paused.select("run", f.col("paused").alias("node")).distinct()
+    words = said_otherwise.join(of_paused, ["run", "node"]).select("run", "node", "node_seq", "run_us")
+    told = told.unionByName(words.withColumn("type", f.lit(WORD)), allowMissingColumns=True)
     kind, of_itself = f.col("type"), f.col("source") == f.col("target")
     now = (
         f.when(kind == "process_changed", f.col("process"))
-        .when(kind == "node_started", "running")
+        .when(kind.isin("node_started", WORD), "running")
         .when(kind == "node_stopped", "planned")
         .when((kind == "fault_injected") & of_itself & f.col("kind").isin(*_CRASHES), "down")
         .when((kind == "fault_injected") & of_itself & (f.col("kind") == "pause"), "paused")
@@ -180,7 +214,7 @@ def processes_not_running(journal: Journal) -> DataFrame:
         .where("now <> 'running'")
         .select(
             "run",
-            f.regexp_extract("who", r"(\d+)$", 1).cast(LongType()).alias("leader"),
+            _number("who").alias("leader"),
             f.col("run_us").alias("since"),
             "until",
             f.col("planned").cast(BooleanType()).alias("planned"),

@@ -68,9 +68,10 @@ def elections(journal: Journal) -> DataFrame:
     """Every time that a peer had no leader: run, peer, from_us, and how long it stayed in each phase of ZAB.
 
     A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops; all on that peer's clock.
-    election_ms, discovery_ms and synchronization_ms are times in those phases, total_ms all of it (null where it never
-    came to an end); rounds is how many rounds of the election it took part in, state what it became (LEADING,
-    FOLLOWING, OBSERVING; null where nothing), with leader_id and epoch.
+    election_ms, discovery_ms and synchronization_ms are times in those phases (null of one in which it is still, or was
+    killed, for nobody told when), total_ms all of it (null where it never came to an end); rounds is how many rounds of
+    the election it took part in, state what it became (LEADING, FOLLOWING, OBSERVING; null where nothing), with
+    leader_id and epoch.
     """
     told = bodies(
         journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
@@ -83,7 +84,8 @@ def elections(journal: Journal) -> DataFrame:
     begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
     steps = (
         told.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
-        .withColumn("until", f.lead("at_us").over(in_order))
+        # Where it starts again without having stopped, it was killed at some time before.
+        .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
         .where("type = 'peer_state_changed'")
         .withColumn("length", f.col("until") - f.col("at_us"))
     )
@@ -111,4 +113,6 @@ def elections(journal: Journal) -> DataFrame:
 
 
 def _in_phase(phase: str) -> Column:
-    return milliseconds(f.sum(f.when(f.col("phase") == phase, f.col("length")))).alias(f"{phase.lower()}_ms")
+    lengths = f.when(f.col("phase") == phase, f.col("length"))
+    is_known = f.count(lengths) == f.count(f.when(f.col("phase") == phase, 1))
+    return f.when(is_known, milliseconds(f.sum(lengths))).alias(f"{phase.lower()}_ms")

@@ -23,6 +23,7 @@ def failovers(journal: Journal) -> DataFrame:
     otherwise), elect_ms from the end of the old reign to the election, read_ms and decide_ms until the new controller
     had read the state and sent what it decided, propagate_ms until every broker had answered, and total_ms, their sum.
     A phase that nobody told of is null and counts 0: a reign that ended during its own failover never propagated.
+    Where nobody told when the old reign ended (superseded), detect_ms, elect_ms and total_ms are null.
     """
     reigns = journal.once("reigns", lambda: controller_reigns(journal))
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
@@ -34,14 +35,16 @@ def failovers(journal: Journal) -> DataFrame:
     )
     ready = _once(journal, "controller_ready", "read_ms", "decide_ms")
     propagated = _once(journal, "controller_propagated", "propagate_ms")
+    is_known = f.col("cause") != "superseded"
+    detected = f.when(f.col("cause") == "session_expired", f.col("heard_ms_ago")).when(is_known, 0)
     phases = ["detect_ms", "elect_ms", "read_ms", "decide_ms", "propagate_ms"]
     return (
         before.join(_detected(before, journal), _REIGN, "left")
         .join(ready, _REIGN, "left")
         .join(propagated, _REIGN, "left")
         .withColumn("elect_ms", f.col("gap_before_ms"))
-        .withColumn("detect_ms", f.when(f.col("cause") == "session_expired", f.col("heard_ms_ago")).otherwise(0))
-        .withColumn("total_ms", reduce(f.try_add, (f.coalesce(name, f.lit(0)) for name in phases)))
+        .withColumn("detect_ms", detected)
+        .withColumn("total_ms", f.when(is_known, reduce(f.try_add, (f.coalesce(name, f.lit(0)) for name in phases))))
         .select(
             "run", "controller_epoch", "broker_id", "previous_broker_id", "cause", f.col("from_us").alias("at_us"),
             *phases, "total_ms", "zxid",

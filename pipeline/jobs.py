@@ -48,7 +48,12 @@ def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> I
         return Made(table.name, made.rows(), made.broken())
 
     with ThreadPoolExecutor(AT_A_TIME) as threads:
-        yield from threads.map(make, wanted)
+        try:
+            yield from threads.map(make, wanted)
+        except KeyboardInterrupt:
+            # Otherwise it would be waited for until the tables that are under way are made.
+            journal.break_off()
+            raise
 
 
 class Written(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -39,6 +40,7 @@ BLOCK_BYTES = LINE_BYTES_MAX
 SHARE_BYTES = 16 * 1024 * 1024
 BATCH_ROWS = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
+_FAULT = ENTRIES["fault_injected"]
 _NAMES = {kind: name for name, kind in ENTRIES.items()}
 
 Row = tuple[str, str | None, int | None, int | None, int | None, str | None, str, str, int, str | None]
@@ -181,9 +183,9 @@ def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
 def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator[Row]:
     """The rows of one run of bytes.
 
-    With `types` the rows of all other types are left out, but for the latest of each block by either clock: so the rows
-    show how long the history goes on.  A file that has gone since it was found gives none; one that cannot be read
-    gives a row that says why.
+    With `types` the rows of all other types are left out, but for the latest of each block by either clock, so that the
+    rows show how long the history goes on, and for those with which a paused node may go on (`_words`).  A file that
+    has gone since it was found gives none; one that cannot be read gives a row that says why.
     """
     name = Path(part.path).name
     try:
@@ -236,15 +238,36 @@ def long_line(run: str, file: str, line: LongLine) -> Row:
 
 
 def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
-    """The places of what is wanted, of what was set aside, and of the latest entries by either clock."""
+    """The places of what is wanted, of what was set aside, of the latest entries by either clock, and of words."""
     kinds = [type(entry) for entry in found]
     chosen = {place for place, kind in enumerate(kinds) if kind in wanted}
-    if Refused in kinds:
-        walls = [-1 if kind is Refused else entry.wall_us for kind, entry in zip(kinds, found, strict=True)]
-        monos = [-1 if kind is Refused else entry.mono_us for kind, entry in zip(kinds, found, strict=True)]
-    else:
-        walls, monos = [entry.wall_us for entry in found], [entry.mono_us for entry in found]
-    return sorted(chosen | {walls.index(max(walls)), monos.index(max(monos))})
+    places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
+    entries = found if places is None else [found[place] for place in places]
+    if not entries:
+        return sorted(chosen)
+    walls, monos = [entry.wall_us for entry in entries], [entry.mono_us for entry in entries]
+    more = {walls.index(max(walls)), monos.index(max(monos)), *_words(entries)}
+    return sorted(chosen | (more if places is None else {places[place] for place in more}))
+
+
+def _words(entries: Sequence[Any]) -> set[int]:
+    """The places of each node's first entry, and of its first one after each simulated pause of it.
+
+    Nothing else tells that a simulated process goes on, and the pause may be of an earlier block.
+    """
+    nodes = [entry.node for entry in entries]
+    firsts = dict(zip(reversed(nodes), reversed(range(len(nodes))), strict=True))
+    pauses = [place for place, entry in enumerate(entries) if type(entry) is _FAULT and is_pause(entry)]
+    found = set(firsts.values())
+    for place in pauses:
+        with suppress(ValueError):
+            found.add(nodes.index(entries[place].target, place))
+    return found
+
+
+def is_pause(fault: Any) -> bool:
+    """Is an injected fault the pause of a simulated process?  A cluster's host tells of those of its own."""
+    return bool(fault.kind == "pause" and fault.source == fault.target)
 
 
 def _aside(run: str, line: bytes, file: str, position: int, reason: str) -> Row:

@@ -30,8 +30,8 @@ def controller_reigns(journal: Journal) -> DataFrame:
     One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
     illegal_state), when the session that held /controller was closed (session_closed) or expired (session_expired), or
     at the latest when the next one was elected (superseded).  from_us and to_us are readings of the reigning broker's
-    clock; gap_before_ms is how long there was no controller before.  It is what `journal.fold` makes of the same
-    history in its true order.
+    clock; gap_before_ms is how long there was no controller before, null where nobody told when the one before ended.
+    It is what `journal.fold` makes of the same history in its true order.
     """
     reigns = journal.once("elected", lambda: _elected(journal))
     closings = journal.once("closings", lambda: _first_closings(reigns, journal))
@@ -52,10 +52,9 @@ def controller_reigns(journal: Journal) -> DataFrame:
         .when(f.col("ended_by") == "superseded", f.col("next_after"))
         .when(f.col("ended_by").isNotNull(), moment)
     )
-    gap = (
-        f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing"))
-        .when(f.col("ended_by") == "superseded", f.lit(0))
-        .otherwise(f.col("next_after") - moment)
+    # Of one that was superseded nobody told when its office fell vacant.
+    gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
+        f.col("ended_by") != "superseded", f.col("next_after") - moment
     )
     in_order = Window.partitionBy("run").orderBy("controller_epoch")
     return (

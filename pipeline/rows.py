@@ -64,6 +64,10 @@ class Journal:
         if self._reading is not None:
             self._reading.result()
 
+    def break_off(self) -> None:
+        """Let nothing more be made of it: Spark ends what is under way."""
+        self._source.sparkSession.sparkContext.cancelAllJobs()
+
     def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
         """The frame of that name: made when it is first asked for."""
         with self._lock:

@@ -111,6 +111,7 @@ def _session(
         builder = builder.config(name, value)
     # What goes wrong in a call to Java is raised; py4j tells it on standard error, too, with all its stacks.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
+    logging.getLogger().addFilter(_is_no_interruption)
     interrupted = signal.getsignal(signal.SIGINT)
     with interpreters(builder, master, directory or Path(tempfile.gettempdir()), needs) as ready:
         try:
@@ -121,6 +122,11 @@ def _session(
             # Spark's own handler of Ctrl-C calls Java, which fails where a call is under way, as it nearly always is.
             if threading.current_thread() is threading.main_thread():
                 signal.signal(signal.SIGINT, interrupted)
+
+
+def _is_no_interruption(record: logging.LogRecord) -> bool:
+    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself."""
+    return record.msg != "KeyboardInterrupt while sending command."
 
 
 def first_line(reason: Exception) -> str:

@@ -48,7 +48,8 @@ class _BatchReader(DataSourceReader):
         self._types = types
 
     def partitions(self) -> Sequence[Share]:
-        return shares_of(self._root, self._types)
+        # Spark asks for at least one share.
+        return shares_of(self._root, self._types) or [Share([], self._types)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, Share)

@@ -23,7 +23,7 @@ from pipeline import places, versions
 from pipeline.gold import TABLES, TYPES, Table
 from pipeline.lake import commits
 from pipeline.lake.commits import Commit
-from pipeline.lake.needed import BODIES, LATEST, Needed
+from pipeline.lake.needed import BODIES, LATEST, WORD, Needed
 from pipeline.lake.writer import write_batch
 from pipeline.prepared import Prepared
 from pipeline.ranges import SCHEMA
@@ -100,7 +100,7 @@ def read_status(lake: Path) -> Status | None:
 
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
     """What the tables need of a lake, in the columns of the journal's source: the lines of some types, those that were
-    set aside, and of every run the latest entries by either clock."""
+    set aside, of every run the latest entries by either clock, and of paused nodes the first ones afterwards."""
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
@@ -108,8 +108,28 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies keep them from counting as one.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
-    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST))
+    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze), True)
     return chosen.unionByName(told, allowMissingColumns=True)
+
+
+def _words(bronze: DataFrame) -> DataFrame:
+    """The first line of each simulated process after each pause of it."""
+    fault = f.from_json("body", "kind string, source string, target string")
+    pauses = (
+        bronze.where("type = 'fault_injected'")
+        .select("run", f.col("mono_us").alias("since"), fault.alias("fault"))
+        .where("fault.kind = 'pause' AND fault.source = fault.target")
+        .select("run", f.col("fault.target").alias("node"), "since")
+    )
+    row = f.struct("node_seq", "wall_us", "mono_us")
+    return (
+        bronze.select("run", "node", "node_seq", "wall_us", "mono_us")
+        .join(f.broadcast(pauses), ["run", "node"])
+        .where("mono_us > since")
+        .groupBy("run", "node", "since")
+        .agg(f.min_by(row, "mono_us").alias("row"))
+        .select("run", "node", "row.*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
+    )
 
 
 class _Trailing:
@@ -215,6 +235,11 @@ def start(
     )
     writer = writer.trigger(processingTime=TRIGGER) if follow else writer.trigger(availableNow=True)
     return writer.start()
+
+
+def take_the_rest(query: StreamingQuery) -> None:
+    """Wait until everything that is there has been taken, where nobody writes any more; then the query may be ended."""
+    query.processAllAvailable()
 
 
 def end(query: StreamingQuery) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -96,8 +97,11 @@ PLAYED_KEYS = (*_HARM, "harm.lasts.ms", "harm.kinds", *_WORKLOAD, "acks", "drawn
 """Keys of what is done to a cluster and what clients do, which a script or a search decides for itself."""
 
 
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
 def _positive(key: str, value: str) -> int:
-    if not value.isdigit() or (int(value) == 0 and key != "brokers"):
+    if not _WHOLE.fullmatch(value) or (int(value) == 0 and key != "brokers"):
         raise BadSetting(f"{key}={value}: a positive whole number is wanted")
     return int(value)
 

@@ -1,5 +1,6 @@
 // What the page asks the API to do.  Every call is shown as the curl line that does the same.
 
+import { parseExact } from "./json.js";
 import { beginCall } from "./store.js";
 
 /**
@@ -188,7 +189,7 @@ export class Actions {
     });
     const text = await answer.text();
     const isJson = /json/.test(answer.headers.get("content-type") ?? "");
-    return { ok: answer.ok, status: answer.status, body: text && isJson ? JSON.parse(text) : null };
+    return { ok: answer.ok, status: answer.status, body: text && isJson ? parseExact(text) : null };
   }
 }
 

@@ -99,10 +99,15 @@ def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
 def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
     """The lines of one run's rows as they stood in its files; those that were set aside go to `bad`."""
     for row in told.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
-        if row["problem"] is None:
-            yield decode_line(row["body"].encode())
+        try:
+            if row["problem"] is not None:
+                raise ValueError(row["problem"])
+            # In fields that no table knows this asks for more than `pipeline.entries` does.
+            entry = decode_line(row["body"].encode())
+        except ValueError as reason:
+            bad.append(BadLine(row["file"], row["position"], str(reason)))
         else:
-            bad.append(BadLine(row["file"], row["position"], row["problem"]))
+            yield entry
 
 
 def replay_command(path: Path) -> str | None:

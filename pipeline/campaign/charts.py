@@ -11,6 +11,8 @@ WIDTH, HEIGHT = 640, 300
 LEFT, RIGHT, TOP, BOTTOM = 80, 24, 18, 52
 DOT, LETTER_WIDTH, LETTER_HEIGHT = 4.5, 7.0, 13.0
 """A mark's radius, and about what a letter of the page's 12 px takes."""
+DIGITS_MAX = 9
+"""No number is told with more of them behind its point."""
 SERIES = ("s1", "s2", "s3", "s4", "s5", "s6")
 """Classes of the page's style sheet, one a series."""
 
@@ -56,7 +58,8 @@ def number_axis(title: str, values: Sequence[float], *, from_zero: bool = False)
     step = _round_step((high - low) / 5)
     first, last = math.floor(low / step), math.ceil(high / step)
     places = [number * step for number in range(first, last + 1)]
-    return Axis(title, places[0], places[-1], [(place, told(place)) for place in places])
+    digits = next((some for some in range(DIGITS_MAX) if math.isclose(round(step, some), step)), DIGITS_MAX)
+    return Axis(title, places[0], places[-1], [(place, _written(place, digits)) for place in places])
 
 
 def _round_step(rough: float) -> float:
@@ -65,11 +68,20 @@ def _round_step(rough: float) -> float:
 
 
 def told(value: float) -> str:
-    """A number as a person reads it: as many digits as it needs, thousands apart."""
-    if value == 0:
-        return "0"
+    """A number as a person reads it: as many digits as it needs, thousands apart.
+
+    What is a little more than nothing, or less than a hundred per cent, is not told as that.
+    """
     digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
-    text = f"{value:,.{digits}f}"
+    while digits < DIGITS_MAX and (
+        (value and not round(value, digits)) or (99 < value < 100 and round(value, digits) == 100)
+    ):
+        digits += 1
+    return _written(value, digits)
+
+
+def _written(value: float, digits: int) -> str:
+    text = f"{round(value, digits) or 0.0:,.{digits}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 

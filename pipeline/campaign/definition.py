@@ -13,6 +13,8 @@ import msgspec
 
 from pipeline.campaign.design import Range, check_design, grid_points, hypercube_points
 from pipeline.campaign.figures import FIGURES
+from pipeline.campaign.statistics import FINEST_P
+from pipeline.campaign.stopping import level_of
 from simulation.run import SCENARIOS
 from simulation.seeds.chaos import check_played
 from simulation.settings import BadSetting, world_settings
@@ -143,6 +145,7 @@ def _check(campaign: Campaign) -> None:
     if count * seeds > campaign.limits.runs:
         raise BadCampaign(f"{count} settings x {seeds} seeds are {count * seeds} runs; "
                           f"limits.runs is {campaign.limits.runs}")  # fmt: skip
+    _check_level(campaign, count)
     points = campaign.points()
     if (different := len({tuple(point.items()) for point in points})) < count:
         raise BadCampaign(f"the {count} points of the hypercube are only {different} different settings: "
@@ -167,6 +170,17 @@ def _check_stop(campaign: Campaign) -> None:
         raise BadCampaign(f"stop.looks = {stop.looks}: there are only {seeds} seeds to look at")
     if not 0 <= campaign.limits.minutes < math.inf:
         raise BadCampaign(f"limits.minutes = {campaign.limits.minutes}: a number that is no less than 0 is wanted")
+
+
+def _check_level(campaign: Campaign, points: int) -> None:
+    looks = len(campaign.look_sizes())
+    level = level_of(campaign.stop.confidence, looks, points)
+    if level < FINEST_P:
+        raise BadCampaign(
+            f"stop.confidence = {campaign.stop.confidence} shared out among looks ({looks}) and comparisons "
+            f"({points - 1}) asks for p-values of {level:.1g}, and none is told below {FINEST_P:.1g}: no difference "
+            "could ever be seen, so a lower confidence, fewer looks or fewer settings are wanted"
+        )
 
 
 def _check_point(campaign: Campaign, point: Mapping[str, str]) -> None:

@@ -13,7 +13,7 @@ ELECTED, RETURNED = "elected", "returned"
 TAKES = frozenset(
     [
         e.BrokerRegistered, e.EphemeralCreated, e.SessionClosed, e.ControllerElected, e.ControllerReady,
-        e.LeaderElected, e.LeadershipTaken,
+        e.LeaderElected, e.LeadershipTaken, e.TopicDeleted,
     ]
 )  # fmt: skip
 """The types of events that count here."""
@@ -23,7 +23,7 @@ class Failover(msgspec.Struct):
     """One failover.  Times are milliseconds from the loss; None where the journal has no such moment.
 
     `ended_by` is elected (somebody else took over), returned (the lost one came back first and goes on) or None (the
-    history, or the reign, ended before: what is known then is only that it took longer than that).
+    history, the reign, or the topic, ended before: what is known then is only that it took longer than that).
     """
 
     kind: str
@@ -92,6 +92,10 @@ class Failovers:
             self._leader_elected(entry, event)
         elif isinstance(event, e.LeadershipTaken):
             self._end(f"{event.topic}-{event.partition}", f"broker-{event.broker_id}", entry.mono_us)
+        elif isinstance(event, e.TopicDeleted):
+            # A topic of the same name that is made later is another one.
+            for subject in [subject for subject in self._open if subject.rpartition("-")[0] == event.topic]:
+                del self._open[subject]
 
     def went_on(self, node: str) -> None:
         """A paused process goes on: what nobody took from it meanwhile, it does again.

@@ -119,8 +119,9 @@ class PartitionClock:
             return
         times = state.times
         times.window_us += span_us
-        needed = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
-        under_min = len(state.isr) < needed
+        asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
+        # A broker never asks for more than there are replicas.
+        under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
         times.under_min_isr_us += span_us * under_min
         times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
         leads = state.leader >= 0 and self._lives.works(f"broker-{state.leader}")

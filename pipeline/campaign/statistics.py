@@ -18,7 +18,9 @@ import numpy as np
 RESAMPLES, RESAMPLES_MAX = 2_000, 200_000
 IN_A_TAIL = 10
 """So many means lie beyond each end of an interval: an end that fewer tell is too near to the middle."""
-FLIPS, FLIPS_MAX = 9_999, 99_999
+FLIPS, ROUNDS_MAX = 9_999, 11
+FINEST_P = 1 / (1 + FLIPS * ROUNDS_MAX)
+"""No sampled p-value is smaller."""
 EXACT_SEEDS = 13
 
 
@@ -88,7 +90,7 @@ def sign_flip_p(values: np.ndarray) -> float:
         return float(np.mean(np.abs((2 * patterns - 1) @ values) >= seen))
     draw = np.random.default_rng(count)
     as_far, flips = 0, 0
-    while not as_far and flips < FLIPS_MAX:
+    while not as_far and flips < FLIPS * ROUNDS_MAX:
         signs = draw.integers(0, 2, (FLIPS, count)) * 2 - 1
         as_far += int(np.count_nonzero(np.abs(signs @ values) >= seen))
         flips += FLIPS

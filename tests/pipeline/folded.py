@@ -75,7 +75,7 @@ def folded(path: Path) -> Folded:
             isrs[of] = view.isr
     return Folded(
         [(r.broker_id, r.controller_epoch, r.since_us, r.ended_by) for r in state.reigns],
-        _durations(begun, ended),
+        _durations(begun, ended, [reign.ended_by for reign in state.reigns]),
         sorted(leaderships, key=lambda row: row[:3]),
         sorted(changes, key=lambda row: row[:3]),
     )
@@ -100,10 +100,13 @@ def _zxid(event: e.Event) -> int:
     return event.zxid
 
 
-def _durations(begun: list[int], ended: list[int | None]) -> list[tuple[float | None, float | None]]:
+def _durations(
+    begun: list[int], ended: list[int | None], because: list[str | None]
+) -> list[tuple[float | None, float | None]]:
     found: list[tuple[float | None, float | None]] = []
     last: int | None = None
-    for begin, end in zip(begun, ended, strict=True):
+    for begin, end, why in zip(begun, ended, because, strict=True):
         found.append((None if end is None else (end - begin) / 1000, None if last is None else (begin - last) / 1000))
-        last = end
+        # The fold has it end with the next one's beginning, which says nothing of a gap.
+        last = None if why == "superseded" else end
     return found

@@ -23,9 +23,10 @@ class Standing:
     def __init__(self) -> None:
         self.leaders: dict[Partition, tuple[int, int, int]] = {}
         """Of each partition: partition epoch, leader, size of the ISR."""
+        self.replicas: dict[Partition, int] = {}
         self.not_running: dict[int, str] = {}
         self.min_isr: dict[str, int] = {}
-        self.paused: dict[str, int] = {}
+        self.paused: dict[str, str] = {}
         self.spent_us: dict[Partition, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
 
     def pass_time(self, length_us: int) -> None:
@@ -35,7 +36,7 @@ class Standing:
                 state = "offline"
             elif leader in self.not_running:
                 state = self.not_running[leader]
-            elif size < self.min_isr.get(name[0], 1):
+            elif size < min(self.min_isr.get(name[0], 1), self.replicas[name]):
                 state = "under_min_isr"
             self.spent_us[name][state] += length_us
             if state != "planned":
@@ -43,9 +44,15 @@ class Standing:
 
     def take(self, entry: Entry) -> None:
         role, _, number = entry.node.rpartition("-")
+        if entry.node in self.paused.values():
+            # Who is frozen says nothing.
+            self.paused = {fault: node for fault, node in self.paused.items() if node != entry.node}
+            self.not_running.pop(int(number), None)
         match entry.event:
             case e.LeaderElected() | e.IsrChanged() as told:
                 name = (told.topic, told.partition)
+                if isinstance(told, e.LeaderElected):
+                    self.replicas[name] = len(told.replicas)
                 if name not in self.leaders or told.partition_epoch >= self.leaders[name][0]:
                     self.leaders[name] = (told.partition_epoch, told.leader, len(told.isr))
             case e.TopicDeleted(topic=topic):
@@ -60,9 +67,7 @@ class Standing:
                 if source == target and target.startswith("broker-") and kind in ("crash", "power_loss", "pause"):
                     self.not_running[int(target[7:])] = "leader_down"
                     if kind == "pause":
-                        self.paused[fault] = int(target[7:])
-            case e.FaultRemoved(fault_id=fault) if fault in self.paused:
-                self.not_running.pop(self.paused[fault], None)
+                        self.paused[fault] = target
 
 
 def availability(path: Path) -> dict[Partition, dict[str, float]]:

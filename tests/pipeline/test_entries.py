@@ -128,6 +128,18 @@ def test_a_file_that_went_gives_no_rows_and_one_that_cannot_be_read_says_why(
     assert (row[7], row[8], row[9]) == (path.name, 0, "the file cannot be read: Permission denied")
 
 
+def test_the_source_reads_a_directory_without_journals_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+    assert spark.read.format("zabka-journal").load(str(tmp_path)).collect() == []
+
+
+def test_the_latest_entry_beside_a_line_that_is_none_is_found_before_1970_too(tmp_path: Path) -> None:
+    head = '{"node":"peer-1","node_seq":1,"wall_us":%d,"mono_us":%d,"type":"node_stopped","reason":""}\n'
+    (path := tmp_path / "a.jsonl").write_text("no entry\n" + head % (-9, -9) + head % (-5, -7) + head % (-6, -8))
+    rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
+    # The first is there as the node's first word.
+    assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7)]
+
+
 def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)

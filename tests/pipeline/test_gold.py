@@ -14,6 +14,7 @@ from pipeline.failovers import failovers
 from pipeline.faults import faults
 from pipeline.gold import TABLES
 from pipeline.losses import records_lost
+from pipeline.reigns import controller_reigns
 from tests.pipeline.in_order import told
 
 
@@ -30,6 +31,38 @@ def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> 
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
     assert phases == [4_000, 1_000, 30, 20, 7, 5_057]
+
+
+def test_a_failover_from_a_reign_whose_end_nobody_told_of_has_no_length(spark: SparkSession, history: Any) -> None:
+    history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
+    history.now_us += 30_000_000
+    history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
+    history.write("broker-2", e.ControllerReady(2, 2, 30, 20))
+    journal = jobs.read_journal(spark, history.directory)
+    first, second = told(journal, controller_reigns)
+    assert (first["ended_by"], second["gap_before_ms"]) == ("superseded", None)
+    (row,) = told(journal, failovers)
+    assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)
+
+
+def test_a_peer_that_was_killed_in_an_election_was_not_in_it_until_it_began_again(
+    spark: SparkSession, history: Any
+) -> None:
+    def state(state: str, phase: str) -> e.PeerStateChanged:
+        return e.PeerStateChanged(state, phase, -1, 1, 1, 1, 0)
+
+    history.write("peer-1", e.NodeStarted("peer", 1, {}))
+    history.write("peer-1", state("LOOKING", "ELECTION"))
+    history.write("peer-1", state("FOLLOWING", "DISCOVERY"))
+    history.now_us += 3_600_000_000
+    history.write("peer-1", e.NodeStarted("peer", 1, {}))
+    history.write("peer-1", state("LOOKING", "ELECTION"))
+    history.write("peer-1", e.NodeStopped("shutdown"))
+    rows = told(jobs.read_journal(spark, history.directory), elections)
+    assert [(row["election_ms"], row["discovery_ms"], row["total_ms"]) for row in rows] == [
+        (1_000, None, None),
+        (1_000, None, None),
+    ]
 
 
 def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Timer
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 
-from pipeline import jobs
+from pipeline import jobs, versions
 from pipeline.gold import TABLES
 from pipeline.ranges import ARROW_SCHEMA, SCHEMA, Row, batches
 from pipeline.rows import Journal
@@ -100,3 +105,25 @@ def test_no_step_of_a_plan_is_compiled(spark: SparkSession) -> None:
         plans.append(table.build(journal)._jdf.queryExecution().executedPlan().toString())
     assert len(plans) > len(TABLES)
     assert not [plan for plan in plans if "WindowGroupLimit" in plan]
+
+
+@pytest.mark.timeout(600)
+def test_an_interruption_does_not_wait_for_the_tables_that_are_under_way(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    def endless(journal: Journal) -> DataFrame:
+        """Ten thousand million rows take many minutes, and Ctrl-C comes when Spark is at them."""
+        Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
+        rows = spark.range(10**10).selectExpr("sum(id * id % 7) AS run")
+        return rows.withColumn("node", f.lit("n")).withColumn("node_seq", f.lit(1))
+
+    faults = next(table for table in TABLES if table.name == "faults")._replace(build=endless)
+    (tmp_path / "data").mkdir()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        jobs.write_tables(jobs.read_journal(spark, tmp_path / "data"), tmp_path / "out", wanted=[faults])
+    assert time.monotonic() - begin < 60
+    assert not versions.current(tmp_path / "out")
+    # The session serves whoever made it, and nobody is told of what py4j was doing.
+    assert spark.range(3).count() == 3
+    assert caplog.records == []

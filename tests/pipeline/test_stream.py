@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from queue import Queue
 from typing import Any
 
 import duckdb
@@ -21,6 +22,7 @@ from pipeline.audits.histories import histories
 from pipeline.audits.jobs import rows
 from pipeline.gold import TABLES
 from pipeline.lake import commits
+from tests.pipeline.pauses import paused_twice_and_a_third_time
 
 SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
 
@@ -103,6 +105,44 @@ def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
     assert count == len(lines) == sum(commit.rows for commit in commits.read(lake))
     assert stream.remove_orphans(lake) == 0
     assert json.loads((lake / stream.STATUS).read_text())["lines"] == len(lines)
+
+
+@pytest.mark.timeout(600)
+def test_a_lakes_paused_leader_goes_on_with_what_it_says_next_whenever_the_stream_is_started_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines, lake = paused_twice_and_a_third_time(), tmp_path / "lake"
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "seed-1.jsonl"
+    # The last line of the first part is the first pause, the second part has its end and the second pause.
+    for part in (lines[:2], lines[2:6], lines[6:]):
+        with path.open("ab") as file:
+            file.write(b"".join(part))
+        with versions.locked(lake):
+            wanted = [table for table in TABLES if table.name == "availability"]
+            stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
+    (row,) = pq.read_table(lake / "availability").to_pylist()
+    assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
+
+
+@pytest.mark.timeout(600)
+def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
+    spark: SparkSession, history: Any, tmp_path: Path
+) -> None:
+    history.write("broker-1", e.NodeStarted("broker", 1, {}))
+    lake = tmp_path / "lake"
+    batches: Queue[int] = Queue()
+    with versions.locked(lake):
+        query = stream.start(
+            spark, history.directory, lake, follow=True, wanted=SOME, done=lambda status: batches.put(status.lines)
+        )
+        assert batches.get(timeout=120) == 1
+        while query.status["isTriggerActive"]:
+            pass
+        history.write("broker-1", e.NodeStopped("shutdown"))
+        stream.take_the_rest(query)
+        stream.end(query)
+    assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
 def test_where_commits_are_missing_nothing_is_taken_for_an_orphan(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pipeline.availability import availability
 from pipeline.gold import NAMES
 from pipeline.rows import Journal
 from tests.pipeline.in_order import told
+from tests.pipeline.pauses import paused_twice_and_a_third_time
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 
@@ -109,6 +110,58 @@ def test_availability_takes_a_change_that_two_brokers_tell_at_one_moment_once_an
     (row,) = rows(spark, history, availability)
     # A second with a minimum of one, four with one of two, and six of a topic that has none of its own.
     assert (row["observed_ms"], row["under_min_isr_ms"], row["available_ms"]) == (11_000, 4_000, 7_000)
+
+
+def test_no_more_than_all_replicas_are_asked_for_to_be_in_sync(spark: SparkSession, history: Any) -> None:
+    write = history.write
+    write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "2"}))
+    write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 2))
+    write("broker-1", e.LeaderElected("t", 1, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 3))
+    write("broker-1", e.IsrChanged("t", 1, [1], 1, 0, 1, "lag", 1, 4))
+    history.now_us += 5_000_000
+    write("broker-1", e.NodeStopped("end"))
+    # One replica, which is in sync, for eight seconds; of two replicas one left after the first of seven.
+    spent = [(row["available_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
+    assert spent == [(8_000, 0), (1_000, 6_000)]
+
+
+def test_how_many_are_to_be_in_sync_the_topic_says_else_its_leader_else_all_brokers_else_the_leaders_file(
+    spark: SparkSession, history: Any
+) -> None:
+    def alter(entity: str, config: dict[str, str]) -> None:
+        """A second after what was before two brokers tell of it, one a little later; it holds for nine."""
+        for broker in ("broker-1", "broker-2"):
+            write(broker, e.ConfigChanged(entity, config))
+            history.now_us -= 999_000
+        history.now_us += 8_998_000
+
+    write = history.write
+    # The file of a broker that does not lead counts for nothing.
+    write("broker-2", e.NodeStarted("broker", 2, {"min.insync.replicas": "2"}))
+    write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "1"}))
+    write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
+    for entity in ("brokers/<default>", "brokers/1", "topics/t"):
+        alter(entity, {"min.insync.replicas": "1" if entity == "brokers/1" else "2"})
+    for entity in ("topics/t", "brokers/1", "brokers/<default>"):
+        alter(entity, {})
+    write("broker-1", e.NodeStopped("shutdown"))
+    write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "2"}))
+    history.now_us += 9_000_000
+    write("broker-1", e.NodeStopped("end"))
+    (row,) = rows(spark, history, availability)
+    # One is asked for: first, by the leader's own value before and after the topic's, and when all are taken back.
+    # Two: by that of all brokers before and after, by the topic's, and by the file that the leader begins with again.
+    assert (row["available_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
+    assert row["planned_ms"] == 1_000
+
+
+def test_a_simulated_leader_that_was_paused_goes_on_with_whatever_it_says_next(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
+    (row,) = told(jobs.read_journal(spark, tmp_path), availability)
+    # Twice three seconds, and five at the end, of 35.
+    assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.long

@@ -519,6 +519,14 @@ test("while a past moment is shown, a script is played in a simulated world and 
   assert.equal(actions.allows(requests.playLive("kafka-708")), true);
 });
 
+test("a session's id in a table has all of its digits", async (context) => {
+  const body = '{"table":"sessions","columns":["session_id"],"rows":[{"session_id":111411200013107201}],"total":1,"written_ms":0,"lag_ms":null}';
+  context.mock.method(globalThis, "fetch", async () => new Response(body, { headers: { "content-type": "application/json" } }));
+  const actions = new Actions(newState(), () => {}, () => {});
+  await actions.loadTable("sessions");
+  assert.equal(String(actions.state.analytics.table.rows[0].session_id), "111411200013107201");
+});
+
 test("a first page whose first event is gone is refused as gone, with the oldest that is kept", async (context) => {
   let kept = [];
   let first_seq = 700;

@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
@@ -19,12 +20,15 @@ from journal import events as e
 from journal.events import Entry
 from journal.judges.cause_chains import broken_chains
 from journal.judges.invariants import Violation
+from journal.reader import BadLine, read_file
 from journal.sentence_file import read_sentences
+from journal.writer import encode_line
 from pipeline import places, versions
-from pipeline.audits.histories import History, histories, in_order, replay_command
+from pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
 from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
 from pipeline.audits.judging import judge
 from pipeline.entries import ENTRIES
+from pipeline.ranges import FileRange, batches, read_range
 from simulation.run import SCENARIOS
 from simulation.seeds.seed_run import SeedRun
 from simulation.settings import world_settings
@@ -184,6 +188,19 @@ def test_lines_that_are_no_entries_are_counted_and_the_rest_is_judged(written: W
     (history,) = histories(tmp_path)
     assert {row[-1] for row in rows(history)} == {2}
     assert {row[2] for row in rows(history)} == {"held", "not_judged"}
+
+
+@pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
+def test_a_line_that_only_the_journals_reader_refuses_ends_no_audit_of_rows(tmp_path: Path, strange: str) -> None:
+    whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
+    path = tmp_path / "seed-1.jsonl"
+    path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)
+    told = pa.Table.from_batches(batches(read_range(FileRange(path.name, str(path), 0, path.stat().st_size))))
+    assert told["problem"].null_count == 2
+    of_files: list[BadLine] = []
+    of_rows: list[BadLine] = []
+    assert list(lines_of(told, of_rows)) == list(read_file(path, of_files))
+    assert [bad.reason for bad in of_rows] == [bad.reason for bad in of_files]
 
 
 def test_an_empty_history_held_nothing(tmp_path: Path) -> None:

@@ -174,6 +174,28 @@ def test_a_topics_own_min_insync_replicas_counts_from_when_it_is_told_until_the_
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
+def test_a_partition_of_fewer_replicas_than_min_insync_replicas_takes_records_while_all_are_in_sync() -> None:
+    one = e.LeaderElected("one", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 5)
+    told = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
+    found = measure(history(*told), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
+    assert {times.partition: (times.writable_us, times.under_min_isr_us) for times in found.partitions} == {
+        "one-0": (6_000_000, 0),
+        "t-0": (4_000_000, 2_000_000),
+    }
+
+
+def test_a_failover_does_not_last_until_another_topic_of_that_name_has_a_leader() -> None:
+    told = (
+        (0, "broker-1", elected(1, [1], 6)),
+        (1_000, "world", e.FaultInjected("f1", "crash", "broker-1", "broker-1", False)),
+        (2_000, "broker-2", e.TopicDeleted("t")),
+        (9_000, "broker-2", elected(2, [2], 9)),
+        (9_002, "broker-2", e.LeadershipTaken(2, "t", 0, 0, 0, 0)),
+    )
+    (failover,) = measure(history(*told), Asked(Window(0, 10_000 * MS))).failovers
+    assert (failover.subject, failover.elect_ms, failover.total_ms, failover.ended_by) == ("t-0", None, None, None)
+
+
 def test_a_session_that_expires_is_a_false_expiry_where_the_process_exists() -> None:
     killed = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     paused = measure(

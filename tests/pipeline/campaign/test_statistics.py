@@ -8,7 +8,7 @@ from math import comb
 import numpy as np
 import pytest
 
-from pipeline.campaign.statistics import EXACT_SEEDS, difference, estimate, seeds_to_differ, sign_flip_p
+from pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference, estimate, seeds_to_differ, sign_flip_p
 from pipeline.campaign.stopping import Verdict, compare, is_clear
 
 
@@ -38,6 +38,10 @@ def test_many_comparisons_can_be_told_from_chance_where_seeds_are_many() -> None
 def test_with_fewer_seeds_than_these_no_difference_can_be_told_and_with_as_many_one_can(level: float) -> None:
     seeds = seeds_to_differ(level)
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
+
+
+def test_no_sampled_p_value_is_finer_than_what_campaigns_may_ask_for() -> None:
+    assert sign_flip_p(np.full(60, 7.0)) == FINEST_P
 
 
 def test_no_difference_at_all_is_no_evidence() -> None:

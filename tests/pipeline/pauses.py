@@ -1,0 +1,25 @@
+"""A small simulated history of a leader that is paused, which nobody but itself says to go on."""
+
+from __future__ import annotations
+
+from journal import events as e
+from journal.events import Event
+from journal.writer import encode_line
+
+
+def paused_twice_and_a_third_time() -> list[bytes]:
+    """Its lines: broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
+    leads = e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)
+    told: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
+    for second in (10, 20):
+        told.append(("world", second, e.FaultInjected(f"f{second}", "pause", "broker-1", "broker-1", False)))
+        told.append(("broker-2", second + 1, _word(2)))
+        told += [("broker-1", second + 3, _word(1)), ("broker-1", second + 4, _word(1))]
+    told.append(("world", 31, e.FaultInjected("f31", "pause", "broker-1", "broker-1", False)))
+    told.append(("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)))
+    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
+
+
+def _word(broker: int) -> Event:
+    """What no table is made of."""
+    return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)
