@@ -313,7 +313,8 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         if answer is None or self._transport is None:
             return False
-        self._transport.write(answer.encode())
+        # As Java writes half a surrogate pair, which may be in a path that somebody watches.
+        self._transport.write(answer.encode("utf-8", "replace"))
         self.close()
         return True
 

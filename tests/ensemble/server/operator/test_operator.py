@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pwd
 import re
 import socket
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,6 +20,8 @@ from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.free_ports import free_ports
+from ensemble.client.aio import connect
+from ensemble.server.operator.server_facts import environment
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -138,6 +143,35 @@ def test_the_trace_mask_is_set_by_eight_bytes_behind_the_word(peer: Watched) -> 
     assert peer.word(1, "gtmk") == "256"
     assert exchange(peer.client_ports[1], b"stmk") == b""
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
+
+
+def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watched, client: KazooClient) -> None:
+    async def watch() -> None:
+        async with connect(peer.hosts) as watcher:
+            await watcher.exists("/half of a pair \ud800", lambda event: None)
+            asked = [asyncio.to_thread(peer.word, 1, word) for word in ("wchp", "wchc")]
+            for answer in await asyncio.gather(*asked):
+                assert "/half of a pair ?\n" in answer
+
+    asyncio.run(watch())
+
+
+def test_the_environment_is_told_to_a_user_without_a_home_where_no_directory_can_be_written_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nowhere(*_: object) -> str:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    told = environment()
+    monkeypatch.chdir(tmp_path)
+    assert [told[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
 def test_an_unknown_word_ends_its_connection_without_an_answer(peer: Watched) -> None:
