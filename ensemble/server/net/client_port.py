@@ -213,12 +213,15 @@ class ClientPort:
             late.pop(connection_id).flush()
         if late:
             asyncio.get_running_loop().call_soon(self._flush_late)
+        if self.gate is not None:
+            self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
         """Let those go on that wait for others."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
+                self.admission.hand_over(*released)
                 self.listener.on_client_messages(*released)
                 connection.note()
                 connection.flush()
@@ -384,16 +387,19 @@ class ClientConnection(asyncio.Protocol):
             self._port.tap.client_said(self._id, self._transport, messages)
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
+            self._port.admission.hand_over(self._id, messages)
             self._port.listener.on_client_messages(self._id, messages)
         self._throttle()
 
     def note(self) -> int:
         """Keep the count over all connections; how many requests of this one are under way."""
-        outstanding = self._port.listener.outstanding(self._id) if self._id is not None else 0
-        self._port.admission.outstanding += outstanding - self._noted
+        outstanding, admission = 0, self._port.admission
+        if self._id is not None:
+            outstanding = self._port.listener.outstanding(self._id) + admission.handed_over.get(self._id, 0)
+        admission.outstanding += outstanding - self._noted
         self._noted = outstanding
         if not outstanding and self._large_bytes:
-            self._port.admission.large_bytes -= self._large_bytes
+            admission.large_bytes -= self._large_bytes
             self._large_bytes = 0
         return outstanding
 

@@ -11,6 +11,7 @@ import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -308,6 +309,29 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert '\nquota_count_limit_per_namespace{key="watched"} 9.0\n' in text
     assert '\nquota_count_usage_per_namespace{key="watched"} 2.0\n' in text
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
+
+
+def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp_path: Path) -> None:
+    peer = Watched(tmp_path)
+    with peer.config(1).open("a") as config:
+        config.write("request_throttle_max_requests=1\n")
+    peer.start()
+    try:
+        peer.wait_for_quorum()
+
+        async def ask() -> None:
+            async with AsyncExitStack() as stack:
+                clients = [await stack.enter_async_context(connect(peer.hosts)) for _ in range(8)]
+                for turn in range(5):
+                    await asyncio.gather(*(each.create(f"/{n}-{turn}") for n, each in enumerate(clients)))
+                assert len(await clients[0].get_children("/")) == 41
+
+        asyncio.run(ask())
+        rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+        assert int(rows["zk_request_throttle_wait_count"]) > 0
+        assert rows["zk_cnt_request_throttle_queue_time_ms"] == rows["zk_request_throttle_wait_count"]
+    finally:
+        peer.close()
 
 
 def test_what_a_hard_quota_refuses_is_counted_by_namespace(tmp_path: Path) -> None:
