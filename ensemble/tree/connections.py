@@ -33,6 +33,7 @@ class Connection:
         "alone", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid", "last_latency_ms",
         "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms", "latency_total_ms",
         "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id", "stage", "timeout_ms",
+        "told_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -53,6 +54,8 @@ class Connection:
         self.held: list[Request] = []
         self.opened_ms = now_ms
         self.outstanding = 0
+        self.told_bytes = 0
+        """Of answers since it last had them all, or has taken them (`ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 

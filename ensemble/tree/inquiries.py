@@ -30,6 +30,7 @@ from ensemble.records import (
     WhoAmIResponse,
 )
 from ensemble.tree.acl import allows
+from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, bytes_of
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
 from ensemble.tree.paths import ROOT, asked_for, join
@@ -60,11 +61,17 @@ def _remove_watches(tree: DataTree, watches: Watches, client: Connection, body: 
 
 
 def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: MultiReadRequest) -> Outcome:
-    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch."""
+    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch.  What
+    would make one answer too long for everybody is refused, where ZooKeeper runs out of memory."""
     results: list[MultiResult] = []
+    size = 0
     for op, read in body.ops:
         assert isinstance(read, PathWatchRequest)
-        error, response = answer_read(tree, watches, client, op, PathWatchRequest(read.path, False))
+        if size < MULTI_READ_BYTES_MAX:
+            error, response = answer_read(tree, watches, client, op, PathWatchRequest(read.path, False))
+            size += bytes_of(response)
+        else:
+            error, response = int(ErrorCode.MARSHALLING_ERROR), None
         if error:
             results.append(MultiResult(OpCode.ERROR, error, None))
         else:

@@ -222,6 +222,8 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
+    answers_bytes_max: int = 1 << 62
+    """How much a client is told before it has taken that: `ensemble.tree.backlog`."""
     observes_followers: bool = False
     """Whether an observer learns from a follower rather than from the leader (observerMasterPort)."""
     serves_observers: bool = False

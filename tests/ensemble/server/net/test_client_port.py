@@ -30,6 +30,7 @@ from ensemble.server.net import client_port
 from ensemble.server.net.admission import Admission
 from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_port import ClientPort
+from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
@@ -44,6 +45,8 @@ class Listener:
         self.identities: dict[ConnectionId, tuple[AuthId, ...]] = {}
         self.closed: list[ConnectionId] = []
         self.refused: list[str] = []
+        self.emptied: list[ConnectionId] = []
+        """Who has taken what it was told."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
@@ -52,6 +55,8 @@ class Listener:
         self.refused.append(reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        if messages == [Frames([])]:
+            self.emptied.append(connection)
         for message in messages:
             for each in message.frames if isinstance(message, Frames) else [message]:
                 if not isinstance(each, ConnectRequest):
@@ -244,6 +249,24 @@ def test_waiting_requests_go_on_when_the_connection_they_waited_for_is_gone() ->
         await until(lambda: port.listener.xids(ConnectionId(2)) == [7])
 
     run(test, in_process=1)
+
+
+def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> None:
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        size = 64 << 20
+        port.port.answer(ConnectionId(1), bytes(ANSWERS_BYTES_MAX - 1))
+        port.port.flush()
+        await one.reader.readexactly(ANSWERS_BYTES_MAX - 1)
+        assert port.listener.emptied == []
+        port.port.answer(ConnectionId(1), bytes(size))
+        port.port.flush()
+        await asyncio.sleep(0.05)
+        assert port.listener.emptied == [], "most of it is still here"
+        await one.reader.readexactly(size)
+        await until(lambda: port.listener.emptied == [1])
+
+    run(test)
 
 
 def test_what_no_turn_has_taken_yet_is_in_process_too() -> None:

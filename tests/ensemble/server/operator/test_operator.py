@@ -311,6 +311,25 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
 
 
+def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(peer: Watched) -> None:
+    def memory_mb() -> int:
+        return int(peer.word(1, "envi").partition("os.memory.total=")[2].partition("MB")[0])
+
+    async def ask() -> None:
+        async with connect(peer.hosts) as client:
+            await client.create("/large", bytes(1_000_000))
+            before_mb = memory_mb()
+            reads = [client.get("/large") for _ in range(600)]
+            # The answers wait in the sockets, and behind those in the server, while this thread does something else.
+            await asyncio.sleep(0)
+            most_mb = max(memory_mb() for _ in range(20))
+            assert most_mb < before_mb + 100
+            assert {len(data) for data, _ in await asyncio.gather(*reads)} == {1_000_000}
+            await client.delete("/large")
+
+    asyncio.run(ask())
+
+
 def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp_path: Path) -> None:
     peer = Watched(tmp_path)
     with peer.config(1).open("a") as config:
