@@ -9,10 +9,13 @@ from __future__ import annotations
 
 from ensemble.records import (
     AnyResponse,
+    GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
     GetDataResponse,
+    GetEphemeralsResponse,
     MultiResponse,
+    WhoAmIResponse,
 )
 
 ANSWERS_BYTES_MAX = 1 << 20
@@ -30,6 +33,12 @@ def bytes_of(body: AnyResponse | None) -> int:
             return len(body.data or b"")
         case GetChildrenResponse() | GetChildren2Response():
             return sum(map(len, body.children))
+        case GetEphemeralsResponse():
+            return sum(map(len, body.ephemerals))
+        case GetACLResponse():
+            return sum(len(entry.scheme) + len(entry.id) for entry in body.acl)
+        case WhoAmIResponse():
+            return sum(len(info.user) for info in body.client_info)
         case MultiResponse():
             return sum(bytes_of(result.body) for result in body.results)
     return 0

@@ -7,11 +7,15 @@ from hypothesis import strategies as st
 
 from ensemble.errors import ErrorCode
 from ensemble.records import (
+    ACL,
+    AuthPacket,
+    EmptyRequest,
     Frames,
     GetDataResponse,
     MultiOp,
     MultiReadRequest,
     OpCode,
+    PathRequest,
     PathWatchRequest,
     Reply,
     Request,
@@ -68,6 +72,25 @@ def test_reads_wait_until_the_client_has_taken_the_answers_before() -> None:
     ensemble.message(client, TAKEN)
     ensemble.message(client, Frames(frames(*[get("/a")] * 2, first=10)))
     assert xids(ensemble, client) == [10, 11]
+
+
+def test_every_kind_of_answer_that_may_be_long_counts() -> None:
+    ensemble, client = served(1000)
+    ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
+    long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]
+    ensemble.ask(client, create("/" + "c" * 1000, b"", 1, long_acl))
+    for question in (
+        get("/a", True), children("/"), (OpCode.GET_CHILDREN, PathWatchRequest("/", False)),
+        (OpCode.GET_ACL, PathRequest("/" + "c" * 1000)), (OpCode.GET_EPHEMERALS, PathRequest("/")),
+        (OpCode.WHO_AM_I, EmptyRequest()),
+        (OpCode.MULTI_READ, MultiReadRequest([MultiOp(OpCode.GET_DATA, PathWatchRequest("/a", False))])),
+    ):  # fmt: skip
+        ensemble.take(client)
+        ensemble.message(client, Frames(frames(question, question)))
+        assert xids(ensemble, client) == [1], question
+        ensemble.message(client, TAKEN)
+        assert xids(ensemble, client) == [2]
+        ensemble.message(client, TAKEN)
 
 
 def test_reads_behind_a_write_wait_as_well() -> None:
