@@ -99,8 +99,9 @@ class AnswerQueues:
                 break
         else:
             return
-        if waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
-            return  # the session was elsewhere when it asked for this
+        elsewhere = txn.zxid <= waiting.connection.attached_after
+        if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
+            return  # the session was elsewhere when it asked for this, and numbers may come again (kazoo's do)
         if applied.error and moved(txn, applied):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
@@ -126,6 +127,7 @@ class AnswerQueues:
             or waiting.cxid != txn.cxid
             or waiting.op != txn.type
             or not waiting.under_way
+            or txn.zxid <= client.attached_after
             or client.stage is _CLOSED
         ):
             return False

@@ -5,7 +5,7 @@ Source: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionIn
 
 from __future__ import annotations
 
-from ensemble.ids import PeerId, SessionId
+from ensemble.ids import PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ConnectRequest, ConnectResponse, OpCode
 from ensemble.tree.clients import Clients
@@ -107,11 +107,12 @@ class Attachment:
         client.session_id = session_id
         self._clients.attaching[session_id] = client
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """The leader's answer to AskRevalidate."""
         effects: list[Effect] = []
         connection = self._clients.attaching.pop(session_id, None)
         if connection is not None:
+            connection.attached_after = proposed
             self.attach(now, connection, valid, effects)
         return effects
 

@@ -297,9 +297,9 @@ class Service:
         """Learner: sessions heard from since the last call."""
         return self.clients.drain_touched()
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """The leader's answer to AskRevalidate."""
-        return self._attachment.revalidated(now, session_id, valid)
+        return self._attachment.revalidated(now, session_id, valid, proposed)
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
         """Every transaction that SubmitSync waited for has been applied here."""

@@ -180,8 +180,9 @@ class Application(Protocol):
         """Learner: sessions heard from since the last call, for the answer to a leader's ping."""
         ...
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
-        """The leader's answer to AskRevalidate."""
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
+        """The leader's answer to AskRevalidate; `proposed` is the last transaction proposed before it: what the session
+        asks for here comes behind that."""
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
