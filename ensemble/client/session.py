@@ -425,7 +425,7 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.heard = True
+        link.heard = message.xid != SET_WATCHES_XID or not message.err  # who refuses that serves nobody who watches
         self._heartbeat.heard()
         if message.xid > 0:
             self._on_reply(message)
