@@ -33,7 +33,7 @@ from ensemble.tree.acl import allows
 from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, bytes_of
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import ROOT, asked_for, join
+from ensemble.tree.paths import ROOT, asked_for
 from ensemble.tree.reads import Outcome, answer_read
 from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
 from ensemble.tree.watches import Watches
@@ -103,15 +103,7 @@ def subtree_size(tree: DataTree, path: str) -> int:
     """How many znodes there are at a path and below it; 0 where there is none."""
     if path == ROOT:
         return len(tree.nodes)
-    count, left = 0, [path]
-    while left:
-        at = left.pop()
-        node = tree.nodes.get(at)
-        if node is not None:
-            count += 1
-            if node.child_count:
-                left.extend([join(at, name) for name in node.children])
-    return count
+    return (path in tree.nodes) + sum(map(len, tree.nodes.subtree(path)))
 
 
 def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:
