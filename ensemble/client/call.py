@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ensemble.client.service import Watcher
-from ensemble.client.watches import WatchKind
+from ensemble.client.watches import Left
 from ensemble.errors import ZooKeeperError
 from ensemble.jute import Record
 from ensemble.ports import Future
@@ -33,7 +32,7 @@ class Call:
         sink: Sink,
         path: str = "",
         convert: Callable[[Any], Any] | None = None,
-        watch: tuple[WatchKind, str, Watcher] | None = None,
+        watch: Left | None = None,
     ) -> None:
         self.op = op
         self.body = body

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
 
 from ensemble.client.call import Auth, Call
+from ensemble.client.watches import Left
 from ensemble.errors import ConnectionLoss
 from ensemble.records import AUTH_XID, OpCode, Reply, Request
 
@@ -54,6 +56,10 @@ class Pipeline:
         queued, self._queued = self._queued, deque()
         for call in queued:
             self.send(call)
+
+    def watches(self) -> Iterator[Left]:
+        """What the calls without an answer yet are to leave."""
+        return (call.watch for call in chain(self._pending, self._queued) if call.watch is not None)
 
     def take(self, reply: Reply) -> Call | None:
         """The call that a reply answers; None where it is not the oldest one's."""

@@ -27,7 +27,7 @@ from ensemble.client.service import (
     WatchEvent,
     WordAsker,
 )
-from ensemble.client.watches import Watches, WatchKind
+from ensemble.client.watches import Left, Watches
 from ensemble.errors import AuthFailed, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
 from ensemble.ids import SessionId
 from ensemble.jute import Record
@@ -157,7 +157,7 @@ class Session:
         *,
         path: str = "",
         convert: Callable[[Any], Any] | None = None,
-        watch: tuple[WatchKind, str, Watcher] | None = None,
+        watch: Left | None = None,
     ) -> Future[Any]:
         """Send a request, now or at the reconnect; the future gets `convert(response)`.
 
@@ -182,7 +182,7 @@ class Session:
         future = self._runtime.future()
         shown = self._notices.unchroot(path)
         # The server knows one watch a connection: it goes with the last watcher here.
-        shared = watcher is not None and self._watches.others(kind, path, watcher)
+        shared = watcher is not None and self._watches.others(kind, path, watcher, self._calls.watches())
         op = OpCode.CHECK_WATCHES if shared else OpCode.REMOVE_WATCHES
 
         def removed(_: None) -> None:
@@ -425,7 +425,7 @@ class Session:
         if not self._connected:
             self._lose("a reply before the session's answer")
             return
-        link.heard = True
+        link.heard = message.xid != SET_WATCHES_XID or not message.err  # who refuses that serves nobody who watches
         self._heartbeat.heard()
         if message.xid > 0:
             self._on_reply(message)

@@ -6,8 +6,9 @@ chroot).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from enum import Enum
+from itertools import chain
 
 from ensemble.client.service import Watcher, WatchEvent
 from ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
@@ -26,7 +27,17 @@ class WatchKind(Enum):
     RECURSIVE = "recursive"
 
 
+Left = tuple[WatchKind, str, Watcher]
+"""What a request leaves once it is answered, by the server's path."""
 _Table = dict[str, dict[Watcher, None]]
+_ONE_SHOT_DATA = (WatchKind.DATA, WatchKind.EXISTS)
+_KINDS: dict[WatcherType, tuple[WatchKind, ...]] = {
+    WatcherType.CHILDREN: (WatchKind.CHILDREN,),
+    WatcherType.DATA: _ONE_SHOT_DATA,
+    WatcherType.ANY: tuple(WatchKind),
+    WatcherType.PERSISTENT: (WatchKind.PERSISTENT,),
+    WatcherType.PERSISTENT_RECURSIVE: (WatchKind.RECURSIVE,),
+}
 
 
 class Watches:
@@ -108,9 +119,11 @@ class Watches:
         """Whether this watcher has such a watch."""
         return any(watcher in table.get(path, ()) for _, table in self._of(kind))
 
-    def others(self, kind: WatcherType, path: str, watcher: Watcher) -> bool:
-        """Whether somebody else than this watcher has such a watch."""
-        return any(other is not watcher for _, table in self._of(kind) for other in table.get(path, ()))
+    def others(self, kind: WatcherType, path: str, watcher: Watcher, under_way: Iterable[Left]) -> bool:
+        """Whether somebody else than this watcher has such a watch, or has asked for one that is `under_way`."""
+        asked = (other for left, at, other in under_way if at == path and left in _KINDS[kind])
+        have = (other for _, table in self._of(kind) for other in table.get(path, ()))
+        return any(other is not watcher for other in chain(have, asked))
 
     def _of(self, kind: WatcherType) -> list[tuple[EventType, _Table]]:
         found: list[tuple[EventType, _Table]] = []

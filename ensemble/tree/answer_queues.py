@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from itertools import islice
 
 from ensemble.errors import ErrorCode
+from ensemble.ids import SessionId
 from ensemble.ports import Instant
 from ensemble.records import (
     NOTIFICATION_XID,
@@ -29,6 +30,7 @@ from ensemble.records import (
     WatcherEvent,
 )
 from ensemble.tree.answers import answer_write, moved
+from ensemble.tree.backlog import SETTLED_BYTES_MAX, bytes_of
 from ensemble.tree.clients import Clients
 from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
 from ensemble.tree.counters import Counters
@@ -50,6 +52,7 @@ CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
 PLAIN_READS_MAX = 64
 """Reads behind a write that are answered in one go."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
+_NO_LIMIT = 1 << 62
 _CLOSED = Stage.CLOSED
 """By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
@@ -73,12 +76,17 @@ class AnswerRun:
 class AnswerQueues:
     """Answers what waits in the queues of the sessions that are open here."""
 
-    __slots__ = ("_clients", "_counters", "_full_journal", "_local", "_sessions", "_state", "_watches")
+    __slots__ = (
+        "_clients", "_counters", "_full_journal", "_local", "_sessions", "_state", "_told_max", "_watches", "held_back",
+    )  # fmt: skip
 
     def __init__(self, state: ServerState, clients: Clients, counters: Counters, local: LocalRequests) -> None:
         self._state = state
         self._watches = state.watches
         self._full_journal = state.config.full_journal
+        self._told_max = state.config.answers_bytes_max
+        self.held_back: dict[SessionId, None] = {}
+        """The sessions of which an answer waits until the client has taken others."""
         self._clients = clients
         self._sessions = clients.sessions
         self._counters = counters
@@ -91,8 +99,9 @@ class AnswerQueues:
                 break
         else:
             return
-        if waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
-            return  # the session was elsewhere when it asked for this
+        elsewhere = txn.zxid <= waiting.connection.attached_after
+        if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
+            return  # the session was elsewhere when it asked for this, and numbers may come again (kazoo's do)
         if applied.error and moved(txn, applied):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
@@ -118,6 +127,7 @@ class AnswerQueues:
             or waiting.cxid != txn.cxid
             or waiting.op != txn.type
             or not waiting.under_way
+            or txn.zxid <= client.attached_after
             or client.stage is _CLOSED
         ):
             return False
@@ -182,7 +192,7 @@ class AnswerQueues:
                     waiting.reply = Reply(waiting.cxid, txn.zxid, 0, SyncResponse(waiting.body.path))
             own.done = own.closes = True
             own.reply = Reply(own.cxid, txn.zxid, 0)
-            self.answer_ready(now, session, effects)
+            self._answer_up_to(_NO_LIMIT, now, session, effects)
         for waiting in session.queue:
             waiting.connection.outstanding = 0
         session.queue.clear()
@@ -190,17 +200,42 @@ class AnswerQueues:
             self._clients.close(connection, effects)
         self._sessions.pop(session.id, None)
 
+    def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
+        """The client has taken what it was told."""
+        client.told_bytes = 0
+        self.held_back.pop(client.session_id, None)
+        session = self._sessions.get(client.session_id)
+        if session is not None and session.connection is client:
+            self.answer_ready(now, session, effects)
+
+    def settle(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
+        """Something that the session asked for is about to be applied: what it asked to read before that is read now.
+        Who has taken so little of what it was told that this cannot be kept for it is disconnected."""
+        del self.held_back[session_id]
+        session = self._sessions.get(session_id)
+        if session is not None:
+            self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
+            if self.held_back.pop(session_id, session) is None and session.connection is not None:
+                self._clients.close(session.connection, effects)
+
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
-        """Answer from the head of the session's queue up to the first request that is still under way."""
+        """Answer from the head of the session's queue up to the first request that is still under way, or to where the
+        client has been told so much that the rest is held back until it has taken that."""
+        self._answer_up_to(self._told_max, now, session, effects)
+
+    def _answer_up_to(self, told_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         queue = session.queue
         while queue:
             waiting = queue[0]
             if waiting.under_way and not waiting.done:
                 return
-            if waiting.frame is not None and self._answer_plain(now, queue, effects):
+            client = waiting.connection
+            if client.told_bytes >= told_max and client.stage is not _CLOSED:
+                self.held_back[session.id] = None
+                return
+            if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
                 continue
             queue.popleft()
-            client = waiting.connection
             client.outstanding -= 1
             if client.stage is not _CLOSED:
                 reply = waiting.reply or self._work_out(waiting, effects)
@@ -209,7 +244,7 @@ class AnswerQueues:
         if session.connection is None:
             self._sessions.pop(session.id, None)
 
-    def _answer_plain(self, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
+    def _answer_plain(self, told_max: int, now: Instant, queue: deque[Waiting], effects: list[Effect]) -> int:
         """Answer in one go the plain write at the queue's head, if it is done, and the plain reads behind it; how many
         they were.  What is not plain after all stays."""
         first = queue[0]
@@ -226,16 +261,19 @@ class AnswerQueues:
             if self._full_journal:
                 effects.append(Emit(acknowledged_plain_fact(first, client.session_id, zxid)))
         if queue and queue[0].frame is not None and not queue[0].under_way:
-            reads = self._answer_plain_reads(client, queue, answered)
+            reads = self._answer_plain_reads(told_max - client.told_bytes, client, queue, answered)
             if reads:
                 out, zxid = out + reads, self._state.tree.last_zxid
         if answered:
             self._counters.count_answers(now, client, answered, zxid)
+            client.told_bytes += len(out)
             client.outstanding -= len(answered)
             effects.append(Answer(client.id, out))
         return len(answered)
 
-    def _answer_plain_reads(self, client: Connection, queue: deque[Waiting], answered: list[Waiting]) -> ReplyFrames:
+    def _answer_plain_reads(
+        self, bytes_max: int, client: Connection, queue: deque[Waiting], answered: list[Waiting]
+    ) -> ReplyFrames:
         """Take the client's plain reads from the queue's head; a few at a time, since they may turn out not to be."""
         frames: list[bytes] = []
         for waiting in islice(queue, PLAIN_READS_MAX):
@@ -243,7 +281,7 @@ class AnswerQueues:
                 break
             frames.append(waiting.frame)
         out = bytearray()
-        for _ in range(answer_plain_reads(self._state.tree, frames, 0, out)):
+        for _ in range(answer_plain_reads(self._state.tree, frames, 0, out, bytes_max)):
             answered.append(queue.popleft())
         return bytes(out)
 
@@ -279,6 +317,7 @@ class AnswerQueues:
 
     def _answer(self, now: Instant, waiting: Waiting, client: Connection, reply: Reply, effects: list[Effect]) -> None:
         self._counters.count_answers(now, client, (waiting,), reply.zxid)
+        client.told_bytes += bytes_of(reply.body)
         if waiting.under_way and self._full_journal and reply.err == 0 and waiting.op != OpCode.SYNC:
             fact = acknowledged_fact(waiting, client.session_id, reply.zxid, reply.body)
             if fact is not None:

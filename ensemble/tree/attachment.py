@@ -5,7 +5,7 @@ Source: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionIn
 
 from __future__ import annotations
 
-from ensemble.ids import PeerId, SessionId
+from ensemble.ids import PeerId, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import ConnectRequest, ConnectResponse, OpCode
 from ensemble.tree.clients import Clients
@@ -20,8 +20,9 @@ from ensemble.zab.application import AskRevalidate, Submit
 from ensemble.zab.effects import Answer, Effect
 from ensemble.zab.messages import ForwardedRequest
 
-_MIN_TIMEOUT_TICKS = 2
-_MAX_TIMEOUT_TICKS = 20
+MIN_TIMEOUT_TICKS = 2
+MAX_TIMEOUT_TICKS = 20
+"""A session's time-out is between these, unless the configuration says otherwise."""
 
 
 class Attachment:
@@ -32,8 +33,8 @@ class Attachment:
     ) -> None:
         config = state.config
         minimum, maximum = config.min_session_timeout_ms, config.max_session_timeout_ms
-        self._timeout_min_ms = minimum if minimum != -1 else _MIN_TIMEOUT_TICKS * config.tick_time_ms
-        self._timeout_max_ms = maximum if maximum != -1 else _MAX_TIMEOUT_TICKS * config.tick_time_ms
+        self._timeout_min_ms = minimum if minimum != -1 else MIN_TIMEOUT_TICKS * config.tick_time_ms
+        self._timeout_max_ms = maximum if maximum != -1 else MAX_TIMEOUT_TICKS * config.tick_time_ms
         self._session_ids = SessionIds(PeerId(config.my_id))
         self._state = state
         self._clients = clients
@@ -106,11 +107,12 @@ class Attachment:
         client.session_id = session_id
         self._clients.attaching[session_id] = client
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """The leader's answer to AskRevalidate."""
         effects: list[Effect] = []
         connection = self._clients.attaching.pop(session_id, None)
         if connection is not None:
+            connection.attached_after = proposed
             self.attach(now, connection, valid, effects)
         return effects
 

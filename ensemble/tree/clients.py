@@ -50,6 +50,10 @@ class Clients:
         session = self.sessions.get(session_id)
         if session is not None and session.connection is client:
             session.connection = None
+            # What needs a transaction has still to be matched with it; nobody waits for the rest.
+            left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
+            session.queue.clear()
+            session.queue.extend(left)
             if not session.queue:
                 del self.sessions[session_id]
 

@@ -57,6 +57,10 @@ class Commits:
         tree = state.tree
         run = AnswerRun()
         for txn in txns:
+            if answers.held_back and txn.session_id in answers.held_back:
+                answers.answer_run(now, run, effects)
+                answers.settle(now, txn.session_id, effects)
+                run.rewatch = True
             if run.rewatch:
                 watched = any(self._watches.watched)
                 run.rewatch = False

@@ -11,7 +11,7 @@ import msgspec
 from ensemble.auth.digest_md5 import DigestMd5Server
 from ensemble.auth.schemes import AuthId
 from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId, SessionId
+from ensemble.ids import ConnectionId, SessionId, Zxid
 from ensemble.records import AnyBody, Reply, ReplyFrames, Request
 
 
@@ -30,9 +30,10 @@ class Connection:
     """One client connection."""
 
     __slots__ = (
-        "alone", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid", "last_latency_ms",
-        "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms", "latency_total_ms",
-        "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id", "stage", "timeout_ms",
+        "alone", "attached_after", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid",
+        "last_latency_ms", "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms",
+        "latency_total_ms", "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id",
+        "stage", "timeout_ms", "told_bytes",
     )  # fmt: skip
 
     def __init__(self, connection: ConnectionId, now_ms: int) -> None:
@@ -40,6 +41,8 @@ class Connection:
         self.stage = Stage.OPEN
         self.session_id = SessionId(0)
         self.creates = False
+        self.attached_after = Zxid(0)
+        """No transaction up to this one is about what it asked for: its session was connected elsewhere."""
         self.knows_read_only = True
         self.timeout_ms = 0
         self.alone = False
@@ -53,6 +56,8 @@ class Connection:
         self.held: list[Request] = []
         self.opened_ms = now_ms
         self.outstanding = 0
+        self.told_bytes = 0
+        """Of answers since it last had them all, or has taken them (`ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 

@@ -30,9 +30,10 @@ from ensemble.records import (
     WhoAmIResponse,
 )
 from ensemble.tree.acl import allows
+from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, bytes_of
 from ensemble.tree.connections import Connection
 from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import ROOT, asked_for, join
+from ensemble.tree.paths import ROOT, asked_for
 from ensemble.tree.reads import Outcome, answer_read
 from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
 from ensemble.tree.watches import Watches
@@ -60,11 +61,17 @@ def _remove_watches(tree: DataTree, watches: Watches, client: Connection, body: 
 
 
 def _multi_read(tree: DataTree, watches: Watches, client: Connection, body: MultiReadRequest) -> Outcome:
-    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch."""
+    """Each read for itself; one that fails does not keep the others from being answered.  None leaves a watch.  What
+    would make one answer too long for everybody is refused, where ZooKeeper runs out of memory."""
     results: list[MultiResult] = []
+    size = 0
     for op, read in body.ops:
         assert isinstance(read, PathWatchRequest)
-        error, response = answer_read(tree, watches, client, op, PathWatchRequest(read.path, False))
+        if size < MULTI_READ_BYTES_MAX:
+            error, response = answer_read(tree, watches, client, op, PathWatchRequest(read.path, False))
+            size += bytes_of(response)
+        else:
+            error, response = int(ErrorCode.MARSHALLING_ERROR), None
         if error:
             results.append(MultiResult(OpCode.ERROR, error, None))
         else:
@@ -96,15 +103,7 @@ def subtree_size(tree: DataTree, path: str) -> int:
     """How many znodes there are at a path and below it; 0 where there is none."""
     if path == ROOT:
         return len(tree.nodes)
-    count, left = 0, [path]
-    while left:
-        at = left.pop()
-        node = tree.nodes.get(at)
-        if node is not None:
-            count += 1
-            if node.child_count:
-                left.extend([join(at, name) for name in node.children])
-    return count
+    return (path in tree.nodes) + sum(map(len, tree.nodes.subtree(path)))
 
 
 def _who_am_i(tree: DataTree, watches: Watches, client: Connection, body: EmptyRequest) -> Outcome:

@@ -44,6 +44,17 @@ class Nodes(Mapping[str, Znode]):
         """The paths below one; the root itself is among those below it."""
         return self.below.get(path if path != "/" else "", _NONE)
 
+    def subtree(self, path: str) -> Iterator[dict[str, bytes]]:
+        """All znodes below one, at any depth, siblings together.  Those without children cost next to nothing: there
+        may be very many of them."""
+        below = self.below
+        left = [path if path != "/" else ""]
+        while left:
+            siblings = below.get(left.pop())
+            if siblings is not None:
+                yield siblings
+                left += [each for each in siblings if each in below]
+
     def child_count(self, path: str) -> int:
         """How many children a znode has, 0 where there is no such znode."""
         return len(self.below.get(path, _NONE)) if path != "/" else len(self.below[""]) - 1

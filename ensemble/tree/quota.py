@@ -10,13 +10,14 @@ counts a change for the innermost alone until it restarts, and then counts anew 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Protocol
 
 import msgspec
 
+from ensemble.tree.nodes import Nodes
 from ensemble.tree.paths import QUOTA, ZOOKEEPER, join, parent_of
-from ensemble.tree.znode import Znode
+from ensemble.tree.znode import HEAD_BYTES
 
 LIMITS_NODE = "zookeeper_limits"
 STATS_NODE = "zookeeper_stats"
@@ -28,7 +29,7 @@ class CountedTree(Protocol):
     """What quotas need of the tree whose znodes they count."""
 
     @property
-    def nodes(self) -> Mapping[str, Znode]:
+    def nodes(self) -> Nodes:
         """Every znode by its path."""
         ...
 
@@ -187,14 +188,11 @@ def _subject(path: str) -> str:
 
 def usage_of(tree: CountedTree, path: str) -> tuple[int, int]:
     """How many znodes and bytes of data there are at a path and below it."""
-    count = size = 0
-    left = [path]
-    while left:
-        at = left.pop()
-        node = tree.nodes.get(at)
-        if node is not None:
-            count += 1
-            size += node.data_length
-            if node.child_count:
-                left.extend([join(at, name) for name in node.children])
-    return count, size
+    own = tree.nodes.value(path)
+    if own is None:
+        return 0, 0
+    count, size = 1, len(own)
+    for siblings in tree.nodes.subtree(path):
+        count += len(siblings)
+        size += sum(map(len, siblings.values()))
+    return count, size - count * HEAD_BYTES

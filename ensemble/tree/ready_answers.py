@@ -58,8 +58,9 @@ _PLAIN_WRITES = frozenset({_SET_DATA, _CREATE})
 _ZXID = Struct(">q")
 
 
-def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray) -> int:
-    """Answer the requests from `start` on into `out`, up to the first that is no plain read; the index of that one.
+def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out: bytearray, bytes_max: int) -> int:
+    """Answer the requests from `start` on into `out`, up to the first that is no plain read, or until `out` has so many
+    bytes; the index of the first that is not answered.
 
     Plain is getData or exists, without a watch, of a node that there is and that anybody may read.
     """
@@ -68,7 +69,7 @@ def answer_plain_reads(tree: DataTree, frames: Sequence[bytes], start: int, out:
     for index in range(start, len(frames)):
         frame = frames[index]
         size = len(frame)
-        if size < _PATH_WATCH_SIZE:
+        if size < _PATH_WATCH_SIZE or len(out) >= bytes_max:
             return index
         xid, op, length = unpack(frame)
         if length != size - _PATH_WATCH_SIZE or frame[-1]:

@@ -37,13 +37,14 @@ _PROVING = frozenset({_AUTH, _SASL})
 class RequestIntake:
     """Puts each request into its session's queue, submits the writes and syncs, and answers at once what may be."""
 
-    __slots__ = ("_answers", "_authentication", "_clients", "_counters", "_local", "_sessions", "_state")
+    __slots__ = ("_answers", "_authentication", "_clients", "_counters", "_local", "_sessions", "_state", "_told_max")
 
     def __init__(
         self, state: ServerState, clients: Clients, counters: Counters, *, local: LocalRequests, answers: AnswerQueues,
         authentication: Authentication,
     ) -> None:  # fmt: skip
         self._state = state
+        self._told_max = state.config.answers_bytes_max
         self._clients = clients
         self._sessions = clients.sessions
         self._counters = counters
@@ -59,7 +60,8 @@ class RequestIntake:
         at_once = not client.barred
         position, count = 0, len(frames)
         while position < count and client.stage is _ATTACHED:
-            if at_once and not queue and _REQUEST_HEADER.unpack_from(frames[position])[1] in PLAIN_READS:
+            op = _REQUEST_HEADER.unpack_from(frames[position])[1]
+            if at_once and not queue and op in PLAIN_READS and client.told_bytes < self._told_max:
                 position = self._answer_at_once(now, client, frames, position, effects)
                 if position == count:
                     return
@@ -104,8 +106,9 @@ class RequestIntake:
     ) -> int:
         """With nothing in front of them plain reads are answered as they come; the index of the first that is not."""
         out = bytearray()
-        stop = answer_plain_reads(self._state.tree, frames, start, out)
+        stop = answer_plain_reads(self._state.tree, frames, start, out, self._told_max - client.told_bytes)
         if stop > start:
+            client.told_bytes += len(out)
             xid, op = _REQUEST_HEADER.unpack_from(frames[stop - 1])
             self._counters.count_answers_at_once(now, stop - start, client, xid, self._state.tree.last_zxid, op)
             effects.append(Answer(client.id, bytes(out)))

@@ -260,6 +260,8 @@ class Service:
         elif isinstance(message, ConnectRequest):
             self._attachment.connect(now, client, message, effects)
         elif client.stage is Stage.ATTACHED:
+            if not client.outstanding:
+                client.told_bytes = 0
             self._requests.request(now, client, message, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) < OUTSTANDING_MAX:
             client.held.append(message)
@@ -273,6 +275,11 @@ class Service:
             self.counters.packets_received += more
             client.received += more
         if client.stage is _ATTACHED:
+            if not frames:
+                self._answers.taken(now, client, effects)
+                return
+            if not client.outstanding:
+                client.told_bytes = 0
             self._requests.frames(now, client, frames, effects)
         elif client.stage is Stage.ATTACHING and len(client.held) + len(frames) <= OUTSTANDING_MAX:
             client.held.extend(map(Request.decode, frames))
@@ -290,9 +297,9 @@ class Service:
         """Learner: sessions heard from since the last call."""
         return self.clients.drain_touched()
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """The leader's answer to AskRevalidate."""
-        return self._attachment.revalidated(now, session_id, valid)
+        return self._attachment.revalidated(now, session_id, valid, proposed)
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
         """Every transaction that SubmitSync waited for has been applied here."""

@@ -180,8 +180,9 @@ class Application(Protocol):
         """Learner: sessions heard from since the last call, for the answer to a leader's ping."""
         ...
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
-        """The leader's answer to AskRevalidate."""
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
+        """The leader's answer to AskRevalidate; `proposed` is the last transaction proposed before it: what the session
+        asks for here comes behind that."""
         ...
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
@@ -222,6 +223,8 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     local_sessions: bool = False
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
+    answers_bytes_max: int = 1 << 62
+    """How much a client is told before it has taken that: `ensemble.tree.backlog`."""
     observes_followers: bool = False
     """Whether an observer learns from a follower rather than from the leader (observerMasterPort)."""
     serves_observers: bool = False

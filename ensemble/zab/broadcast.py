@@ -281,7 +281,7 @@ class Broadcast:
         if origin is not None:
             self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
         else:
-            core.perform(core.application.revalidated(core.now, asked.session_id, valid))
+            core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 
     def _answer(self, origin: LinkId, answer: Packet) -> None:
         # It relies on every commit before it.

@@ -131,13 +131,14 @@ class Following:
 
     def _on_revalidated(self, answer: Revalidate, valid: bool) -> None:
         """The answer goes to who asked first for that session: answers come in the order of the questions."""
+        core = self._core
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
             self._revalidations.remove(asked)
         if asked is not None and asked[1] is not None and self.master is not None:
             self.master.answer(asked[1], answer)
         else:
-            self._core.perform(self._core.application.revalidated(self._core.now, answer.session_id, valid))
+            core.perform(core.application.revalidated(core.now, answer.session_id, valid, core.last_logged))
 
     def _on_proposal(self, txns: Sequence[Txn]) -> None:
         last, epoch = self._core.last_logged, self._epoch

@@ -202,7 +202,7 @@ class ListApplication:
         """No sessions."""
         return []
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         """No sessions."""
         return []
 

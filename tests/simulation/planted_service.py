@@ -10,7 +10,7 @@ import msgspec
 
 from ensemble.client.session import Session
 from ensemble.errors import ErrorCode
-from ensemble.ids import Epoch, SessionId
+from ensemble.ids import Epoch, SessionId, Zxid
 from ensemble.ports import Instant
 from ensemble.records import OPEN_ACL
 from ensemble.tree.attachment import Attachment
@@ -65,10 +65,10 @@ def who_returns_gets_another_session() -> Iterator[None]:
     """A client that comes with a session that is over gets a new one, and is not told (Keeper 116690)."""
     revalidated = Attachment.revalidated
 
-    def obliging(self: Attachment, now: Instant, session_id: SessionId, valid: bool) -> Any:
+    def obliging(self: Attachment, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> Any:
         client = self._clients.attaching.get(session_id)
         if valid or client is None:
-            return revalidated(self, now, session_id, valid)
+            return revalidated(self, now, session_id, valid, proposed)
         client.creates = True
         body = CreateSessionTxn(client.timeout_ms).encode()
         return [Submit(ForwardedRequest(session_id, 0, -10, body))]

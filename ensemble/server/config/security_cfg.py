@@ -85,10 +85,16 @@ def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolic
         sasl_super_users=tuple(raw[key] for key in supers),
         sasl_failure_tolerated=values.flag("allowSaslFailedClients", False),
         required_schemes=_required_schemes(values, schemes),
-        skip_acl=values.text("skipACL", "no") == "yes",
+        skip_acl=values.get("skipACL", False, _yes, "yes or no"),
         any_sasl_user=values.text("letAnySaslUserDoX", ""),
         ensemble_names=values.get("ensembleAuthName", None, _names, "a list of names"),
     )
+
+
+def _yes(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError(text)
+    return text == "yes"
 
 
 def _names(text: str) -> frozenset[str] | None:
@@ -98,7 +104,8 @@ def _names(text: str) -> frozenset[str] | None:
 def _algorithm(text: str) -> str:
     """Java's name of a hash, as hashlib has it: SHA1, SHA-256, SHA3-256, MD5."""
     name = text.lower().replace("sha-", "sha").replace("sha3-", "sha3_")
-    hashlib.new(name, usedforsecurity=False)
+    if not hashlib.new(name, usedforsecurity=False).digest_size:
+        raise ValueError(text)  # SHAKE128 and its like have no length of their own
     return name
 
 
@@ -291,7 +298,7 @@ def _throttle(values: Values) -> ThrottleSettings:
 
     def ratio(name: str, guide: str, default: float) -> float:
         for key in (guide, f"connection_throttle_{name}"):
-            default = values.get(key, default, float, "a number")
+            default = values.get(key, default, _ratio, "a number from 0 to 1")
         return default
 
     weighs = values.flag("connection_throttle_weight_enabled", False)
@@ -311,6 +318,13 @@ def _throttle(values: Values) -> ThrottleSettings:
         new_session_weight=unit,
         renewed_session_weight=renewed if weighs else 1,
     )
+
+
+def _ratio(text: str) -> float:
+    value = float(text)
+    if not 0 <= value <= 1:
+        raise ValueError(text)
+    return value
 
 
 def _frame_bytes(text: str) -> int:

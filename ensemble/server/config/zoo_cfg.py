@@ -39,12 +39,15 @@ from ensemble.server.config.security_cfg import (
 from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
 from ensemble.server.config.tls import TlsSettings
 from ensemble.server.config.tree_keys import read_tree_rules
+from ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
 from ensemble.tree_rules import TreeRules
 from ensemble.txnlog.files import read_text
 from ensemble.zab.membership import Membership
 from ensemble.zab.server_line import ServerLine
 from journal.message_log import CONTROL, LEVELS
 
+TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
+"""Thirty hours, nearly: the longest time-out of a session is twenty ticks, and has to be an int of Java's."""
 ALWAYS_WHITELISTED = "srvr"
 """ZooKeeper's own scripts depend on it."""
 
@@ -165,7 +168,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     client_tls = read_client_tls(values, wanted=bool(secure_port) or unifies)
     client_address, client_port = _client_address(values, mine, needed=not secure_port)
     several = len(servers) > 1
-    tick_time = values.number("tickTime", 3000, 1)
+    tick_time = values.number("tickTime", 3000, 1, TICK_TIME_MAX_MS)
     config = ZooConfig(
         my_id=my_id,
         data_dir=data_dir,
@@ -180,8 +183,8 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         tick_time=tick_time,
         init_limit=_limit(values, "initLimit", 10, several),
         sync_limit=_limit(values, "syncLimit", 5, several),
-        min_session_timeout=values.number("minSessionTimeout", 2 * tick_time, -1),
-        max_session_timeout=values.number("maxSessionTimeout", 20 * tick_time, -1),
+        min_session_timeout=_ticks_unless_set(values, "minSessionTimeout", MIN_TIMEOUT_TICKS, tick_time),
+        max_session_timeout=_ticks_unless_set(values, "maxSessionTimeout", MAX_TIMEOUT_TICKS, tick_time),
         secure_client_port=secure_port,
         secure_client_address=secure_address,
         client_tls=client_tls,
@@ -258,8 +261,15 @@ def _limit(values: Values, key: str, default: int, needed: bool) -> int:
     return found or default
 
 
+def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
+    """A bound on sessions' time-outs, in milliseconds; -1 is as good as nothing."""
+    default = ticks * tick_time
+    found = values.number(key, default, -1)
+    return default if found == -1 else found
+
+
 def _check_sessions(config: ZooConfig) -> None:
-    if config.min_session_timeout > config.max_session_timeout >= 0:
+    if config.min_session_timeout > config.max_session_timeout:
         raise ConfigError(
             f"minSessionTimeout={config.min_session_timeout} is above maxSessionTimeout={config.max_session_timeout}"
         )

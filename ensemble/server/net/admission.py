@@ -31,6 +31,8 @@ class Admission:
         self.outstanding = 0
         """Requests that wait for an answer, over all connections."""
         self.large_bytes = 0
+        self.handed_over: dict[ConnectionId, int] = {}
+        """Requests that have come in and that no turn of the peer has taken yet: it clears this when it does."""
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:
@@ -69,6 +71,13 @@ class Admission:
         self.counts.connection_request_count += 1
         self.counts.connection_revalidate_count += renews
         return True
+
+    def hand_over(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        """What a connection asks for in its session is under way from now on."""
+        count = self.handed_over.get(connection, 0)
+        for each in messages:
+            count += len(each.frames) if isinstance(each, Frames) else isinstance(each, Request)
+        self.handed_over[connection] = count
 
     def overloaded(self, own: int) -> bool:
         """Whether a connection with `own` requests under way must not be read from: others have too many, too."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId
 from ensemble.records import ClientMessage
+
+
+class Newcomer(NamedTuple):
+    """A connection on which no session has been asked for; on one that `asks` a four-letter word is being answered."""
+
+    remote: str
+    asks: bool
 
 
 class ClientListener(Protocol):

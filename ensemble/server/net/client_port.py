@@ -10,7 +10,7 @@ import asyncio
 import struct
 import time
 from itertools import islice
-from typing import NamedTuple, cast
+from typing import cast
 
 from ensemble.auth.addresses import canonical_address
 from ensemble.auth.names import subject_of
@@ -31,10 +31,11 @@ from ensemble.records import (
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
 from ensemble.server.net.arriving import Arriving
-from ensemble.server.net.client_listener import ClientListener
+from ensemble.server.net.client_listener import ClientListener, Newcomer
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
 from ensemble.server.net.sockets import keep_alive, listen, remote_name
+from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000
@@ -45,13 +46,6 @@ LINGER_S = 5.0
 """So long a client may take to read what was left for it when its connection was closed here."""
 
 _SIZE = struct.Struct(">I")
-
-
-class Newcomer(NamedTuple):
-    """A connection on which no session has been asked for; on one that `asks` a four-letter word is being answered."""
-
-    remote: str
-    asks: bool
 
 
 class ClientPort:
@@ -213,12 +207,15 @@ class ClientPort:
             late.pop(connection_id).flush()
         if late:
             asyncio.get_running_loop().call_soon(self._flush_late)
+        if self.gate is not None:
+            self._release(self.gate)
 
     def _release(self, gate: RequestGate) -> None:
         """Let those go on that wait for others."""
         while (released := gate.release(now_ms())) is not None:
             connection = self._connections.get(released[0])
             if connection is not None:
+                self.admission.hand_over(*released)
                 self.listener.on_client_messages(*released)
                 connection.note()
                 connection.flush()
@@ -241,6 +238,7 @@ class ClientConnection(asyncio.Protocol):
         self._secure = secure
         self._host: str | None = None
         self._noted = 0
+        self._told_bytes = 0
         self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
@@ -313,7 +311,8 @@ class ClientConnection(asyncio.Protocol):
         self.asks = False
         if answer is None or self._transport is None:
             return False
-        self._transport.write(answer.encode())
+        # As Java writes half a surrogate pair, which may be in a path that somebody watches.
+        self._transport.write(answer.encode("utf-8", "replace"))
         self.close()
         return True
 
@@ -383,16 +382,19 @@ class ClientConnection(asyncio.Protocol):
             self._port.tap.client_said(self._id, self._transport, messages)
         gate = self._port.gate
         if gate is None or not gate.holds(self._id, messages, now_ms()):
+            self._port.admission.hand_over(self._id, messages)
             self._port.listener.on_client_messages(self._id, messages)
         self._throttle()
 
     def note(self) -> int:
         """Keep the count over all connections; how many requests of this one are under way."""
-        outstanding = self._port.listener.outstanding(self._id) if self._id is not None else 0
-        self._port.admission.outstanding += outstanding - self._noted
+        outstanding, admission = 0, self._port.admission
+        if self._id is not None:
+            outstanding = self._port.listener.outstanding(self._id) + admission.handed_over.get(self._id, 0)
+        admission.outstanding += outstanding - self._noted
         self._noted = outstanding
         if not outstanding and self._large_bytes:
-            self._port.admission.large_bytes -= self._large_bytes
+            admission.large_bytes -= self._large_bytes
             self._large_bytes = 0
         return outstanding
 
@@ -426,7 +428,12 @@ class ClientConnection(asyncio.Protocol):
             out, self.out = self.out, []
             data = out[0] if len(out) == 1 else b"".join(out)
             self._port.bytes_sent += len(data)
+            self._told_bytes += len(data)
             self._transport.write(data)
+        if self._told_bytes >= ANSWERS_BYTES_MAX and not self._paused and self._id is not None:
+            # It has taken what it was told: there may be more.
+            self._told_bytes = 0
+            self._port.listener.on_client_messages(self._id, [Frames([])])
         outstanding = self.note() if self._noted else 0
         if not self._throttled or self._paused or self._transport.is_closing():
             return

@@ -9,6 +9,7 @@ import socket
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
@@ -128,10 +129,6 @@ def environment() -> dict[str, str]:
     `java.class.path` where modules are looked for, and `os.memory.…`, a JVM's heap there, is memory: of the machine
     what is left (`free`) and what there is (`max`), and what this process holds (`total`).
     """
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):
-        user = "unknown"
     python, implementation = platform.python_version(), platform.python_implementation()
     return {
         "zookeeper.version": version_text(),
@@ -141,14 +138,14 @@ def environment() -> dict[str, str]:
         "java.home": sys.prefix,
         "java.class.path": os.pathsep.join(sys.path),
         "java.library.path": os.environ.get("LD_LIBRARY_PATH") or _NOT_AVAILABLE,
-        "java.io.tmpdir": tempfile.gettempdir(),
+        "java.io.tmpdir": _unless_unknown(tempfile.gettempdir),
         "java.compiler": _NOT_AVAILABLE,
         "os.name": platform.system(),
         "os.arch": platform.machine(),
         "os.version": platform.release(),
-        "user.name": user,
-        "user.home": str(Path("~").expanduser()),
-        "user.dir": str(Path.cwd()),
+        "user.name": _unless_unknown(getpass.getuser),
+        "user.home": _unless_unknown(Path.home),
+        "user.dir": _unless_unknown(Path.cwd),
         "os.memory.free": _megabytes("SC_AVPHYS_PAGES"),
         "os.memory.max": _megabytes("SC_PHYS_PAGES"),
         "os.memory.total": f"{(resident_bytes() or 0) >> 20}MB",
@@ -156,6 +153,14 @@ def environment() -> dict[str, str]:
         "python.implementation": implementation,
         "python.home": sys.prefix,
     }
+
+
+def _unless_unknown(found: Callable[[], object]) -> str:
+    """Containers have users without a name or a home, and no directory that can be written to."""
+    try:
+        return str(found())
+    except (KeyError, OSError, RuntimeError):
+        return _NOT_AVAILABLE
 
 
 def _megabytes(pages: str) -> str:

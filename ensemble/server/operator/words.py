@@ -8,7 +8,7 @@ from typing import Protocol
 
 from ensemble.ids import ConnectionId
 from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import Newcomer
+from ensemble.server.net.client_listener import Newcomer
 from ensemble.server.operator import server_facts
 from ensemble.server.operator.exposition import monitor_rows
 from ensemble.server.operator.metrics import Metrics

@@ -482,6 +482,8 @@ class PeerDriver:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
             self._call(self._peer.on_clients, messages)
+            if self.clients is not None:
+                self.clients.admission.handed_over.clear()
 
     def on_client_closed(self, connection: ConnectionId) -> None:
         """A client is gone; what it sent before counts."""

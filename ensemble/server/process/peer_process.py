@@ -43,6 +43,7 @@ from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
 from ensemble.server.process.ownership import claim
 from ensemble.server.process.surroundings import Surroundings
+from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
@@ -162,6 +163,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         local_sessions=config.local_sessions,
         local_sessions_upgrading=config.local_sessions_upgrading,
         tree=config.tree,
+        answers_bytes_max=ANSWERS_BYTES_MAX,
         membership=config.ensemble_text() if config.servers else "",
         next_membership=config.next_membership.text if config.next_membership is not None else "",
         reconfig_enabled=config.reconfig_enabled,

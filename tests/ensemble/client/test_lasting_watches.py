@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from ensemble.client.client import Client
 from ensemble.client.service import Create, GetChildren, GetData, Receiver, WatchEvent
 from ensemble.client.watches import Watches, WatchKind
@@ -193,6 +195,30 @@ def test_one_of_two_watchers_goes_and_the_servers_watch_stays() -> None:
     assert paths(one) == [(EventType.PERSISTENT_WATCH_REMOVED, "/a")] and paths(two) == [(CREATED, "/a")]
     world.run(watcher.remove_watches("/a", second))
     assert len(world.ensemble.services[0].watches) == 0
+
+
+@pytest.mark.parametrize("connected", [True, False], ids=["under way", "waiting for a connection"])
+@pytest.mark.parametrize("leave", [Client.get, Client.exists, Client.get_children, Client.add_watch])
+def test_a_watch_that_is_asked_for_when_another_goes_from_its_path_is_told(leave: Any, connected: bool) -> None:
+    world = served()
+    writer, watcher = world.clients()
+    one: list[WatchEvent] = []
+    two: list[WatchEvent] = []
+    first, second = one.append, two.append
+    world.run(writer.create("/a"))
+    world.run(leave(watcher, "/a", first))
+    if not connected:
+        world.cut(1)
+        world.advance(2)
+    asked, removed = leave(watcher, "/a", second), watcher.remove_watches("/a", first)
+    world.run(asked)
+    world.run(removed)
+    changes = (writer.create("/a/b"), writer.set("/a", b"x"))
+    for change in changes:
+        world.run(change)
+    world.advance(10)
+    assert len(one) == 1, "it was told that it is gone, and nothing more"
+    assert {event.type for event in two} and {event.type for event in two} <= {DATA, CHILDREN}
 
 
 def test_expiry_tells_lasting_watchers_too() -> None:

@@ -396,6 +396,21 @@ def test_refused_credentials_end_the_session_with_auth_failed() -> None:
     assert states[-1] is SessionState.CLOSED
 
 
+def test_servers_that_refuse_to_set_watches_are_not_tried_without_a_pause() -> None:
+    world = FakeEnsemble()
+    client, _ = world.started()
+    world.run(client.get("/data", lambda event: None))
+    world.scripted[OpCode.SET_WATCHES] = lambda connection, request: Reply(
+        request.xid, 1, ErrorCode.SESSION_CLOSED_REQUIRE_SASL
+    )
+    before = len(world.connections)
+    world.last.drop()
+    world.advance(10_000)
+    assert 10 < len(world.connections) - before < 100, "two thousand without pauses"
+    del world.scripted[OpCode.SET_WATCHES]
+    world.run(client.get("/data"))
+
+
 def test_a_watcher_that_raises_stops_the_node_loudly_but_not_the_others() -> None:
     world = FakeEnsemble()
     client, _ = world.started()

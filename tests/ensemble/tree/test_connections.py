@@ -256,3 +256,20 @@ def test_a_client_that_hangs_up_leaves_nothing_behind_once_its_writes_are_done()
     ensemble.commit()
     service = ensemble.services[0]
     assert "/a" in service.tree.nodes and not service.clients.sessions and not service.clients.connections
+
+
+def test_a_write_is_not_answered_with_one_that_its_session_asked_another_server_for() -> None:
+    """kazoo numbers its requests anew on every connection."""
+    ensemble = Ensemble(servers=3, auto=False)
+    old = ensemble.connect(server=1)
+    ensemble.commit()
+    ensemble.send(old, create("/old"), xid=1)
+    new = ensemble.connect(server=2, session=ensemble.session(old))
+    ensemble.revalidate()
+    ensemble.take(new)
+    ensemble.send(new, create("/new"), xid=1)
+    ensemble.commit(1)
+    assert ensemble.take(new) == [], "/old is made, and nobody here asked for it"
+    ensemble.commit(1)
+    (reply,) = ensemble.take(new)
+    assert (reply.xid, reply.err, reply.body.path) == (1, 0, "/new")

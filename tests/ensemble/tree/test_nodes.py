@@ -132,3 +132,19 @@ def test_a_copy_keeps_what_it_shows() -> None:
 
 def test_the_seed_is_of_path_and_data() -> None:
     assert sealed("/a", value())[0] == digest_seed("/a", b"data") != digest_seed("/b", b"data")
+
+
+@given(st.lists(st.sampled_from(["/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/e", "/ab", "/ab/c", "/x"]), unique=True))
+def test_a_subtree_is_what_lies_below_a_path_at_any_depth(made_paths: list[str]) -> None:
+    paths = ["/", *(path for path in made_paths if all(path[:n] in made_paths for n in _slashes(path)))]
+    nodes = Nodes()
+    for path in paths:
+        nodes.put(path, bytes(HEAD_BYTES))
+    for above in (*paths, "/none", "/a/b"):
+        below = [path for siblings in nodes.subtree(above) for path in siblings if path != "/"]
+        expected = [path for path in paths if path.startswith(above.rstrip("/") + "/") and path != "/"]
+        assert sorted(below) == sorted(expected)
+
+
+def _slashes(path: str) -> list[int]:
+    return [n for n, char in enumerate(path) if char == "/" and n]

@@ -178,12 +178,12 @@ def test_plain_reads_are_answered_in_bytes_at_once_and_up_to_the_first_that_is_n
     ensemble, _ = start()
     tree = ensemble.services[0].tree
     frames = [frame_of(request) for request in (get("/a"), exists("/a"), get("/a"), exists("/a", True), get("/a"))]
-    assert answer_plain_reads(tree, frames, 0, bytearray()) == 3
-    assert answer_plain_reads(tree, frames, 4, bytearray()) == 5
+    assert answer_plain_reads(tree, frames, 0, bytearray(), 1 << 20) == 3
+    assert answer_plain_reads(tree, frames, 4, bytearray(), 1 << 20) == 5
     for odd in (get("/nowhere"), exists("/nowhere"), get("/closed"), get("/a", True), children("/a"), get("")):
-        assert answer_plain_reads(tree, [frames[0], frame_of(odd)], 0, bytearray()) == 1
+        assert answer_plain_reads(tree, [frames[0], frame_of(odd)], 0, bytearray(), 1 << 20) == 1
     for cut in range(1, len(frames[0])):
-        assert answer_plain_reads(tree, [frames[0][:cut]], 0, bytearray()) == 0
+        assert answer_plain_reads(tree, [frames[0][:cut]], 0, bytearray(), 1 << 20) == 0
 
 
 # -- each rule by itself ------------------------------------------------------------------------------------------

@@ -165,7 +165,7 @@ class Ensemble:
         valid = self.services[0].revalidate(
             self.now, session_id, timeout_ms, LinkId(server) if server else None, PeerId(server + 1)
         )
-        self.run(server, self.services[server].revalidated(self.now, session_id, valid))
+        self.run(server, self.services[server].revalidated(self.now, session_id, valid, self.zxid))
 
     def advance(self, ms):
         """Let time pass, tick by tick, as the leader's ticks and pings do it."""

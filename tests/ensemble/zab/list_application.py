@@ -155,7 +155,7 @@ class ListApplication:
         touched, self.touched = self.touched, []
         return touched
 
-    def revalidated(self, now: Instant, session_id: SessionId, valid: bool) -> list[Effect]:
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         self.revalidations.append((session_id, valid))
         return []
 

@@ -173,6 +173,10 @@ SECURE = "secureClientPort=1"
         (["jute.maxbuffer=0x3000001"], "jute.maxbuffer=0x3000001 is not a number of bytes, 48 MiB at most"),
         (["nio.sessionlessCnxnTimeout=0"], "is not a number from 1"),
         (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
+        (["connection_throttle_drop_decrease=nan"], "drop_decrease=nan is not a number from 0 to 1"),
+        (["connectionDecreaseRatio=inf"], "connectionDecreaseRatio=inf is not a number from 0 to 1"),
+        (["DigestAuthenticationProvider.digestAlg=SHAKE128"], "SHAKE128 is not a digest algorithm"),
+        (["skipACL=true"], "skipACL=true is not yes or no"),
     ],
 )  # fmt: skip
 def test_a_security_setting_that_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.zoo_cfg import ConfigError, load, parse, read_properties
+from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse, read_properties
 from ensemble.zab.server_line import ServerLine, parse_server_line
 
 THREE = """
@@ -33,6 +33,13 @@ def test_the_defaults_are_zookeepers(tmp_path: Path) -> None:
     assert config.whitelist == ("srvr",)
     assert (config.data_log_dir, config.journal_dir) == (tmp_path, tmp_path / "journal")
     assert config.warnings == ()
+
+
+def test_a_bound_on_sessions_of_minus_one_is_that_of_the_tick_and_the_longest_is_an_int(tmp_path: Path) -> None:
+    longest = f"clientPort=2181\ntickTime={TICK_TIME_MAX_MS}\nminSessionTimeout=-1\nmaxSessionTimeout=-1"
+    config = parse(config_text(tmp_path, longest, None))
+    assert config.min_session_timeout == 2 * TICK_TIME_MAX_MS
+    assert 2**31 - 20 <= config.max_session_timeout < 2**31
 
 
 def test_an_ensemble_is_read_with_roles_and_client_ports(tmp_path: Path) -> None:
@@ -103,6 +110,8 @@ def test_properties_are_read_as_java_does() -> None:
         ("clientPort=x", None, "clientPort=x is not a number from 0 to 65535"),
         ("clientPort=70000", None, "clientPort=70000 is not"),
         ("clientPort=1\ntickTime=0", None, "tickTime=0 is not a number from 1"),
+        ("clientPort=1\ntickTime=107374183", None, "tickTime=107374183 is not a number from 1 to 107374182"),
+        ("clientPort=1\ntickTime=500\nminSessionTimeout=10001\nmaxSessionTimeout=-1", None, "is above maxSess"),
         ("clientPort=1\nquorumListenOnAllIPs=maybe", None, "maybe is not true or false"),
         ("clientPort=1\nminSessionTimeout=9\nmaxSessionTimeout=5", None, "is above maxSessionTimeout"),
         ("clientPort=1\nzabka.journal.level=loud", None, "loud is not normal or full"),

@@ -30,19 +30,23 @@ from ensemble.server.net import client_port
 from ensemble.server.net.admission import Admission
 from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_port import ClientPort
+from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 
 
 class Listener:
-    """Keeps what came; a request is under way until `answer`."""
+    """Keeps what came; a request is under way until `answer`.  `taken` is called where that is a turn by itself."""
 
     def __init__(self) -> None:
+        self.taken: Callable[[], None] = lambda: None
         self.got: list[tuple[ConnectionId, ClientMessage]] = []
         self.under_way: Counter[ConnectionId] = Counter()
         self.identities: dict[ConnectionId, tuple[AuthId, ...]] = {}
         self.closed: list[ConnectionId] = []
         self.refused: list[str] = []
+        self.emptied: list[ConnectionId] = []
+        """Who has taken what it was told."""
 
     def on_client_connected(self, connection: ConnectionId, identities: tuple[AuthId, ...]) -> None:
         self.identities[connection] = identities
@@ -51,12 +55,15 @@ class Listener:
         self.refused.append(reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        if messages == [Frames([])]:
+            self.emptied.append(connection)
         for message in messages:
             for each in message.frames if isinstance(message, Frames) else [message]:
                 if not isinstance(each, ConnectRequest):
                     self.under_way[connection] += 1
                     decoded = Request.decode(each) if isinstance(each, bytes) else each
                     self.got.append((connection, decoded))
+        self.taken()
 
     def on_client_closed(self, connection: ConnectionId) -> None:
         self.closed.append(connection)
@@ -70,6 +77,22 @@ class Listener:
 
     def xids(self, connection: ConnectionId) -> list[int]:
         return [message.xid for to, message in self.got if to == connection and isinstance(message, Request)]
+
+
+class Slow(Listener):
+    """Takes what came when the test lets it have its turn, as a peer does at the end of the loop's round."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waiting: list[tuple[ConnectionId, list[ClientMessage]]] = []
+
+    def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
+        self.waiting.append((connection, messages))
+
+    def turn(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for connection, messages in waiting:
+            super().on_client_messages(connection, messages)
 
 
 class Client:
@@ -93,10 +116,11 @@ class Client:
 class Port:
     """A port with its listener, for one test."""
 
-    def __init__(self, limits: Limits) -> None:
-        self.listener = Listener()
+    def __init__(self, limits: Limits, listener: Listener) -> None:
+        self.listener = listener
         self.admission = Admission(limits, lambda: 0.5, 0)
         self.port = ClientPort(self.listener, self.admission, OPEN_POLICY)
+        self.listener.taken = self.admission.handed_over.clear
         self.made: list[Client] = []
 
     async def client(self) -> Client:
@@ -119,8 +143,8 @@ class Port:
         self.port.flush()
 
 
-def run(test: Callable[[Port], Coroutine[Any, Any, None]], **limits: Any) -> Port:
-    port = Port(Limits(**limits))
+def run(test: Callable[[Port], Coroutine[Any, Any, None]], listener: Listener | None = None, **limits: Any) -> Port:
+    port = Port(Limits(**limits), listener or Listener())
 
     async def main() -> None:
         await port.port.listen("127.0.0.1", 0)
@@ -225,6 +249,59 @@ def test_waiting_requests_go_on_when_the_connection_they_waited_for_is_gone() ->
         await until(lambda: port.listener.xids(ConnectionId(2)) == [7])
 
     run(test, in_process=1)
+
+
+def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> None:
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        size = 64 << 20
+        port.port.answer(ConnectionId(1), bytes(ANSWERS_BYTES_MAX - 1))
+        port.port.flush()
+        await one.reader.readexactly(ANSWERS_BYTES_MAX - 1)
+        assert port.listener.emptied == []
+        port.port.answer(ConnectionId(1), bytes(size))
+        port.port.flush()
+        await asyncio.sleep(0.05)
+        assert port.listener.emptied == [], "most of it is still here"
+        await one.reader.readexactly(size)
+        await until(lambda: port.listener.emptied == [1])
+
+    run(test)
+
+
+def test_what_no_turn_has_taken_yet_is_in_process_too() -> None:
+    slow = Slow()
+
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await until(lambda: len(slow.waiting) == 2)
+        slow.turn()
+        await one.ask(1)
+        await until(lambda: len(slow.waiting) == 1)
+        await two.ask(7)
+        assert port.port.gate is not None
+        await until(lambda: port.port.gate.is_holding(ConnectionId(2)))
+        slow.turn()
+        port.port.flush()
+        assert slow.waiting == [] and port.admission.outstanding == 1
+        port.answer(1, 1)
+        slow.turn()
+        assert slow.xids(ConnectionId(2)) == [7]
+
+    port = run(test, slow, in_process=1)
+    assert port.admission.counts.request_throttle_wait_count == 1
+
+
+def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        await one.ask(1, size=600)
+        await until(lambda: port.admission.large_bytes > 600)
+        await two.ask(1, size=600)
+        assert await two.reader.read() == b""
+
+    port = run(test, Slow(), large_request_threshold=500, large_request_bytes=1000)
+    assert port.admission.counts.large_requests_rejected == 1
 
 
 def test_large_requests_beyond_their_allowance_end_the_connection() -> None:

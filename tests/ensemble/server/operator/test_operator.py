@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import pwd
 import re
 import socket
+import tempfile
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,8 @@ from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.free_ports import free_ports
+from ensemble.client.aio import connect
+from ensemble.server.operator.server_facts import environment
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
@@ -138,6 +144,35 @@ def test_the_trace_mask_is_set_by_eight_bytes_behind_the_word(peer: Watched) -> 
     assert peer.word(1, "gtmk") == "256"
     assert exchange(peer.client_ports[1], b"stmk") == b""
     assert peer.command("set_trace_mask?traceMask=306")["tracemask"] == 306
+
+
+def test_a_watched_path_that_is_no_text_is_told_with_a_question_mark(peer: Watched, client: KazooClient) -> None:
+    async def watch() -> None:
+        async with connect(peer.hosts) as watcher:
+            await watcher.exists("/half of a pair \ud800", lambda event: None)
+            asked = [asyncio.to_thread(peer.word, 1, word) for word in ("wchp", "wchc")]
+            for answer in await asyncio.gather(*asked):
+                assert "/half of a pair ?\n" in answer
+
+    asyncio.run(watch())
+
+
+def test_the_environment_is_told_to_a_user_without_a_home_where_no_directory_can_be_written_to(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def nowhere(*_: object) -> str:
+        raise FileNotFoundError("no usable temporary directory")
+
+    monkeypatch.setattr(tempfile, "gettempdir", nowhere)
+    monkeypatch.setattr(pwd, "getpwuid", {}.__getitem__)
+    for name in ("HOME", "LOGNAME", "USER", "LNAME", "USERNAME"):
+        monkeypatch.delenv(name, raising=False)
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    told = environment()
+    monkeypatch.chdir(tmp_path)
+    assert [told[key] for key in ("java.io.tmpdir", "user.name", "user.home", "user.dir")] == ["<NA>"] * 4
 
 
 def test_an_unknown_word_ends_its_connection_without_an_answer(peer: Watched) -> None:
@@ -274,6 +309,48 @@ def test_quotas_are_told_by_namespace(peer: Watched, client: KazooClient) -> Non
     assert '\nquota_count_limit_per_namespace{key="watched"} 9.0\n' in text
     assert '\nquota_count_usage_per_namespace{key="watched"} 2.0\n' in text
     assert "zk_watched_quota_count_limit_per_namespace\t9\n" in peer.word(1, "mntr")
+
+
+def test_who_asks_for_much_and_reads_nothing_does_not_fill_the_servers_memory(peer: Watched) -> None:
+    def memory_mb() -> int:
+        return int(peer.word(1, "envi").partition("os.memory.total=")[2].partition("MB")[0])
+
+    async def ask() -> None:
+        async with connect(peer.hosts) as client:
+            await client.create("/large", bytes(1_000_000))
+            before_mb = memory_mb()
+            reads = [client.get("/large") for _ in range(600)]
+            # The answers wait in the sockets, and behind those in the server, while this thread does something else.
+            await asyncio.sleep(0)
+            most_mb = max(memory_mb() for _ in range(20))
+            assert most_mb < before_mb + 100
+            assert {len(data) for data, _ in await asyncio.gather(*reads)} == {1_000_000}
+            await client.delete("/large")
+
+    asyncio.run(ask())
+
+
+def test_requests_wait_where_only_one_may_be_in_process_and_all_are_answered(tmp_path: Path) -> None:
+    peer = Watched(tmp_path)
+    with peer.config(1).open("a") as config:
+        config.write("request_throttle_max_requests=1\n")
+    peer.start()
+    try:
+        peer.wait_for_quorum()
+
+        async def ask() -> None:
+            async with AsyncExitStack() as stack:
+                clients = [await stack.enter_async_context(connect(peer.hosts)) for _ in range(8)]
+                for turn in range(5):
+                    await asyncio.gather(*(each.create(f"/{n}-{turn}") for n, each in enumerate(clients)))
+                assert len(await clients[0].get_children("/")) == 41
+
+        asyncio.run(ask())
+        rows = dict(line.split("\t") for line in peer.word(1, "mntr").splitlines())
+        assert int(rows["zk_request_throttle_wait_count"]) > 0
+        assert rows["zk_cnt_request_throttle_queue_time_ms"] == rows["zk_request_throttle_wait_count"]
+    finally:
+        peer.close()
 
 
 def test_what_a_hard_quota_refuses_is_counted_by_namespace(tmp_path: Path) -> None:

@@ -11,6 +11,8 @@ import structlog
 
 from ensemble.ids import ConnectionId, Epoch, LinkId, Zxid
 from ensemble.records import OpCode, Reply, Request
+from ensemble.server.config.limits import Limits
+from ensemble.server.net.admission import Admission
 from ensemble.server.process.driver import PeerDriver
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.losses import DAMAGE_FOUND
@@ -70,6 +72,7 @@ class FakePorts:
         self.said = said
         self.queued: list[str] = []
         self.quick = False
+        self.admission = Admission(Limits(), lambda: 0.5, 0)
         self.when_durable: Callable[[], None] = lambda: None
 
     def send(self, link: LinkId, packets: list[Any]) -> None:
@@ -152,7 +155,10 @@ def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leave
         driver.on_client_messages(ONE, [a_request(1), a_request(2)])
         driver.on_client_messages(TWO, [a_request(9)])
         assert not said
+        assert driver.clients is not None
+        driver.clients.admission.hand_over(ONE, [a_request(1), a_request(2)])
         await asyncio.sleep(0)
+        assert not driver.clients.admission.handed_over, "a turn has taken them"
         return said
 
     turn = [(ONE, 1), (ONE, 2), (TWO, 9)]

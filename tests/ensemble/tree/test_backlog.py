@@ -1,0 +1,203 @@
+"""What a client is told before it has taken what it was told, and what waits until then."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from ensemble.errors import ErrorCode
+from ensemble.records import (
+    ACL,
+    AuthPacket,
+    EmptyRequest,
+    Frames,
+    GetDataResponse,
+    MultiOp,
+    MultiReadRequest,
+    OpCode,
+    PathRequest,
+    PathWatchRequest,
+    Reply,
+    Request,
+)
+from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, SETTLED_BYTES_MAX
+from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, set_data, sync
+
+TAKEN = Frames([])
+LARGE = b"x" * 1000
+
+
+def frames(*requests, first=1):
+    return [Request(xid, op, body).encode() for xid, (op, body) in enumerate(requests, first)]
+
+
+def replies(ensemble, client):
+    """(xid, the rest of the frame) of what came since the last time, be it as bytes or as objects."""
+    found = []
+    for message in ensemble.take(client):
+        rest = message if isinstance(message, bytes) else b""
+        if isinstance(message, Reply):
+            encoded = message.encode()
+            rest = len(encoded).to_bytes(4, "big") + encoded
+        while rest:
+            size = 4 + int.from_bytes(rest[:4], "big")
+            found.append((int.from_bytes(rest[4:8], "big", signed=True), rest[8:size]))
+            rest = rest[size:]
+    return found
+
+
+def xids(ensemble, client):
+    return [xid for xid, _ in replies(ensemble, client)]
+
+
+def served(answers_bytes_max=3000, **config):
+    ensemble = Ensemble(answers_bytes_max=answers_bytes_max, **config)
+    client = ensemble.connect()
+    ensemble.ask(client, create("/a", LARGE))
+    ensemble.take(client)
+    return ensemble, client
+
+
+def test_reads_wait_until_the_client_has_taken_the_answers_before() -> None:
+    ensemble, client = served()
+    ensemble.message(client, Frames(frames(*[get("/a")] * 7)))
+    assert xids(ensemble, client) == [1, 2, 3]
+    ensemble.message(client, Frames(frames(get("/a", True), PING, first=8)))
+    assert xids(ensemble, client) == []
+    ensemble.message(client, TAKEN)
+    assert xids(ensemble, client) == [4, 5, 6]
+    ensemble.message(client, TAKEN)
+    assert xids(ensemble, client) == [7, 8, -2]
+    assert len(ensemble.services[0].watches) == 1
+    ensemble.message(client, TAKEN)
+    ensemble.message(client, Frames(frames(*[get("/a")] * 2, first=10)))
+    assert xids(ensemble, client) == [10, 11]
+
+
+def test_every_kind_of_answer_that_may_be_long_counts() -> None:
+    ensemble, client = served(1000)
+    ensemble.ask(client, (OpCode.AUTH, AuthPacket(0, "digest", b"u" * 1000 + b":p")))
+    long_acl = [ACL(31, "world", "anyone"), ACL(31, "digest", "u" * 1000 + ":hash")]
+    ensemble.ask(client, create("/" + "c" * 1000, b"", 1, long_acl))
+    for question in (
+        get("/a", True), children("/"), (OpCode.GET_CHILDREN, PathWatchRequest("/", False)),
+        (OpCode.GET_ACL, PathRequest("/" + "c" * 1000)), (OpCode.GET_EPHEMERALS, PathRequest("/")),
+        (OpCode.WHO_AM_I, EmptyRequest()),
+        (OpCode.MULTI_READ, MultiReadRequest([MultiOp(OpCode.GET_DATA, PathWatchRequest("/a", False))])),
+    ):  # fmt: skip
+        ensemble.take(client)
+        ensemble.message(client, Frames(frames(question, question)))
+        assert xids(ensemble, client) == [1], question
+        ensemble.message(client, TAKEN)
+        assert xids(ensemble, client) == [2]
+        ensemble.message(client, TAKEN)
+
+
+def test_reads_behind_a_write_wait_as_well() -> None:
+    ensemble, client = served()
+    ensemble.auto = False
+    ensemble.message(client, Frames(frames(set_data("/a", LARGE), *[get("/a")] * 4, children("/"), exists("/a"))))
+    assert xids(ensemble, client) == []
+    ensemble.commit()
+    assert xids(ensemble, client) == [1, 2, 3, 4]
+    ensemble.message(client, TAKEN)
+    assert xids(ensemble, client) == [5, 6, 7]
+
+
+def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
+    ensemble, client = served()
+    ensemble.message(client, Frames(frames(*[get("/a")] * 5, set_data("/a", b"later"), get("/a"))))
+    answers = replies(ensemble, client)
+    assert [xid for xid, _ in answers] == [1, 2, 3, 4, 5, 6]
+    assert all(LARGE in body for _, body in answers[:5])
+    ensemble.message(client, TAKEN)
+    ((read, body),) = replies(ensemble, client)
+    assert read == 7 and b"later" in body
+
+
+def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
+    ensemble, client = served()
+    ensemble.ask(client, set_data("/a", bytes(1 << 20)))
+    many = 2 + (SETTLED_BYTES_MAX >> 20)
+    ensemble.message(client, Frames(frames(*[get("/a")] * many, set_data("/a", b"done"))))
+    assert client in ensemble.closed
+    assert ensemble.services[0].tree.nodes["/a"].data == b"done"
+
+
+def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
+    ensemble, client = served()
+    ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
+    assert xids(ensemble, client) == [*range(1, 11)] and client in ensemble.closed
+
+
+def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_asked() -> None:
+    ensemble, _ = served()
+    again = ensemble.connect()
+    session = ensemble.session(again)
+    ensemble.message(again, Frames(frames(*[get("/a")] * 9)))
+    ensemble.hang_up(again)
+    back = ensemble.connect(session=session)
+    ensemble.take(back)
+    ensemble.message(back, Frames(frames(get("/a"), set_data("/a", b""), get("/a"))))
+    assert xids(ensemble, back) == [1, 2, 3]
+    ensemble.message(back, Frames(frames(*[get("/a")] * 2000, first=4)))
+    third = ensemble.connect(session=session)
+    assert back in ensemble.closed
+    ensemble.take(third)
+    ensemble.message(third, Frames(frames(get("/a"))))
+    assert xids(ensemble, third) == [1]
+
+
+def test_several_reads_in_one_request_have_an_answer_of_a_length_that_somebody_takes() -> None:
+    ensemble, client = served()
+    ensemble.ask(client, set_data("/a", bytes(1 << 20)))
+    many = 5 + (MULTI_READ_BYTES_MAX >> 20)
+    reads = [MultiOp(OpCode.GET_DATA, PathWatchRequest("/a", False))] * many
+    results = ensemble.ask(client, (OpCode.MULTI_READ, MultiReadRequest(reads))).body.results
+    assert [isinstance(result.body, GetDataResponse) for result in results] == [True] * (many - 5) + [False] * 5
+    assert {result.error for result in results[-5:]} == {ErrorCode.MARSHALLING_ERROR}
+
+
+REQUESTS = st.one_of(
+    st.builds(get, st.sampled_from(["/a", "/b", "/none"]), st.booleans()),
+    st.builds(exists, st.sampled_from(["/a", "/b"]), st.booleans()),
+    st.builds(children, st.sampled_from(["/", "/a"]), st.booleans()),
+    st.builds(set_data, st.sampled_from(["/a", "/b"]), st.integers(0, 400).map(bytes)),
+    st.builds(create, st.just("/b"), st.integers(0, 400).map(bytes)),
+    st.builds(sync, st.just("/")),
+    st.just(PING),
+)
+STEPS = st.lists(
+    st.one_of(st.lists(REQUESTS, min_size=1, max_size=8), st.sampled_from(["commit", "together", "sync", "taken"])),
+    max_size=25,
+)
+
+
+@settings(deadline=None, max_examples=300)
+@given(STEPS)
+def test_one_client_gets_the_same_answers_in_the_same_order_wherever_they_wait(steps) -> None:
+    told = []
+    for answers_bytes_max in (500, 1 << 40):
+        ensemble, client = served(answers_bytes_max)
+        ensemble.auto = False
+        xid = 1
+        for step in steps:
+            if isinstance(step, list):
+                ensemble.message(client, Frames(frames(*step, first=xid)))
+                xid += len(step)
+            elif step == "sync" and ensemble.syncs:
+                ensemble.finish_sync()
+            elif step == "taken":
+                ensemble.message(client, TAKEN)
+            elif step != "sync":
+                (ensemble.commit if step == "commit" else ensemble.commit_together)()
+        while ensemble.proposed or ensemble.syncs:
+            ensemble.commit()
+            while ensemble.syncs:
+                ensemble.finish_sync()
+        for _ in range(200):
+            ensemble.message(client, TAKEN)
+        assert client not in ensemble.closed
+        told.append(replies(ensemble, client))
+        assert len([None for answered, _ in told[-1] if answered != -1]) == xid - 1
+    assert told[0] == told[1]
