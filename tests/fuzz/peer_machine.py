@@ -277,7 +277,10 @@ def _client(lone: Lone, choices: Choices) -> None:
 
 
 def _check(lone: Lone) -> None:
-    """It goes on: it can be elected anew, follow and lead."""
+    """It goes on: it can be elected anew, follow and lead.
+
+    One that was told of another digest than its tree has does not stand for election, until it gets a whole tree.
+    """
     assert lone.halted is None, lone.halted
     for link in list(lone.links):
         lone.drop(link)
@@ -287,6 +290,9 @@ def _check(lone: Lone) -> None:
         assert lone.peer.state is PeerState.LOOKING
         lone.wanted.clear()
         link = lone.follow() if role == "follow" else lone.lead()
+        if role == "lead" and lone.disk.recovered().in_doubt:
+            assert link is None, "it leads with a history that is in doubt"
+            continue
         assert link is not None, "it cannot be won for an election any more"
         if lone.peer.status().serving:
             lone.drop(link)
