@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -35,11 +35,24 @@ class EpochCache:
         assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return False
+        self._begin(epoch, start_offset)
+        self._save(self._entries)
+        return True
+
+    def _begin(self, epoch: int, start_offset: int) -> None:
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
             self._entries.pop()
         self._entries.append((epoch, start_offset))
-        self._save(self._entries)
-        return True
+
+    def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Begin those of the (epoch, start offset) that are later than the latest so far.  There may be thousands in
+        what a follower took over at once: they are saved once, and not each with all before it."""
+        latest_before = self.latest
+        for epoch, start_offset in starts:
+            if epoch > self.latest:
+                self._begin(epoch, start_offset)
+        if self.latest != latest_before:
+            self._save(self._entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
@@ -103,9 +116,7 @@ class EpochCache:
             missing = [entry for entry in written if entry[0] not in known]
             self._entries = sorted([*self._entries, *missing])
             self._save(self._entries)
-        for epoch, offset in written:
-            if epoch > self.latest:
-                self.assign(epoch, offset)
+        self.assign_later(written)
 
     def replace(self, entries: Entries) -> None:
         """Take these instead."""
