@@ -108,6 +108,8 @@ class EpochCache:
 
         A power loss may have brought an older file back.  An entry of it that has a record of a lower epoch behind it
         was truncated away since; one without any record may be of an epoch that compaction has emptied, and stays.
+        And where a process was killed before it wrote where the log starts now, records are back that were deleted,
+        without the epochs they are of: whoever has others in their place would not be cut there.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
         if stale:
@@ -115,6 +117,10 @@ class EpochCache:
             known = {epoch for epoch, _ in self._entries}
             missing = [entry for entry in written if entry[0] not in known]
             self._entries = sorted([*self._entries, *missing])
+            self._save(self._entries)
+        back = [entry for entry in written if self._entries and entry[1] < self._entries[0][1]]
+        if back:
+            self._entries = [*back, *(entry for entry in self._entries if entry[0] > back[-1][0])]
             self._save(self._entries)
         self.assign_later(written)
 
