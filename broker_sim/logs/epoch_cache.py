@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
@@ -35,11 +35,24 @@ class EpochCache:
         assert epoch >= 0 and start_offset >= 0, (epoch, start_offset)
         if self._entries and self._entries[-1][0] == epoch and start_offset >= self._entries[-1][1]:
             return False
+        self._begin(epoch, start_offset)
+        self._save(self._entries)
+        return True
+
+    def _begin(self, epoch: int, start_offset: int) -> None:
         while self._entries and (self._entries[-1][0] >= epoch or self._entries[-1][1] >= start_offset):
             self._entries.pop()
         self._entries.append((epoch, start_offset))
-        self._save(self._entries)
-        return True
+
+    def assign_later(self, starts: Iterable[tuple[int, int]]) -> None:
+        """Begin those of the (epoch, start offset) that are later than the latest so far.  There may be thousands in
+        what a follower took over at once: they are saved once, and not each with all before it."""
+        latest_before = self.latest
+        for epoch, start_offset in starts:
+            if epoch > self.latest:
+                self._begin(epoch, start_offset)
+        if self.latest != latest_before:
+            self._save(self._entries)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(epoch, offset): the largest epoch not above `epoch`, and the offset after its last record.
@@ -95,6 +108,8 @@ class EpochCache:
 
         A power loss may have brought an older file back.  An entry of it that has a record of a lower epoch behind it
         was truncated away since; one without any record may be of an epoch that compaction has emptied, and stays.
+        And where a process was killed before it wrote where the log starts now, records are back that were deleted,
+        without the epochs they are of: whoever has others in their place would not be cut there.
         """
         stale = [entry for entry in self._entries if any(e < entry[0] and at >= entry[1] for e, at in last_of.items())]
         if stale:
@@ -103,9 +118,11 @@ class EpochCache:
             missing = [entry for entry in written if entry[0] not in known]
             self._entries = sorted([*self._entries, *missing])
             self._save(self._entries)
-        for epoch, offset in written:
-            if epoch > self.latest:
-                self.assign(epoch, offset)
+        back = [entry for entry in written if self._entries and entry[1] < self._entries[0][1]]
+        if back:
+            self._entries = [*back, *(entry for entry in self._entries if entry[0] > back[-1][0])]
+            self._save(self._entries)
+        self.assign_later(written)
 
     def replace(self, entries: Entries) -> None:
         """Take these instead."""

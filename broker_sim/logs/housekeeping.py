@@ -108,6 +108,8 @@ class LogHousekeeping:
                 is_moving = self._logs.future(topic_partition) is not None
                 if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
                     with suppress(LogDirFailed):
+                        # Deleted records that a kill brings back are known by their batches: these may go now.
+                        self._logs.checkpoint_starts()
                         await compact(log, settings.compaction, self._runtime, partial(self._tell, topic_partition))
                         self._logs.checkpoint_starts()
         finally:

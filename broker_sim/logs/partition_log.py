@@ -201,9 +201,7 @@ class PartitionLog:
         if is_within:
             self.truncate_fully_and_start_at(headers[0].base_offset)
         self._append(data if len(data) == size else data[:size], headers)
-        for header in headers:
-            if header.leader_epoch > self.epochs.latest:
-                self.epochs.assign(header.leader_epoch, header.base_offset)
+        self.epochs.assign_later((header.leader_epoch, header.base_offset) for header in headers)
         if is_within:
             self.advance_start(start)
         return True

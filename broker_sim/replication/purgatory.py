@@ -209,6 +209,8 @@ class DelayedFetch:
         if partition.log.end_offset < wanted.fetch_offset:
             return True
         if partition.readable_end(self._params.replica_id >= 0) <= wanted.fetch_offset or self._is_held_back(partition):
+            # There may have been something: a follower's high watermark falls, and throttles come and go.
+            self._bytes -= self._bytes_of.pop(key, 0)
             return False
         min_bytes = self._params.min_bytes
         if min_bytes <= 1 or reads_older_segment(partition, wanted, self._params):

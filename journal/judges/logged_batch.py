@@ -16,11 +16,11 @@ class LoggedBatch(NamedTuple):
     compacted: bool = False
 
     def is_kept_as(self, found: LoggedBatch | None, compacted_to: int) -> bool:
-        """Is it what was found at its first offset, or may compaction have made that of it?  Compaction is known to
-        have come as far as the offset `compacted_to` on some replica, of which others are made anew."""
+        """Is it what was found at its first offset, or may compaction have made that of it, or it of that?  Compaction
+        is known to have come as far as the offset `compacted_to` on some replica, of which others are made anew."""
         if found is not None and found[:3] == self[:3]:
             return True
-        return self.first <= compacted_to and (found is None or found.compacted)
+        return self.first <= compacted_to and (found is None or found.compacted or self.compacted)
 
 
 def logged(event: e.RecordsAppended | e.RecordsReplicated) -> LoggedBatch:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.logs import retention
+from broker_sim.logs import checkpoints, retention
 from broker_sim.logs.partition_log import PartitionLog
 from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.logs.small_log import a_log, append, read_all, run_compaction
@@ -73,6 +73,18 @@ def test_a_gap_at_the_end_is_of_the_epoch_of_the_last_record_that_was_there() ->
     follow(follower, leader)
     assert follower.epochs.latest == 1
     assert leader.epochs.end_offset_for(1, leader.end_offset) == (1, follower.end_offset)
+
+
+def test_the_epochs_that_a_follower_takes_over_at_once_are_saved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a gap there may be thousands, and to save each with all before it would take seconds."""
+    leader = with_gap()
+    leader.epochs.replace([(epoch, epoch) for epoch in range(8)])
+    follower = a_log(1 << 20)
+    saved: list[object] = []
+    monkeypatch.setattr(checkpoints, "write_leader_epochs", lambda *written: saved.append(list(written[-1])))
+    data = leader.read(0, 1 << 20, leader.end_offset, True)
+    assert follower.append_as_follower(data, headers_of(data))
+    assert saved == [leader.epochs.entries]
 
 
 def test_whoever_follows_over_a_gap_knows_where_each_epoch_within_it_ended() -> None:

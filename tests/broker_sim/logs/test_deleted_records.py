@@ -61,6 +61,31 @@ def test_a_follower_of_whose_records_none_is_left_takes_over_a_log_that_starts_i
     assert cluster.violations() == []
 
 
+def test_a_leader_that_was_killed_before_it_wrote_where_its_log_starts_has_others_cut_as_before() -> None:
+    """The records are back that were deleted; of them it did not know the epochs, and who had others there kept them,
+    or took nothing any more."""
+    cluster = Cluster(3)
+    cluster.create([3, 1, 2])
+    cluster.produce(3, "a")
+    cluster.settle()
+    cluster.cut_link(3, 1)
+    cluster.cut_link(3, 2)
+    cluster.until(cluster.produce_later(3, batch("x", "y"), acks=1).done)
+    cluster.kill(3)
+    cluster.kill(2)
+    cluster.heal()
+    cluster.elect(1, [1])
+    cluster.produce(1, *"bcd")
+    delete(cluster, 3)
+    cluster.kill(1)
+    cluster.restart(1)
+    log = cluster[1].partition.log
+    assert (log.start_offset, log.epochs.entries) == (0, [(0, 0), (1, 1)])
+    cluster.restart(3)
+    cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
+    assert cluster[3].values == [*"abcd"]
+
+
 def test_a_log_that_is_cut_in_the_batch_in_which_it_starts_is_empty_and_starts_where_it_ends() -> None:
     """It started behind its end; then it took nothing of a leader that has another batch there."""
     log = PartitionLog(MemoryLogDirectory(), TP, segment_bytes=1 << 20)

@@ -7,7 +7,12 @@ from journal import events as e
 from journal.events import Entry
 from journal.judges.invariants import check
 from kafka_protocol.record_batch import Record, build_batch
-from tests.broker_sim.replication.replication_cluster import Cluster
+from tests.broker_sim.replication.compacted_outages import SlowDisk, read
+from tests.broker_sim.replication.replication_cluster import TP, Cluster
+
+
+def keyed(keys: str) -> bytes:
+    return build_batch([Record(key.encode(), b"v", 1_000) for key in keys])
 
 
 def compacting() -> Cluster:
@@ -59,3 +64,34 @@ def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
     lead_with_a_replica_made_anew(cluster)
     untold = [entry for entry in entries_of(cluster) if not isinstance(entry.event, e.LogCompacted)]
     assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
+
+
+def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed() -> None:
+    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+    cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
+    cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
+    cluster.kill(1)
+    cluster[1].directory = SlowDisk(cluster[1], 300)
+    cluster.restart(1)
+    cluster.create([3, 1, 2])
+    cluster.cut_link(3, 1)
+    cluster.cut_link(3, 2)
+    cluster.until(cluster.produce_later(3, keyed("x"), acks=1).done)
+    cluster.kill(3)
+    cluster.kill(2)
+    cluster.heal()
+    cluster.elect(1, [1])
+    cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
+    assert deleted.done() and cluster[1].partition.log.start_offset == 1
+    for _ in range(5):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
+    cluster.run(1)
+    cluster.kill(1)
+    cluster.restart(1)
+    cluster.restart(3)
+    cluster.until(lambda: 3 in cluster[1].partition.isr_state.isr)
+    logs = cluster[1].partition.log, cluster[3].partition.log
+    assert [log.start_offset for log in logs] == [1, 1]
+    assert [each.record.key for each in read(logs[0], 1)] == [each.record.key for each in read(logs[1], 1)]

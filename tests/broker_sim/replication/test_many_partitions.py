@@ -57,6 +57,23 @@ def test_a_waiting_fetch_counts_what_comes_to_each_partition_once(replicas: Repl
     assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
 
 
+def test_what_a_waiting_fetch_may_read_no_more_is_not_counted(replicas: ReplicaManager) -> None:
+    """As where a consumer reads from a follower, whose high watermark falls under a new leader."""
+    answer = fetch(replicas, min_bytes=4 * len(ONE))
+    first = replicas.partitions[PARTITIONS[0]]
+    before = first.log.high_watermark
+    for _ in range(2):
+        produce(replicas, PARTITIONS[0])
+    first.log.high_watermark, mark = before, first.log.high_watermark
+    first.host.wake(PARTITIONS[0])
+    for _ in range(2):
+        produce(replicas, PARTITIONS[1])
+    assert not answer.done()
+    first.log.high_watermark = mark
+    first.host.wake(PARTITIONS[0])
+    assert sum(len(row.records) for row in answer.result()) == 4 * len(ONE)
+
+
 def test_a_produce_to_very_many_partitions_is_soon_done_while_a_fetch_waits_for_all_of_them(
     replicas: ReplicaManager,
 ) -> None:

@@ -95,6 +95,19 @@ def test_what_was_compacted_says_nothing_of_a_topic_made_anew() -> None:
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
+def test_a_leader_made_anew_promises_no_thinned_batch_to_who_has_the_whole_one() -> None:
+    *rows, _, _, _ = made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
+    unclean = [
+        ("broker-3", elected(2, 1, [2], 2, zxid=13, unclean=True)),
+        ("broker-2", leads(2, 1, 4)),
+        ("broker-2", e.HighWatermarkMoved(2, "t", 0, 1, 4, True)),
+        ("broker-2", e.IsrChanged("t", 0, [2, 1], 2, 1, 3, "caught_up", zxid=14)),
+        ("broker-3", elected(1, 2, [1], 4, zxid=15)),
+    ]
+    assert violated([*rows, *unclean, ("broker-1", leads(1, 2, 4))]) == []
+    assert violated([*rows, *unclean, ("broker-1", leads(1, 2, 1))]) == [CommittedRecordsSurvive.name]
+
+
 @pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
 def test_a_log_that_is_begun_anew_where_its_leaders_begins_ends_there(begins_at: int, found: list[str]) -> None:
     begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
