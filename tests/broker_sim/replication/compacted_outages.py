@@ -104,6 +104,7 @@ class CompactedOutages:
         self.deletes = random.random() < 0.4
         self.retains = self.deletes and random.random() < 0.5
         self.forgets_tombstones = random.random() < 0.3
+        self.moves = random.random() < 0.4
         self.elects_unclean = random.random() < 0.3
         self.cluster.topic_configs[TP.topic] = {
             "cleanup.policy": "compact,delete" if self.deletes else "compact",
@@ -128,7 +129,9 @@ class CompactedOutages:
         self.cluster.create(BROKERS)
 
     def put_in_a_disk(self, broker: int) -> None:
-        self.cluster[broker].directory = SlowDisk(self.cluster[broker], self.sync_ms)
+        """Two log directories on it."""
+        node = self.cluster[broker]
+        node.directory, *node.more_directories = (SlowDisk(node, self.sync_ms) for _ in range(2))
 
     # ---- what happens ------------------------------------------------------------------------------------------
 
@@ -141,7 +144,7 @@ class CompactedOutages:
         acts = (
             (self.produce, 10), (self.wait, 6), (self.kill, 2), (self.restart, 4), (self.replace_disk, 1),
             (self.cut, 1), (self.heal, 2), (self.hand_over, 1), (self.delete, 1 if self.deletes else 0),
-            (self.elect_unclean, 1 if self.elects_unclean else 0),
+            (self.elect_unclean, 1 if self.elects_unclean else 0), (self.move, 2 if self.moves else 0),
         )  # fmt: skip
         for _ in range(steps):
             (act,) = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
@@ -158,6 +161,7 @@ class CompactedOutages:
         for _ in range(3):
             self.produce()
             self.cluster.settle()
+        self.cluster.until(lambda: all(self.cluster[each].partition.future is None for each in BROKERS))
         self.cluster.run(2_000)
         self.take_answers()
         assert not self.under_way
@@ -272,6 +276,14 @@ class CompactedOutages:
             leader = self.random.choice(behind)
             self.cluster.elect(leader, [leader], unclean=True)
             self.done.append(f"elect {leader}, which is not in sync")
+
+    def move(self) -> None:
+        """To another log directory, or back."""
+        broker = self.random.choice(BROKERS)
+        if broker in self.cluster.alive:
+            to = self.random.randrange(2)
+            self.cluster[broker].manager.move_log(TP, to)
+            self.done.append(f"move {broker} to log directory {to}")
 
     def delete(self) -> None:
         leader = self.state["leader"]

@@ -145,6 +145,7 @@ class Broker:
         self.id = broker_id
         self.cluster = cluster
         self.directory = MemoryLogDirectory()
+        self.more_directories: list[MemoryLogDirectory] = []
         self.epoch = 100
         self.boot()
 
@@ -161,7 +162,7 @@ class Broker:
                 metadata=Metadata(cluster),
                 emit=lambda event: cluster.emit(f"broker-{self.id}", event),
             ),
-            storage=ReplicaStorage(log_directories=[self.directory]),
+            storage=ReplicaStorage(log_directories=[self.directory, *self.more_directories]),
             topic_configs=lambda topic: cluster.topic_configs.get(topic, {}),
         )
         metadata: Any = Metadata(cluster)
@@ -278,10 +279,11 @@ class Cluster:
         broker.runtime.stop()
         kind = "power_loss" if power else "crash"
         self.emit("world", FaultInjected("f", kind, "world", f"broker-{broker_id}", False))
-        if power:
-            broker.directory.power_loss()
-        else:
-            broker.directory.crash()
+        for directory in (broker.directory, *broker.more_directories):
+            if power:
+                directory.power_loss()
+            else:
+                directory.crash()
         self.alive.discard(broker_id)
 
     def restart(self, broker_id: int) -> None:
