@@ -172,8 +172,6 @@ class AnswerQueues:
             for waiting in session.queue:
                 if waiting.op == OpCode.SYNC and waiting.cxid == request.cxid and not waiting.done:
                     waiting.done = True
-                    response = SyncResponse(request.path)
-                    waiting.reply = Reply(request.cxid, self._state.tree.last_zxid, 0, response)
                     break
             self.answer_ready(now, session, effects)
         return effects
@@ -220,7 +218,8 @@ class AnswerQueues:
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         """Answer from the head of the session's queue up to the first request that is still under way, or to where the
-        client has been told so much that the rest is held back until it has taken that."""
+        client has been told so much that what is still to be read is held back until it has taken that.  A write's
+        answer is not: it comes before the event of any later change."""
         self._answer_up_to(self._told_max, now, session, effects)
 
     def _answer_up_to(self, told_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
@@ -230,7 +229,7 @@ class AnswerQueues:
             if waiting.under_way and not waiting.done:
                 return
             client = waiting.connection
-            if client.told_bytes >= told_max and client.stage is not _CLOSED:
+            if client.told_bytes >= told_max and waiting.reply is None and client.stage is not _CLOSED:
                 self.held_back[session.id] = None
                 return
             if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
@@ -302,6 +301,8 @@ class AnswerQueues:
         if op == OpCode.CLOSE_SESSION:
             return self._local.close(waiting)
         client = waiting.connection
+        if isinstance(body, PathRequest) and op == OpCode.SYNC:
+            return Reply(cxid, zxid, 0, SyncResponse(body.path))
         if isinstance(body, SetWatches | SetWatches2):
             self._tell_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
             return Reply(cxid, zxid, 0)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from ensemble.errors import ErrorCode
 from ensemble.records import (
     ACL,
+    AddWatchRequest,
     AuthPacket,
     EmptyRequest,
     Frames,
@@ -113,6 +114,29 @@ def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
     ensemble.message(client, TAKEN)
     ((read, body),) = replies(ensemble, client)
     assert read == 7 and b"later" in body
+
+
+def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its_client_was_told() -> None:
+    ensemble, client = served()
+    other = ensemble.connect()
+    ensemble.ask(client, (OpCode.ADD_WATCH, AddWatchRequest("/a", 0)))
+    ensemble.take(client)
+    ensemble.auto = False
+    ensemble.message(client, Frames(frames(*[get("/a")] * 3, set_data("/a", b"own"))))
+    ensemble.send(other, set_data("/a", b"another's"))
+    ensemble.commit()
+    assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
+
+
+def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_theirs() -> None:
+    ensemble, client = served()
+    other = ensemble.connect()
+    ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
+    ensemble.ask(other, set_data("/a", b"later"))
+    assert xids(ensemble, client) == [1, 2, 3]
+    ensemble.message(client, TAKEN)
+    zxids = [int.from_bytes(rest[:8], "big") for _, rest in replies(ensemble, client)]
+    assert zxids == [ensemble.zxid] * 2
 
 
 def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
