@@ -387,12 +387,14 @@ class ClientConnection(asyncio.Protocol):
         self._throttle()
 
     def note(self) -> int:
-        """Keep the count over all connections; how many requests of this one are under way."""
+        """Keep the count over all connections; how many requests of this one are under way.  Others do not wait for who
+        does not take its answers: what it asked to read may wait for that."""
         outstanding, admission = 0, self._port.admission
         if self._id is not None:
             outstanding = self._port.listener.outstanding(self._id) + admission.handed_over.get(self._id, 0)
-        admission.outstanding += outstanding - self._noted
-        self._noted = outstanding
+        counted = 0 if self._paused else outstanding
+        admission.outstanding += counted - self._noted
+        self._noted = counted
         if not outstanding and self._large_bytes:
             admission.large_bytes -= self._large_bytes
             self._large_bytes = 0
@@ -456,6 +458,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._paused = False
+        self.note()
         self.flush()
 
     def close(self) -> None:
