@@ -52,7 +52,6 @@ CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
 PLAIN_READS_MAX = 64
 """Reads behind a write that are answered in one go."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
-_NO_LIMIT = 1 << 62
 _CLOSED = Stage.CLOSED
 """By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
@@ -77,7 +76,8 @@ class AnswerQueues:
     """Answers what waits in the queues of the sessions that are open here."""
 
     __slots__ = (
-        "_clients", "_counters", "_full_journal", "_local", "_sessions", "_state", "_told_max", "_watches", "held_back",
+        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_told_max",
+        "_watches",
     )  # fmt: skip
 
     def __init__(self, state: ServerState, clients: Clients, counters: Counters, local: LocalRequests) -> None:
@@ -85,9 +85,8 @@ class AnswerQueues:
         self._watches = state.watches
         self._full_journal = state.config.full_journal
         self._told_max = state.config.answers_bytes_max
-        self.held_back: dict[SessionId, None] = {}
-        """The sessions of which an answer waits until the client has taken others."""
         self._clients = clients
+        self._held_back = clients.held_back
         self._sessions = clients.sessions
         self._counters = counters
         self._local = local
@@ -177,7 +176,8 @@ class AnswerQueues:
         return effects
 
     def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
-        """The session is over: answer its own closeSession, in its turn; whatever else waits is dropped."""
+        """The session is over: answer its own closeSession, in its turn, unless what comes before is too much; whatever
+        else waits is dropped."""
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
         if own is not None and connection is own.connection and connection is not None:
@@ -190,7 +190,7 @@ class AnswerQueues:
                     waiting.reply = Reply(waiting.cxid, txn.zxid, 0, SyncResponse(waiting.body.path))
             own.done = own.closes = True
             own.reply = Reply(own.cxid, txn.zxid, 0)
-            self._answer_up_to(_NO_LIMIT, now, session, effects)
+            self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
         for waiting in session.queue:
             waiting.connection.outstanding = 0
         session.queue.clear()
@@ -201,7 +201,7 @@ class AnswerQueues:
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
         """The client has taken what it was told."""
         client.told_bytes = 0
-        self.held_back.pop(client.session_id, None)
+        self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
         if session is not None and session.connection is client:
             self.answer_ready(now, session, effects)
@@ -209,11 +209,11 @@ class AnswerQueues:
     def settle(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
         """Something that the session asked for is about to be applied: what it asked to read before that is read now.
         Who has taken so little of what it was told that this cannot be kept for it is disconnected."""
-        del self.held_back[session_id]
+        del self._held_back[session_id]
         session = self._sessions.get(session_id)
         if session is not None:
             self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
-            if self.held_back.pop(session_id, session) is None and session.connection is not None:
+            if self._held_back.pop(session_id, session) is None and session.connection is not None:
                 self._clients.close(session.connection, effects)
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
@@ -230,7 +230,7 @@ class AnswerQueues:
                 return
             client = waiting.connection
             if client.told_bytes >= told_max and waiting.reply is None and client.stage is not _CLOSED:
-                self.held_back[session.id] = None
+                self._held_back[session.id] = None
                 return
             if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
                 continue

@@ -154,6 +154,27 @@ def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
     assert xids(ensemble, client) == [*range(1, 11)] and client in ensemble.closed
 
 
+def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_requests_stand() -> None:
+    ensemble, client = served()
+    ensemble.ask(client, set_data("/a", bytes(1 << 20)))
+    ensemble.take(client)
+    ensemble.auto = False
+    many = 9 + (SETTLED_BYTES_MAX >> 20)
+    ensemble.message(client, Frames(frames(sync(), *[get("/a")] * many, CLOSE)))
+    ensemble.commit()
+    assert client in ensemble.closed
+    assert xids(ensemble, client) == list(range(1, many - 7))
+
+
+def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() -> None:
+    ensemble, client = served(local_sessions=True)
+    ensemble.message(client, Frames(frames(*[get("/a")] * 9)))
+    clients = ensemble.services[0].clients
+    assert clients.held_back
+    ensemble.hang_up(client)
+    assert not clients.held_back and not clients.sessions
+
+
 def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_asked() -> None:
     ensemble, _ = served()
     again = ensemble.connect()
