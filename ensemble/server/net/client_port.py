@@ -496,7 +496,4 @@ def now_ms() -> int:
 
 
 def _messages(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
-    messages: list[ClientMessage] = [] if first is None else [first]
-    if frames:
-        messages.append(Frames(frames))
-    return messages
+    return [each for each in (first, Frames(frames) if frames else None) if each is not None]
