@@ -436,7 +436,7 @@ class ClientConnection(asyncio.Protocol):
             # It has taken what it was told: there may be more.
             self._told_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
-        outstanding = self.note() if self._noted else 0
+        outstanding = self.note() if self._noted or self._large_bytes else 0
         if not self._throttled or self._paused or self._transport.is_closing():
             return
         if outstanding < OUTSTANDING_LOW and not self._must_wait(outstanding):

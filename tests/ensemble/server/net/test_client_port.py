@@ -324,6 +324,20 @@ def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
     assert port.admission.counts.large_requests_rejected == 1
 
 
+def test_a_large_request_counts_until_it_is_answered_whether_or_not_its_client_takes_that() -> None:
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        await one.ask(1, 2, size=600)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1, 2])
+        port.port.answer(ConnectionId(1), bytes(64 << 20))
+        port.answer(1, 1)
+        assert port.admission.large_bytes > 1200
+        port.answer(1, 2)
+        assert port.admission.large_bytes == 0
+
+    run(test, large_request_threshold=500)
+
+
 def test_large_requests_beyond_their_allowance_end_the_connection() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
