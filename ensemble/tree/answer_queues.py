@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 
 from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
 from ensemble.ports import Instant
 from ensemble.records import (
     NOTIFICATION_XID,
@@ -170,7 +169,7 @@ class AnswerQueues:
         if session is not None:
             for waiting in session.queue:
                 if waiting.op == OpCode.SYNC and waiting.cxid == request.cxid and not waiting.done:
-                    waiting.done = True
+                    self._synced(session, waiting)
                     break
             self.answer_ready(now, session, effects)
         return effects
@@ -181,19 +180,13 @@ class AnswerQueues:
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
         if own is not None and connection is own.connection and connection is not None:
-            for waiting in session.queue:
-                if waiting is own:
-                    break
-                if isinstance(waiting.body, PathRequest) and waiting.op == OpCode.SYNC and not waiting.done:
-                    # What the session asked for after it is committed and applied, so all before it is, too.
-                    waiting.done = True
-                    waiting.reply = Reply(waiting.cxid, txn.zxid, 0, SyncResponse(waiting.body.path))
             own.done = own.closes = True
             own.reply = Reply(own.cxid, txn.zxid, 0)
             self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
         for waiting in session.queue:
             waiting.connection.outstanding = 0
         session.queue.clear()
+        self._clients.syncing.pop(session.id, None)
         if connection is not None:
             self._clients.close(connection, effects)
         self._sessions.pop(session.id, None)
@@ -206,15 +199,34 @@ class AnswerQueues:
         if session is not None and session.connection is client:
             self.answer_ready(now, session, effects)
 
-    def settle(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
+    def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
         """Something that the session asked for is about to be applied: what it asked to read before that is read now.
         Who has taken so little of what it was told that this cannot be kept for it is disconnected."""
-        del self._held_back[session_id]
+        session_id = txn.session_id
+        self._held_back.pop(session_id, None)
         session = self._sessions.get(session_id)
         if session is not None:
+            self._sync_before(session, txn)
             self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
             if self._held_back.pop(session_id, session) is None and session.connection is not None:
                 self._clients.close(session.connection, effects)
+
+    def _sync_before(self, session: OpenSession, txn: Txn) -> None:
+        """The syncs before a write that is committed are done: so is all that was proposed before them, and a quorum
+        followed the leader after them."""
+        queue = session.queue
+        own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
+        if own is not None and own.cxid == txn.cxid and txn.zxid > own.connection.attached_after:
+            for waiting in takewhile(lambda each: each is not own, queue):
+                if waiting.op == _SYNC and waiting.under_way and not waiting.done:
+                    self._synced(session, waiting)
+
+    def _synced(self, session: OpenSession, waiting: Waiting) -> None:
+        waiting.done = True
+        syncing = self._clients.syncing
+        syncing[session.id] -= 1
+        if not syncing[session.id]:
+            del syncing[session.id]
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         """Answer from the head of the session's queue up to the first request that is still under way, or to where the

@@ -18,10 +18,12 @@ from ensemble.zab.effects import CloseConnection, Effect
 class Clients:
     """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
     `sessions` those that are connected here, or have requests left; `held_back` those of which an answer waits until
-    the client has taken others.  The tables stay the same objects for good."""
+    the client has taken others; `syncing` says how many syncs of a session are under way.  The tables stay the same
+    objects for good."""
 
     __slots__ = (
-        "_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "held_back", "sessions",
+        "_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "held_back",
+        "sessions", "syncing",
     )  # fmt: skip
 
     def __init__(self, state: ServerState, counters: Counters, local: LocalRequests) -> None:
@@ -33,6 +35,7 @@ class Clients:
         self.sessions: dict[SessionId, OpenSession] = {}
         self.attaching: dict[SessionId, Connection] = {}
         self.held_back: dict[SessionId, None] = {}
+        self.syncing: dict[SessionId, int] = {}
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect]) -> None:
@@ -84,6 +87,7 @@ class Clients:
         self.sessions.clear()
         self.attaching.clear()
         self.held_back.clear()
+        self.syncing.clear()
         self._touched.clear()
         self._state.watches.clear()
         return effects

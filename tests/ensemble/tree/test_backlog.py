@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -137,6 +138,21 @@ def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_their
     ensemble.message(client, TAKEN)
     zxids = [int.from_bytes(rest[:8], "big") for _, rest in replies(ensemble, client)]
     assert zxids == [ensemble.zxid] * 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together: bool) -> None:
+    """A leader commits several transactions at once, and answers the syncs between them afterwards."""
+    ensemble, client = served(1 << 20)
+    ensemble.auto = False
+    asked = frames(set_data("/a", b"before"), sync(), get("/a"), set_data("/a", b"after"), get("/a"))
+    ensemble.message(client, Frames(asked))
+    (ensemble.commit_together if together else ensemble.commit)()
+    ensemble.finish_sync()
+    answers = replies(ensemble, client)
+    assert [xid for xid, _ in answers] == [1, 2, 3, 4, 5]
+    assert b"before" in answers[2][1] and b"after" in answers[4][1]
+    assert not ensemble.services[0].clients.syncing
 
 
 def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
