@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from itertools import islice
+from itertools import islice, takewhile
 
 from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
 from ensemble.ports import Instant
 from ensemble.records import (
     NOTIFICATION_XID,
@@ -52,7 +51,6 @@ CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)
 PLAIN_READS_MAX = 64
 """Reads behind a write that are answered in one go."""
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)
-_NO_LIMIT = 1 << 62
 _CLOSED = Stage.CLOSED
 """By itself: to look up a member of an enumeration costs more than the rest of a comparison."""
 _SYNC = int(OpCode.SYNC)
@@ -77,7 +75,8 @@ class AnswerQueues:
     """Answers what waits in the queues of the sessions that are open here."""
 
     __slots__ = (
-        "_clients", "_counters", "_full_journal", "_local", "_sessions", "_state", "_told_max", "_watches", "held_back",
+        "_clients", "_counters", "_full_journal", "_held_back", "_local", "_sessions", "_state", "_told_max",
+        "_watches",
     )  # fmt: skip
 
     def __init__(self, state: ServerState, clients: Clients, counters: Counters, local: LocalRequests) -> None:
@@ -85,9 +84,8 @@ class AnswerQueues:
         self._watches = state.watches
         self._full_journal = state.config.full_journal
         self._told_max = state.config.answers_bytes_max
-        self.held_back: dict[SessionId, None] = {}
-        """The sessions of which an answer waits until the client has taken others."""
         self._clients = clients
+        self._held_back = clients.held_back
         self._sessions = clients.sessions
         self._counters = counters
         self._local = local
@@ -171,31 +169,24 @@ class AnswerQueues:
         if session is not None:
             for waiting in session.queue:
                 if waiting.op == OpCode.SYNC and waiting.cxid == request.cxid and not waiting.done:
-                    waiting.done = True
-                    response = SyncResponse(request.path)
-                    waiting.reply = Reply(request.cxid, self._state.tree.last_zxid, 0, response)
+                    self._synced(session, waiting)
                     break
             self.answer_ready(now, session, effects)
         return effects
 
     def session_closed(self, now: Instant, session: OpenSession, txn: Txn, effects: list[Effect]) -> None:
-        """The session is over: answer its own closeSession, in its turn; whatever else waits is dropped."""
+        """The session is over: answer its own closeSession, in its turn, unless what comes before is too much; whatever
+        else waits is dropped."""
         connection = session.connection
         own = next((w for w in session.queue if w.op == OpCode.CLOSE_SESSION and w.cxid == txn.cxid), None)
         if own is not None and connection is own.connection and connection is not None:
-            for waiting in session.queue:
-                if waiting is own:
-                    break
-                if isinstance(waiting.body, PathRequest) and waiting.op == OpCode.SYNC and not waiting.done:
-                    # What the session asked for after it is committed and applied, so all before it is, too.
-                    waiting.done = True
-                    waiting.reply = Reply(waiting.cxid, txn.zxid, 0, SyncResponse(waiting.body.path))
             own.done = own.closes = True
             own.reply = Reply(own.cxid, txn.zxid, 0)
-            self._answer_up_to(_NO_LIMIT, now, session, effects)
+            self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
         for waiting in session.queue:
             waiting.connection.outstanding = 0
         session.queue.clear()
+        self._clients.syncing.pop(session.id, None)
         if connection is not None:
             self._clients.close(connection, effects)
         self._sessions.pop(session.id, None)
@@ -203,24 +194,44 @@ class AnswerQueues:
     def taken(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
         """The client has taken what it was told."""
         client.told_bytes = 0
-        self.held_back.pop(client.session_id, None)
+        self._held_back.pop(client.session_id, None)
         session = self._sessions.get(client.session_id)
         if session is not None and session.connection is client:
             self.answer_ready(now, session, effects)
 
-    def settle(self, now: Instant, session_id: SessionId, effects: list[Effect]) -> None:
+    def settle(self, now: Instant, txn: Txn, effects: list[Effect]) -> None:
         """Something that the session asked for is about to be applied: what it asked to read before that is read now.
         Who has taken so little of what it was told that this cannot be kept for it is disconnected."""
-        del self.held_back[session_id]
+        session_id = txn.session_id
+        self._held_back.pop(session_id, None)
         session = self._sessions.get(session_id)
         if session is not None:
+            self._sync_before(session, txn)
             self._answer_up_to(SETTLED_BYTES_MAX, now, session, effects)
-            if self.held_back.pop(session_id, session) is None and session.connection is not None:
+            if self._held_back.pop(session_id, session) is None and session.connection is not None:
                 self._clients.close(session.connection, effects)
+
+    def _sync_before(self, session: OpenSession, txn: Txn) -> None:
+        """The syncs before a write that is committed are done: so is all that was proposed before them, and a quorum
+        followed the leader after them."""
+        queue = session.queue
+        own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
+        if own is not None and own.cxid == txn.cxid and txn.zxid > own.connection.attached_after:
+            for waiting in takewhile(lambda each: each is not own, queue):
+                if waiting.op == _SYNC and waiting.under_way and not waiting.done:
+                    self._synced(session, waiting)
+
+    def _synced(self, session: OpenSession, waiting: Waiting) -> None:
+        waiting.done = True
+        syncing = self._clients.syncing
+        syncing[session.id] -= 1
+        if not syncing[session.id]:
+            del syncing[session.id]
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         """Answer from the head of the session's queue up to the first request that is still under way, or to where the
-        client has been told so much that the rest is held back until it has taken that."""
+        client has been told so much that what is still to be read is held back until it has taken that.  A write's
+        answer is not: it comes before the event of any later change."""
         self._answer_up_to(self._told_max, now, session, effects)
 
     def _answer_up_to(self, told_max: int, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
@@ -230,8 +241,8 @@ class AnswerQueues:
             if waiting.under_way and not waiting.done:
                 return
             client = waiting.connection
-            if client.told_bytes >= told_max and client.stage is not _CLOSED:
-                self.held_back[session.id] = None
+            if client.told_bytes >= told_max and waiting.reply is None and client.stage is not _CLOSED:
+                self._held_back[session.id] = None
                 return
             if waiting.frame is not None and self._answer_plain(told_max, now, queue, effects):
                 continue
@@ -302,6 +313,8 @@ class AnswerQueues:
         if op == OpCode.CLOSE_SESSION:
             return self._local.close(waiting)
         client = waiting.connection
+        if isinstance(body, PathRequest) and op == OpCode.SYNC:
+            return Reply(cxid, zxid, 0, SyncResponse(body.path))
         if isinstance(body, SetWatches | SetWatches2):
             self._tell_missed(client, rearm(self._state.tree, self._watches, client.id, body), effects)
             return Reply(cxid, zxid, 0)

@@ -17,9 +17,14 @@ from ensemble.zab.effects import CloseConnection, Effect
 
 class Clients:
     """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
-    `sessions` those that are connected here, or have requests left.  The tables stay the same objects for good."""
+    `sessions` those that are connected here, or have requests left; `held_back` those of which an answer waits until
+    the client has taken others; `syncing` says how many syncs of a session are under way.  The tables stay the same
+    objects for good."""
 
-    __slots__ = ("_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "sessions")
+    __slots__ = (
+        "_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "held_back",
+        "sessions", "syncing",
+    )  # fmt: skip
 
     def __init__(self, state: ServerState, counters: Counters, local: LocalRequests) -> None:
         self._state = state
@@ -29,6 +34,8 @@ class Clients:
         self.connections: dict[ConnectionId, Connection] = {}
         self.sessions: dict[SessionId, OpenSession] = {}
         self.attaching: dict[SessionId, Connection] = {}
+        self.held_back: dict[SessionId, None] = {}
+        self.syncing: dict[SessionId, int] = {}
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect]) -> None:
@@ -50,6 +57,7 @@ class Clients:
         session = self.sessions.get(session_id)
         if session is not None and session.connection is client:
             session.connection = None
+            self.held_back.pop(session_id, None)
             # What needs a transaction has still to be matched with it; nobody waits for the rest.
             left = [waiting for waiting in session.queue if waiting.under_way and not waiting.done]
             session.queue.clear()
@@ -78,6 +86,8 @@ class Clients:
         self.connections.clear()
         self.sessions.clear()
         self.attaching.clear()
+        self.held_back.clear()
+        self.syncing.clear()
         self._touched.clear()
         self._state.watches.clear()
         return effects

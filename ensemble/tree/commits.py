@@ -54,12 +54,12 @@ class Commits:
         """Apply the next transactions; for each fire watches, then answer the local client it came from."""
         effects: list[Effect] = []
         state, answers, sessions, full_journal = self._state, self._answers, self._sessions, self._full_journal
-        tree = state.tree
+        tree, held_back, syncing = state.tree, self._clients.held_back, self._clients.syncing
         run = AnswerRun()
         for txn in txns:
-            if answers.held_back and txn.session_id in answers.held_back:
+            if (held_back or syncing) and (txn.session_id in held_back or txn.session_id in syncing):
                 answers.answer_run(now, run, effects)
-                answers.settle(now, txn.session_id, effects)
+                answers.settle(now, txn, effects)
                 run.rewatch = True
             if run.rewatch:
                 watched = any(self._watches.watched)

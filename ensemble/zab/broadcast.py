@@ -279,7 +279,7 @@ class Broadcast:
     def _tell_session(self, asked: Revalidate, origin: LinkId | None, valid: bool) -> None:
         core = self._core
         if origin is not None:
-            self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid))
+            self._answer(origin, Revalidate(asked.session_id, asked.timeout_ms, valid, self._last_proposed))
         else:
             core.perform(core.application.revalidated(core.now, asked.session_id, valid, self._last_proposed))
 

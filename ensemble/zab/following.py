@@ -138,7 +138,8 @@ class Following:
         if asked is not None and asked[1] is not None and self.master is not None:
             self.master.answer(asked[1], answer)
         else:
-            core.perform(core.application.revalidated(core.now, answer.session_id, valid, core.last_logged))
+            proposed = max(answer.proposed, core.last_logged)
+            core.perform(core.application.revalidated(core.now, answer.session_id, valid, proposed))
 
     def _on_proposal(self, txns: Sequence[Txn]) -> None:
         last, epoch = self._core.last_logged, self._epoch

@@ -160,11 +160,13 @@ class Ping(msgspec.Struct, frozen=True):
 
 
 class Revalidate(msgspec.Struct, frozen=True):
-    """Learner: a client wants to go on with this session here.  The answer carries `valid`."""
+    """Learner: a client wants to go on with this session here.  The answer carries `valid`, and what was last proposed
+    before it, of which an observer has not heard yet; ZooKeeper's leaders do not say that."""
 
     session_id: SessionId
     timeout_ms: int
     valid: bool | None = None
+    proposed: Zxid = Zxid(-1)
 
 
 class ForwardedRequest(msgspec.Struct, frozen=True, gc=False):

@@ -32,7 +32,7 @@ class Admission:
         """Requests that wait for an answer, over all connections."""
         self.large_bytes = 0
         self.handed_over: dict[ConnectionId, int] = {}
-        """Requests that have come in and that no turn of the peer has taken yet: it clears this when it does."""
+        """Requests that have come in and that no turn of the peer has taken yet: one that begins clears this."""
         self._per_host: dict[str, int] = {}
 
     def admit(self, host: str) -> bool:

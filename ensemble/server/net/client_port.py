@@ -387,12 +387,14 @@ class ClientConnection(asyncio.Protocol):
         self._throttle()
 
     def note(self) -> int:
-        """Keep the count over all connections; how many requests of this one are under way."""
+        """Keep the count over all connections; how many requests of this one are under way.  Others do not wait for who
+        does not take its answers: what it asked to read may wait for that."""
         outstanding, admission = 0, self._port.admission
         if self._id is not None:
             outstanding = self._port.listener.outstanding(self._id) + admission.handed_over.get(self._id, 0)
-        admission.outstanding += outstanding - self._noted
-        self._noted = outstanding
+        counted = 0 if self._paused else outstanding
+        admission.outstanding += counted - self._noted
+        self._noted = counted
         if not outstanding and self._large_bytes:
             admission.large_bytes -= self._large_bytes
             self._large_bytes = 0
@@ -434,7 +436,7 @@ class ClientConnection(asyncio.Protocol):
             # It has taken what it was told: there may be more.
             self._told_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])
-        outstanding = self.note() if self._noted else 0
+        outstanding = self.note() if self._noted or self._large_bytes else 0
         if not self._throttled or self._paused or self._transport.is_closing():
             return
         if outstanding < OUTSTANDING_LOW and not self._must_wait(outstanding):
@@ -456,6 +458,7 @@ class ClientConnection(asyncio.Protocol):
     def resume_writing(self) -> None:
         """The client reads again."""
         self._paused = False
+        self.note()
         self.flush()
 
     def close(self) -> None:
@@ -493,7 +496,4 @@ def now_ms() -> int:
 
 
 def _messages(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
-    messages: list[ClientMessage] = [] if first is None else [first]
-    if frames:
-        messages.append(Frames(frames))
-    return messages
+    return [each for each in (first, Frames(frames) if frames else None) if each is not None]

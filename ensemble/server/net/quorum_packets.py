@@ -155,7 +155,7 @@ def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
 def _answer_to_revalidate(zxid: int, data: bytes | None) -> Revalidate:
     if data is None or len(data) < LONG.size + 1:
         raise MalformedRecord("an answer about a session that does not say which")
-    return Revalidate(SessionId(LONG.unpack_from(data)[0]), 0, data[LONG.size] != 0)
+    return Revalidate(SessionId(LONG.unpack_from(data)[0]), 0, data[LONG.size] != 0, Zxid(zxid))
 
 
 def _revalidate(zxid: int, data: bytes | None, auth: Auth) -> Revalidate:

@@ -92,7 +92,8 @@ class QuorumCodec:
         if isinstance(packet, Revalidate):
             if self._learner:
                 return packet_bytes(REVALIDATE, NO_ZXID, SESSION_FIELDS.pack(packet.session_id, packet.timeout_ms))
-            return packet_bytes(REVALIDATE, NO_ZXID, LONG.pack(packet.session_id) + (b"\1" if packet.valid else b"\0"))
+            answer = LONG.pack(packet.session_id) + (b"\1" if packet.valid else b"\0")
+            return packet_bytes(REVALIDATE, packet.proposed, answer)
         if isinstance(packet, SyncRequest):
             return self._encode_sync(packet)
         raise AssertionError(f"{packet!r} cannot be sent")

@@ -481,9 +481,10 @@ class PeerDriver:
         if self._from_clients:
             messages, self._from_clients = self._from_clients, []
             self._client_waits = True
-            self._call(self._peer.on_clients, messages)
             if self.clients is not None:
+                # Before the turn: what it gives out while it goes on is to find nothing counted twice.
                 self.clients.admission.handed_over.clear()
+            self._call(self._peer.on_clients, messages)
 
     def on_client_closed(self, connection: ConnectionId) -> None:
         """A client is gone; what it sent before counts."""

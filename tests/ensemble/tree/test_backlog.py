@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ensemble.errors import ErrorCode
 from ensemble.records import (
     ACL,
+    AddWatchRequest,
     AuthPacket,
     EmptyRequest,
     Frames,
@@ -115,6 +117,44 @@ def test_a_read_that_waits_does_not_see_a_later_write_of_its_session() -> None:
     assert read == 7 and b"later" in body
 
 
+def test_a_write_is_answered_before_the_event_of_a_later_change_however_much_its_client_was_told() -> None:
+    ensemble, client = served()
+    other = ensemble.connect()
+    ensemble.ask(client, (OpCode.ADD_WATCH, AddWatchRequest("/a", 0)))
+    ensemble.take(client)
+    ensemble.auto = False
+    ensemble.message(client, Frames(frames(*[get("/a")] * 3, set_data("/a", b"own"))))
+    ensemble.send(other, set_data("/a", b"another's"))
+    ensemble.commit()
+    assert xids(ensemble, client) == [1, 2, 3, -1, 4, -1]
+
+
+def test_a_sync_behind_reads_that_wait_is_answered_with_no_older_zxid_than_theirs() -> None:
+    ensemble, client = served()
+    other = ensemble.connect()
+    ensemble.message(client, Frames(frames(*[get("/a")] * 4, sync())))
+    ensemble.ask(other, set_data("/a", b"later"))
+    assert xids(ensemble, client) == [1, 2, 3]
+    ensemble.message(client, TAKEN)
+    zxids = [int.from_bytes(rest[:8], "big") for _, rest in replies(ensemble, client)]
+    assert zxids == [ensemble.zxid] * 2
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together: bool) -> None:
+    """A leader commits several transactions at once, and answers the syncs between them afterwards."""
+    ensemble, client = served(1 << 20)
+    ensemble.auto = False
+    asked = frames(set_data("/a", b"before"), sync(), get("/a"), set_data("/a", b"after"), get("/a"))
+    ensemble.message(client, Frames(asked))
+    (ensemble.commit_together if together else ensemble.commit)()
+    ensemble.finish_sync()
+    answers = replies(ensemble, client)
+    assert [xid for xid, _ in answers] == [1, 2, 3, 4, 5]
+    assert b"before" in answers[2][1] and b"after" in answers[4][1]
+    assert not ensemble.services[0].clients.syncing
+
+
 def test_who_takes_nothing_while_its_writes_go_on_is_disconnected_and_the_writes_are_done() -> None:
     ensemble, client = served()
     ensemble.ask(client, set_data("/a", bytes(1 << 20)))
@@ -128,6 +168,27 @@ def test_a_session_that_is_closed_gets_every_answer_before_that() -> None:
     ensemble, client = served()
     ensemble.message(client, Frames(frames(*[get("/a")] * 9, CLOSE)))
     assert xids(ensemble, client) == [*range(1, 11)] and client in ensemble.closed
+
+
+def test_a_session_that_is_closed_is_told_no_more_than_any_other_however_its_requests_stand() -> None:
+    ensemble, client = served()
+    ensemble.ask(client, set_data("/a", bytes(1 << 20)))
+    ensemble.take(client)
+    ensemble.auto = False
+    many = 9 + (SETTLED_BYTES_MAX >> 20)
+    ensemble.message(client, Frames(frames(sync(), *[get("/a")] * many, CLOSE)))
+    ensemble.commit()
+    assert client in ensemble.closed
+    assert xids(ensemble, client) == list(range(1, many - 7))
+
+
+def test_nothing_is_left_of_a_client_that_is_gone_while_answers_waited_for_it() -> None:
+    ensemble, client = served(local_sessions=True)
+    ensemble.message(client, Frames(frames(*[get("/a")] * 9)))
+    clients = ensemble.services[0].clients
+    assert clients.held_back
+    ensemble.hang_up(client)
+    assert not clients.held_back and not clients.sessions
 
 
 def test_a_session_that_comes_back_does_not_wait_for_what_its_lost_connection_asked() -> None:

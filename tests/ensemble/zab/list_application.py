@@ -39,6 +39,7 @@ class ListApplication:
         self.closed: list[ConnectionId] = []
         self.touches: list[tuple[SessionId, int]] = []
         self.revalidations: list[tuple[SessionId, bool]] = []
+        self.revalidated_after: list[Zxid] = []
         self.due: list[Effect] = []
         self.on_committed: Callable[[], None] = lambda: None
 
@@ -157,6 +158,7 @@ class ListApplication:
 
     def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
         self.revalidations.append((session_id, valid))
+        self.revalidated_after.append(proposed)
         return []
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:

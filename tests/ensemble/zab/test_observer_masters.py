@@ -115,6 +115,23 @@ def test_sessions_at_an_observer_are_kept_alive_and_renewed_through_the_follower
     assert master.app.revalidations == [(7, True), (9, True)]
 
 
+@pytest.mark.parametrize("options", [MASTERS, {}])
+def test_an_observer_knows_what_was_proposed_before_a_session_came_to_it(options: dict[str, bool]) -> None:
+    """Or what the session asked another server for last would answer what it asks for here first."""
+    made = World(1, 3, 1, loss=0.0, **options)
+    made.start()
+    made.run_until(made.settled)
+    leader, here = made.leader(), made.nodes[OBSERVER]
+    assert leader is not None
+    for i in {1, 2, 3} - {leader.id}:
+        made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None  # Nobody acknowledges anything.
+    made.write(leader.id)
+    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    made.turn(here, lambda: _ask(here, 7, made))
+    made.run_until(lambda: bool(here.app.revalidations))
+    assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0
+
+
 def _ask(node, session, made):
     core = node.peer._core
     core.now = made.instant()

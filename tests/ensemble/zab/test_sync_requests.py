@@ -33,7 +33,7 @@ def test_revalidation_goes_to_the_leader_and_back() -> None:
     assert solo.app.revalidations == [(6, True)]
     leader = established_leader()
     said = leader.packets(leader.packet(Revalidate(SessionId(6), 4000)))
-    assert said == [Revalidate(SessionId(6), 4000, True)]
+    assert said == [Revalidate(SessionId(6), 4000, True, E1)]
 
 
 def test_a_sync_is_answered_after_a_ping_round_that_began_after_it() -> None:
@@ -133,7 +133,7 @@ def test_only_a_leader_that_still_leads_says_that_a_session_is_over() -> None:
 def test_a_follower_that_asks_for_a_session_vouches_for_its_leader() -> None:
     solo = established_leader()
     said = solo.packets(solo.packet(Revalidate(SessionId(-6), 4000)))
-    assert said == [Revalidate(SessionId(-6), 4000, False)]
+    assert said == [Revalidate(SessionId(-6), 4000, False, E1)]
 
 
 def test_a_session_is_said_to_be_over_once_its_closing_is_committed() -> None:
@@ -143,4 +143,5 @@ def test_a_session_is_said_to_be_over_once_its_closing_is_committed() -> None:
     solo.flush()
     assert not any(isinstance(p, Revalidate) for p in solo.packets())
     said = solo.packets(solo.packet(Ack(make_zxid(1, 1))))
-    assert [type(p) for p in said] == [Commit, Revalidate] and said[-1] == Revalidate(SessionId(-6), 4000, False)
+    assert [type(p) for p in said] == [Commit, Revalidate]
+    assert said[-1] == Revalidate(SessionId(-6), 4000, False, make_zxid(1, 1))

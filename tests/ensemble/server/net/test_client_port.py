@@ -269,6 +269,26 @@ def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> N
     run(test)
 
 
+def test_nobody_waits_for_the_requests_of_a_client_that_does_not_take_its_answers() -> None:
+    async def test(port: Port) -> None:
+        one, two = await port.clients(2)
+        size = 64 << 20
+        await one.ask(1)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1])
+        port.port.answer(ConnectionId(1), bytes(size))
+        port.port.flush()
+        await two.ask(7)
+        await until(lambda: port.listener.xids(ConnectionId(2)) == [7])
+        port.answer(2, 7)
+        assert port.admission.outstanding == 0
+        await one.reader.readexactly(size)
+        await until(lambda: port.admission.outstanding == 1)
+        port.answer(1, 1)
+        assert port.admission.outstanding == 0
+
+    run(test, in_process=1)
+
+
 def test_what_no_turn_has_taken_yet_is_in_process_too() -> None:
     slow = Slow()
 
@@ -302,6 +322,20 @@ def test_a_large_request_counts_before_a_turn_has_taken_it() -> None:
 
     port = run(test, Slow(), large_request_threshold=500, large_request_bytes=1000)
     assert port.admission.counts.large_requests_rejected == 1
+
+
+def test_a_large_request_counts_until_it_is_answered_whether_or_not_its_client_takes_that() -> None:
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        await one.ask(1, 2, size=600)
+        await until(lambda: port.listener.xids(ConnectionId(1)) == [1, 2])
+        port.port.answer(ConnectionId(1), bytes(64 << 20))
+        port.answer(1, 1)
+        assert port.admission.large_bytes > 1200
+        port.answer(1, 2)
+        assert port.admission.large_bytes == 0
+
+    run(test, large_request_threshold=500)
 
 
 def test_large_requests_beyond_their_allowance_end_the_connection() -> None:

@@ -90,6 +90,7 @@ FROM_LEADER: list[Packet] = [
     Inform(a_txn(ZXID)),
     Ping(ZXID),
     Revalidate(SESSION, 0, True),
+    Revalidate(SESSION, 0, True, ZXID),
     Revalidate(SESSION, 0, False),
 ]
 

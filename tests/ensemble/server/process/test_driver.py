@@ -165,6 +165,21 @@ def test_frames_of_many_clients_in_one_round_are_one_turn_whose_first_part_leave
     assert asyncio.run(run()) == [turn, "commit", ["Append", "Barrier"], "applied", "answer"]
 
 
+def test_what_a_turn_gives_out_while_it_goes_on_is_not_counted_as_if_no_turn_had_taken_it() -> None:
+    """Who has all its answers by then is not looked at again: its count would stay, and it would not be read from."""
+
+    async def run() -> list[int]:
+        driver, ports, _ = await driver_and_ports()
+        counted: list[int] = []
+        cast(Any, ports).flush = lambda: counted.append(len(ports.admission.handed_over))
+        ports.admission.hand_over(ONE, [a_request(1)])
+        driver.on_client_messages(ONE, [a_request(1)])
+        await asyncio.sleep(0)
+        return counted
+
+    assert set(asyncio.run(run())) == {0}
+
+
 def test_requests_that_a_client_sent_count_before_its_disconnect() -> None:
     async def run() -> list[Any]:
         driver, said = await driver_and_notes()
