@@ -54,8 +54,8 @@ def say_nothing(*_: Any) -> bytes:
 @pytest.mark.parametrize(
     ("at", "name", "mistake", "seed", "shown"),
     [
-        (cleaner._Pass, "_stays", drop_tombstones_at_once, 3, "of b the last is at None"),
-        (cleaner, "_is_gone", go_on_after_a_truncation, 26, "was acknowledged as"),
+        (cleaner._Pass, "_stays", drop_tombstones_at_once, 1, "of a the last is at None"),
+        (cleaner, "_is_gone", go_on_after_a_truncation, 324, "was acknowledged as"),
         (partition_log, "empty_batches", say_nothing, 0, "it does not come to pass"),
         (following, "is_compacted", lambda _: False, 0, "epoch and offset name one batch"),
     ],

@@ -47,8 +47,18 @@ def test_each_role_has_metrics_of_its_own(watched: Ensemble) -> None:
         client.create("/counted", b"0")
         follower = next(i for i in (1, 2, 3) if i != leader)
         wait_until(lambda: metrics(watched, leader)["synced_observers"] == "2")
-        # It hears of the commit after the leader's quorum, which may be the other follower.
-        wait_until(lambda: int(metrics(watched, follower)["cnt_commit_propagation_latency"]) >= 2)
+        # Two transactions at least, the session's and its znode's, in each of a leader's and a learner's stages.  Its
+        # disk may be behind, and it hears of the commit after the leader's quorum, which may be the other follower.
+        stages = {
+            leader: ("quorum_ack_latency", "proposal_ack_creation_latency", "sync_process_time"),
+            follower: ("commit_propagation_latency", "proposal_latency", "proposal_ack_creation_latency"),
+        }
+
+        def counts() -> list[int]:
+            told = {server: metrics(watched, server) for server in stages}
+            return [int(told[server][f"cnt_{stage}"]) for server, names in stages.items() for stage in names]
+
+        wait_until(lambda: all(count >= 2 for count in counts()))
         of_leader, of_observer, of_follower = (metrics(watched, i) for i in (leader, 4, follower))
     only_leaders = {
         "last_proposal_size", "leader_uptime", "learners", "max_proposal_size", "min_proposal_size", "pending_syncs",
@@ -56,11 +66,6 @@ def test_each_role_has_metrics_of_its_own(watched: Ensemble) -> None:
     }  # fmt: skip
     assert only_leaders <= of_leader.keys() and not only_leaders & (of_follower.keys() | of_observer.keys())
     assert of_observer["observer_master_id"] == str(leader)
-    # Two transactions at least, the session's and its znode's, in each of a leader's and a learner's stages.
-    for stage in ("quorum_ack_latency", "proposal_ack_creation_latency", "sync_process_time"):
-        assert int(of_leader[f"cnt_{stage}"]) >= 2, stage
-    for stage in ("commit_propagation_latency", "proposal_latency", "proposal_ack_creation_latency"):
-        assert int(of_follower[f"cnt_{stage}"]) >= 2, stage
     assert of_leader["cnt_proposal_latency"] == of_leader["cnt_commit_propagation_latency"] == "0"
     assert of_follower["cnt_quorum_ack_latency"] == "0"
 
