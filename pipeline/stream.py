@@ -108,12 +108,12 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies keep them from counting as one.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
-    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze), True)
+    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze, kinds), True)
     return chosen.unionByName(told, allowMissingColumns=True)
 
 
-def _words(bronze: DataFrame) -> DataFrame:
-    """The first line of each simulated process after each pause of it."""
+def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+    """The first line of each simulated process after each pause of it, of other types than those, which are there."""
     fault = f.from_json("body", "kind string, source string, target string")
     pauses = (
         bronze.where("type = 'fault_injected'")
@@ -123,7 +123,8 @@ def _words(bronze: DataFrame) -> DataFrame:
     )
     row = f.struct("node_seq", "wall_us", "mono_us")
     return (
-        bronze.select("run", "node", "node_seq", "wall_us", "mono_us")
+        bronze.where(~f.col("type").isin(*kinds))
+        .select("run", "node", "node_seq", "wall_us", "mono_us")
         .join(f.broadcast(pauses), ["run", "node"])
         .where("mono_us > since")
         .groupBy("run", "node", "since")

@@ -20,6 +20,18 @@ def paused_twice_and_a_third_time() -> list[bytes]:
     return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
 
 
+def paused_and_then_stopped() -> list[bytes]:
+    """Its lines: broker 1 leads from second 1 to 36, is paused at 10, and says at 13 that it was asked to stop."""
+    pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
+    told: list[tuple[str, int, Event]] = [
+        ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
+        ("world", 10, pause),
+        ("broker-1", 13, e.NodeStopped("shutdown")),
+        ("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)),
+    ]
+    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
+
+
 def _word(broker: int) -> Event:
     """What no table is made of."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)
