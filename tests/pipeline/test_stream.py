@@ -22,7 +22,7 @@ from pipeline.audits.histories import histories
 from pipeline.audits.jobs import rows
 from pipeline.gold import TABLES
 from pipeline.lake import commits
-from tests.pipeline.pauses import paused_and_then_stopped, paused_twice_and_a_third_time
+from tests.pipeline.pauses import ended_unseen, paused_and_then_stopped, paused_twice_and_a_third_time
 
 SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
 
@@ -138,6 +138,16 @@ def test_who_says_that_it_stops_when_its_pause_is_over_does_not_run_in_a_stream_
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
+
+
+@pytest.mark.timeout(600)
+def test_a_lakes_leader_whose_end_nobody_saw_is_not_observed_whenever_the_stream_is_started_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = ended_unseen()
+    # The first part ends with the last words before a start, and the second one with that start.
+    row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
+    assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
 
 
 @pytest.mark.timeout(600)
