@@ -249,11 +249,6 @@ def start(
     return writer.start()
 
 
-def take_the_rest(query: StreamingQuery) -> None:
-    """Wait until everything that is there has been taken, where nobody writes any more; then the query may be ended."""
-    query.processAllAvailable()
-
-
 def end(query: StreamingQuery) -> None:
     """Stop a query, between two batches where the one under way ends in time.
 
