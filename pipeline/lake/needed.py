@@ -106,10 +106,12 @@ class Needed:
 
     def _words(self, told: pa.Table, starts: pa.Table) -> pa.Table:
         """Of lines that no table needs: of each node the first after a pause of it, and the last before a start."""
-        later = told.join(self._pauses, _NODE, join_type="inner").filter(pc.field("mono_us") > pc.field("since"))
+        later = told.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
+        later = later.filter(pc.field("mono_us") > pc.field("since"))
         first = _chosen(later, "since", "mono_us", "min")
         before = starts.select([*_NODE, "node_seq"]).rename_columns([*_NODE, "start"])
-        earlier = told.join(before, _NODE, join_type="inner").filter(pc.field("node_seq") < pc.field("start"))
+        earlier = told.select([*_NODE, "node_seq"]).join(before, _NODE, join_type="inner")
+        earlier = earlier.filter(pc.field("node_seq") < pc.field("start"))
         last = _chosen(earlier, "start", "node_seq", "max")
         found = [_lines(told, first, "mono_us"), _lines(told, last, "node_seq")]
         self._pauses = self._pauses.join(first, [*_NODE, "since"], join_type="left anti").cast(_PAUSE)
