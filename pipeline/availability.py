@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as f
-from pyspark.sql.types import BooleanType, LongType, MapType, StringType
+from pyspark.sql.types import LongType, MapType, StringType
 
 from pipeline.bodies import bodies, milliseconds
 from pipeline.clocks import timed, timed_rows
@@ -17,6 +17,8 @@ _ALL_BROKERS = "brokers/<default>"
 _CRASHES = ("crash", "power_loss")
 _STOPPED_BY_PERSONS = ("stop", "restart")
 _PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"]
+_HOW = ("down", "planned", "unseen")
+"""How a process did not run: killed or paused, stopped on purpose, or nobody knows since when."""
 _CONFIG = MapType(StringType(), StringType())
 
 
@@ -26,18 +28,21 @@ def availability(journal: Journal) -> DataFrame:
     run, topic, partition, observed_ms and what it consists of: offline_ms (the controller had written: no leader),
     leader_down_ms (the leader's process was down or paused, and nobody had replaced it yet), under_min_isr_ms (it ran,
     but the ISR was smaller than min.insync.replicas: acks=all is refused), available_ms; availability (available of
-    observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), elections, unclean_elections.  The
-    time between a topic's deletion and its next creation does not count.
+    observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), unseen_ms (nobody saw its process
+    end: from the last that is known of it to its next start, not observed), elections, unclean_elections.  The time
+    between a topic's deletion and its next creation does not count.
     """
     spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
-    up = f.greatest(f.col("length") - f.col("down_us") - f.col("planned_us"), f.lit(0))
+    observed = f.col("length") - f.col("planned_us") - f.col("unseen_us")
+    up = f.greatest(observed - f.col("down_us"), f.lit(0))
     led = f.col("leader") >= 0
     totals = spans.groupBy(*PARTITION).agg(
-        _sum(f.col("length") - f.col("planned_us")).alias("observed_ms"),
+        _sum(observed).alias("observed_ms"),
         _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
         _sum(f.col("down_us")).alias("leader_down_ms"),
         _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
         _sum(f.col("planned_us")).alias("planned_ms"),
+        _sum(f.col("unseen_us")).alias("unseen_ms"),
     )
     lacking = f.col("offline_ms") + f.col("leader_down_ms") + f.col("under_min_isr_ms")
     share = f.when(f.col("observed_ms") > 0, f.round(f.col("available_ms") / f.col("observed_ms"), 6))
@@ -47,7 +52,7 @@ def availability(journal: Journal) -> DataFrame:
         .withColumn("availability", share)
         .select(
             *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "available_ms",
-            "availability", "planned_ms", "elections", "unclean_elections",
+            "availability", "planned_ms", "unseen_ms", "elections", "unclean_elections",
         )
     )  # fmt: skip
 
@@ -150,7 +155,8 @@ def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame
 
 
 def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
-    """The spans, with for how long of each its leader's process did not run: down_us, and planned_us on purpose."""
+    """The spans, with for how long of each its leader's process did not run: down_us, planned_us on purpose, and
+    unseen_us perhaps."""
     overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
     # `least` and `greatest` pass over nulls: a leader that always ran has no `since`.
     stopped = f.when(f.col("since").isNotNull() & (overlap > 0), overlap).otherwise(0)
@@ -161,17 +167,17 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
             f.first("isr").alias("isr"),
             f.first("min_isr").alias("min_isr"),
             f.first("length").alias("length"),
-            f.sum(f.when(f.col("planned"), 0).otherwise(stopped)).alias("down_us"),
-            f.sum(f.when(f.col("planned"), stopped).otherwise(0)).alias("planned_us"),
+            *(f.sum(f.when(f.col("how") == how, stopped).otherwise(0)).alias(f"{how}_us") for how in _HOW),
         )
     )
 
 
 def processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run: run, leader, since, until (null for good), planned.
+    """When which broker's process did not run, as far as is known: run, leader, since, until (null for good), how.
 
     A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
     faults say that it crashed or was paused, and whatever it says next that it goes on, for who is frozen says nothing.
+    Who starts though it ran ended unseen, as where its host's agent died with it: after the last that is known of it.
     """
     told = timed(
         journal, _PROCESSES,
@@ -181,11 +187,7 @@ def processes_not_running(journal: Journal) -> DataFrame:
     paused = told.where("type = 'fault_injected' AND kind = 'pause' AND source = target").select(
         "run", "fault_id", f.col("target").alias("paused")
     )
-    told = told.join(paused, ["run", "fault_id"], "left")
-    said_otherwise = timed_rows(journal).where(f.col("problem").isNull() & ~f.col("type").isin(_PROCESSES))
-    of_paused = paused.select("run", f.col("paused").alias("node")).distinct()
-    words = said_otherwise.join(of_paused, ["run", "node"]).select("run", "node", "node_seq", "run_us")
-    told = told.unionByName(words.withColumn("type", f.lit(WORD)), allowMissingColumns=True)
+    told = told.join(paused, ["run", "fault_id"], "left").unionByName(_words(journal, paused), allowMissingColumns=True)
     kind, of_itself = f.col("type"), f.col("source") == f.col("target")
     now = (
         f.when(kind == "process_changed", f.col("process"))
@@ -202,23 +204,41 @@ def processes_not_running(journal: Journal) -> DataFrame:
     )
     asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
     in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # Its host sees a process end that said before that it ends.
+    # Its host sees a process end that said before that it ends, and one begin before that says so itself.
     said = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
+    spawned = (kind == "process_changed") & (f.col("action") == "start")
+    is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")
+    ended_unseen = f.lead("begins").over(in_order) & ~f.coalesce(is_its_own, f.lit(False))
+    how = (
+        f.when((f.col("now") == "planned") | ((f.col("now") == "down") & said), "planned")
+        .when(f.col("now") != "running", "down")
+        .when(ended_unseen, "unseen")
+    )
     return (
         told.withColumn("who", who)
         .withColumn("now", now)
         .withColumn("asked", asked)
+        .withColumn("begins", f.coalesce((kind == "node_started") | spawned, f.lit(False)))
         .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
         .withColumn("until", f.lead("run_us").over(in_order))
-        .withColumn("planned", (f.col("now") == "planned") | ((f.col("now") == "down") & said))
-        .where("now <> 'running'")
-        .select(
-            "run",
-            _number("who").alias("leader"),
-            f.col("run_us").alias("since"),
-            "until",
-            f.col("planned").cast(BooleanType()).alias("planned"),
-        )
+        .withColumn("how", how)
+        .where("how IS NOT NULL")
+        .select("run", _number("who").alias("leader"), f.col("run_us").alias("since"), "until", "how")
+    )
+
+
+def _words(journal: Journal, paused: DataFrame) -> DataFrame:
+    """What shows that brokers ran: all else that those said that were paused once, and the last before each start."""
+    following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
+    of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()
+    return (
+        timed_rows(journal)
+        .where(f.col("problem").isNull() & f.col("node").startswith("broker-"))
+        .select("run", "node", "node_seq", "run_us", "type", following.alias("following"))
+        .where(~f.col("type").isin(_PROCESSES))
+        .join(of_paused, ["run", "node"], "left")
+        .where(f.col("was_paused") | (f.col("following") == "node_started"))
+        .select("run", "node", "node_seq", "run_us", f.lit(WORD).alias("type"))
     )
 
 

@@ -40,7 +40,7 @@ BLOCK_BYTES = LINE_BYTES_MAX
 SHARE_BYTES = 16 * 1024 * 1024
 BATCH_ROWS = 20_000
 BATCH_BYTES = 16 * 1024 * 1024
-_FAULT = ENTRIES["fault_injected"]
+_FAULT, _START = ENTRIES["fault_injected"], ENTRIES["node_started"]
 _NAMES = {kind: name for name, kind in ENTRIES.items()}
 
 Row = tuple[str, str | None, int | None, int | None, int | None, str | None, str, str, int, str | None]
@@ -184,7 +184,7 @@ def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator
     """The rows of one run of bytes.
 
     With `types` the rows of all other types are left out, but for the latest of each block by either clock, so that the
-    rows show how long the history goes on, and for those with which a paused node may go on (`_words`).  A file that
+    rows show how long the history goes on, and for those that show that a node ran (`_words`).  A file that
     has gone since it was found gives none; one that cannot be read gives a row that says why.
     """
     name = Path(part.path).name
@@ -251,17 +251,23 @@ def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
 
 
 def _words(entries: Sequence[Any]) -> set[int]:
-    """The places of each node's first entry, and of its first one after each simulated pause of it.
+    """The places of each node's first and last entry, its first after each simulated pause, and its last before it
+    starts.
 
-    Nothing else tells that a simulated process goes on, and the pause may be of an earlier block.
+    Nothing else tells that a simulated process goes on, or how long one ran whose end nobody saw; and the pause may be
+    of an earlier block, and the start of a later one.
     """
     nodes = [entry.node for entry in entries]
+    lasts = dict(zip(nodes, range(len(nodes)), strict=True))
     firsts = dict(zip(reversed(nodes), reversed(range(len(nodes))), strict=True))
     pauses = [place for place, entry in enumerate(entries) if type(entry) is _FAULT and is_pause(entry)]
-    found = set(firsts.values())
+    starts = [place for place, entry in enumerate(entries) if type(entry) is _START and place > firsts[nodes[place]]]
+    found = {*firsts.values(), *lasts.values()}
     for place in pauses:
         with suppress(ValueError):
             found.add(nodes.index(entries[place].target, place))
+    for place in starts:
+        found.add(next(before for before in range(place - 1, -1, -1) if nodes[before] == nodes[place]))
     return found
 
 

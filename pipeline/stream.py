@@ -14,7 +14,7 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.types import StringType, StructField, StructType
@@ -100,7 +100,7 @@ def read_status(lake: Path) -> Status | None:
 
 def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
     """What the tables need of a lake, in the columns of the journal's source: the lines of some types, those that were
-    set aside, of every run the latest entries by either clock, and of paused nodes the first ones afterwards."""
+    set aside, of every run the latest entries by either clock, and of nodes those that show that they ran."""
     bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
     chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
     ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
@@ -108,12 +108,13 @@ def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -
     latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
     # Their bodies keep them from counting as one.
     shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
-    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze), True)
+    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze, kinds), True)
     return chosen.unionByName(told, allowMissingColumns=True)
 
 
-def _words(bronze: DataFrame) -> DataFrame:
-    """The first line of each simulated process after each pause of it."""
+def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+    """Of lines of other types than those: of each node the first after each simulated pause of it, the last before it
+    starts, and the last of all."""
     fault = f.from_json("body", "kind string, source string, target string")
     pauses = (
         bronze.where("type = 'fault_injected'")
@@ -121,15 +122,26 @@ def _words(bronze: DataFrame) -> DataFrame:
         .where("fault.kind = 'pause' AND fault.source = fault.target")
         .select("run", f.col("fault.target").alias("node"), "since")
     )
-    row = f.struct("node_seq", "wall_us", "mono_us")
-    return (
-        bronze.select("run", "node", "node_seq", "wall_us", "mono_us")
+    told = ["run", "node", "node_seq", "wall_us", "mono_us"]
+    is_other = ~f.col("type").isin(*kinds)
+    row = f.struct(*told[2:])
+    first = (
+        bronze.where(is_other)
+        .select(*told)
         .join(f.broadcast(pauses), ["run", "node"])
         .where("mono_us > since")
         .groupBy("run", "node", "since")
         .agg(f.min_by(row, "mono_us").alias("row"))
-        .select("run", "node", "row.*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
+        .select("run", "node", "row.*")
     )
+    following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
+    last = (
+        bronze.where("type IS NOT NULL")
+        .select(*told, "type", following.alias("following"))
+        .where(is_other & (f.col("following").isNull() | (f.col("following") == "node_started")))
+        .select(*told)
+    )
+    return first.unionByName(last).select("*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
 
 
 class _Trailing:
@@ -235,11 +247,6 @@ def start(
     )
     writer = writer.trigger(processingTime=TRIGGER) if follow else writer.trigger(availableNow=True)
     return writer.start()
-
-
-def take_the_rest(query: StreamingQuery) -> None:
-    """Wait until everything that is there has been taken, where nobody writes any more; then the query may be ended."""
-    query.processAllAvailable()
 
 
 def end(query: StreamingQuery) -> None:

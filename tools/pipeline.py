@@ -198,9 +198,9 @@ def stream(
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
-                        # Its last words came since the last look.
-                        job.take_the_rest(query)
-                        break
+                        # Its last words came since the last look; others may go on writing.
+                        job.end(query)
+                        query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
             if asked.is_set():
                 _err.print("stopping, after the batch that is under way")
             job.end(query)

@@ -1,15 +1,15 @@
 """The rows of a lake that the tables need: one line in a hundred, kept as batches bring them.
 
 Lines of types that no table needs show how long a history goes on: of each run the latest entry by either clock stands
-for them all.  They show as well that a simulated process goes on that was paused: its first line afterwards stays.
+for them all.  They show as well that a process ran: of each node its first line after a simulated pause stays, and its
+last one before it starts.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,7 +23,7 @@ from pipeline.ranges import ARROW_SCHEMA, is_pause
 LATEST = "latest"
 """The type of rows that stand for others."""
 WORD = "word"
-"""The type of rows that stand for a node's first line after it was paused."""
+"""The type of rows that stand for a node's first line after it was paused, or its last one before it starts."""
 BODIES = ("by wall", "by mono")
 """Theirs keep them from counting as one."""
 
@@ -35,7 +35,9 @@ class Moment(NamedTuple):
     mono_us: int
 
 
-_TOLD = ["run", "node", "node_seq", "wall_us", "mono_us"]
+_NODE = ["run", "node"]
+_TOLD = [*_NODE, "node_seq", "wall_us", "mono_us"]
+_PAUSE = pa.schema([*((name, pa.string()) for name in _NODE), ("since", pa.int64())])
 
 
 class Needed:
@@ -46,19 +48,22 @@ class Needed:
         self._kinds = frozenset(kinds)
         self._chosen = ARROW_SCHEMA.empty_table()
         self._latest: dict[str, tuple[Moment, Moment]] = {}
-        self._pauses: dict[tuple[str, str], list[int]] = {}
-        """Of each node of a run: when pauses of it began, as far as no word of it after them is known."""
+        self._pauses = _PAUSE.empty_table()
+        """When pauses of nodes began, as far as no word of them afterwards is known."""
+        self._last = self._chosen.select(_TOLD)
+        """Of each node of a run, the last line that no table needs."""
 
     def begin(self, told: pa.Table) -> None:
         """Take what a lake held before (`pipeline.stream.read_lake`)."""
-        stands = pc.fill_null(pc.equal(told["type"], LATEST), False)
+        stands = _is(told, LATEST)
         self._chosen = told.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
         self._note(told.filter(stands))
+        self._last = self._chosen.filter(_is(self._chosen, WORD)).select(_TOLD)
         self._note_pauses(self._chosen)
 
     def take(self, commit: Commit) -> None:
         """Take what came with a commit."""
-        brought, others = [], []
+        brought, others = [ARROW_SCHEMA.empty_table()], [self._last]
         for name in commit.files:
             tree, _, place = name.partition("/")
             if tree == "bronze":
@@ -69,13 +74,13 @@ class Needed:
                     kinds = pa.array([None if kind == SET_ASIDE else kind] * rows.num_rows, pa.string())
                     brought.append(rows.append_column("type", kinds).select(ARROW_SCHEMA.names).cast(ARROW_SCHEMA))
                 else:
-                    others.append(file.read(_TOLD))
+                    others.append(file.read(_TOLD).cast(self._last.schema))
                     self._note(others[-1])
-        for rows in brought:
-            self._note_pauses(rows)
-        words = pa.Table.from_pylist(list(self._words(others)), schema=ARROW_SCHEMA)
+        chosen = pa.concat_tables(brought)
+        self._note_pauses(chosen)
+        words = self._words(pa.concat_tables(others), chosen.filter(_is(chosen, "node_started")))
         # In one piece: thousands of batches would leave thousands of them.
-        self._chosen = pa.concat_tables([self._chosen, *brought, words]).combine_chunks()
+        self._chosen = pa.concat_tables([self._chosen, chosen, words]).combine_chunks()
 
     def rows(self) -> pa.Table:
         """All of them, in the columns of `zabka-journal`."""
@@ -92,19 +97,45 @@ class Needed:
             self._latest[run] = (max(by_wall, moment), max(by_mono, moment, key=lambda each: each.mono_us))
 
     def _note_pauses(self, rows: pa.Table) -> None:
-        for row in rows.filter(pc.fill_null(pc.equal(rows["type"], "fault_injected"), False)).to_pylist():
+        found = []
+        for row in rows.filter(_is(rows, "fault_injected")).to_pylist():
             fault = check_line(row["body"].encode())
             if is_pause(fault):
-                self._pauses.setdefault((row["run"], fault.target), []).append(row["mono_us"])
+                found.append({"run": row["run"], "node": fault.target, "since": row["mono_us"]})
+        self._pauses = pa.concat_tables([self._pauses, pa.Table.from_pylist(found, _PAUSE)])
 
-    def _words(self, others: list[pa.Table]) -> Iterable[dict[str, Any]]:
-        for (run, node), pauses in list(self._pauses.items()):
-            own = [told.filter((pc.field("run") == run) & (pc.field("node") == node)).to_pylist() for told in others]
-            rows = sorted((row for some in own for row in some), key=lambda row: row["mono_us"])
-            monos = [row["mono_us"] for row in rows]
-            places = {pause: bisect_right(monos, pause) for pause in pauses}
-            yield from ({**rows[place], "type": WORD, "body": WORD} for place in places.values() if place < len(rows))
-            self._pauses[run, node] = [pause for pause in pauses if places[pause] == len(rows)]
+    def _words(self, told: pa.Table, starts: pa.Table) -> pa.Table:
+        """Of lines that no table needs: of each node the first after a pause of it, and the last before a start."""
+        later = told.select([*_NODE, "mono_us"]).join(self._pauses, _NODE, join_type="inner")
+        later = later.filter(pc.field("mono_us") > pc.field("since"))
+        first = _chosen(later, "since", "mono_us", "min")
+        before = starts.select([*_NODE, "node_seq"]).rename_columns([*_NODE, "start"])
+        earlier = told.select([*_NODE, "node_seq"]).join(before, _NODE, join_type="inner")
+        earlier = earlier.filter(pc.field("node_seq") < pc.field("start"))
+        last = _chosen(earlier, "start", "node_seq", "max")
+        found = [_lines(told, first, "mono_us"), _lines(told, last, "node_seq")]
+        self._pauses = self._pauses.join(first, [*_NODE, "since"], join_type="left anti").cast(_PAUSE)
+        newest = told.group_by(_NODE).aggregate([("node_seq", "max")]).rename_columns({"node_seq_max": "node_seq"})
+        self._last = _lines(told, newest, "node_seq")
+        words = pa.concat_tables(found)
+        for name in ("type", "body"):
+            words = words.append_column(name, pa.repeat(pa.scalar(WORD), words.num_rows))
+        return pa.concat_tables([ARROW_SCHEMA.empty_table(), words], promote_options="default")
+
+
+def _is(rows: pa.Table, kind: str) -> pa.ChunkedArray:
+    return pc.fill_null(pc.equal(rows["type"], kind), False)
+
+
+def _chosen(told: pa.Table, within: str, what: str, which: str) -> pa.Table:
+    """Of each node and each `within` the lowest or highest of what is told."""
+    found = told.group_by([*_NODE, within]).aggregate([(what, which)])
+    return found.rename_columns({f"{what}_{which}": what})
+
+
+def _lines(told: pa.Table, which: pa.Table, key: str) -> pa.Table:
+    """The lines of those nodes with that key."""
+    return told.join(which, [*_NODE, key], join_type="left semi").select(_TOLD)
 
 
 def _moments(told: pa.Table) -> Iterable[tuple[str, Moment]]:

@@ -14,7 +14,7 @@ from journal.events import Entry
 from journal.reader import read_file
 
 Partition = tuple[str, int]
-STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "planned")
+STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "planned", "unseen")
 
 
 class Standing:
@@ -29,17 +29,19 @@ class Standing:
         self.paused: dict[str, str] = {}
         self.spent_us: dict[Partition, dict[str, int]] = defaultdict(lambda: dict.fromkeys(STATES, 0))
 
-    def pass_time(self, length_us: int) -> None:
+    def pass_time(self, length_us: int, unseen: set[int]) -> None:
         for name, (_, leader, size) in self.leaders.items():
             state = "available"
             if leader < 0:
                 state = "offline"
+            elif leader in unseen:
+                state = "unseen"
             elif leader in self.not_running:
                 state = self.not_running[leader]
             elif size < min(self.min_isr.get(name[0], 1), self.replicas[name]):
                 state = "under_min_isr"
             self.spent_us[name][state] += length_us
-            if state != "planned":
+            if state not in ("planned", "unseen"):
                 self.spent_us[name]["observed"] += length_us
 
     def take(self, entry: Entry) -> None:
@@ -70,12 +72,34 @@ class Standing:
                         self.paused[fault] = target
 
 
+def unseen_ends(entries: list[Entry]) -> list[tuple[int, int, int]]:
+    """Whose process ended and nobody told: the broker, its last line, and the start after it."""
+    heard: dict[str, int] = {}
+    silent: set[str] = set()
+    found = []
+    for entry in entries:
+        if isinstance(entry.event, e.NodeStarted) and entry.node in heard and entry.node not in silent:
+            found.append((int(entry.node.rpartition("-")[2]), heard[entry.node], entry.mono_us))
+        heard[entry.node] = entry.mono_us
+        silent.discard(entry.node)
+        match entry.event:
+            case e.NodeStopped():
+                silent.add(entry.node)
+            case e.FaultInjected(kind="crash" | "power_loss" | "pause", source=source, target=target):
+                if source == target:
+                    silent.add(target)
+    return [each for each in found if each[2] > each[1]]
+
+
 def availability(path: Path) -> dict[Partition, dict[str, float]]:
     """Of each partition: how many milliseconds it spent in which state."""
     standing = Standing()
+    entries = list(read_file(path))
+    ends = unseen_ends([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
     now = 0
-    for entry in read_file(path):
-        standing.pass_time(entry.mono_us - now)
+    for entry in entries:
+        unseen = {broker for broker, last, start in ends if last <= now and entry.mono_us <= start}
+        standing.pass_time(entry.mono_us - now, unseen)
         now = entry.mono_us
         standing.take(entry)
     return {

@@ -64,9 +64,13 @@ COLUMNS = {
 class Seeds:
     """Some seeds' journals in one directory, as Spark reads them, and what the fold says of each."""
 
-    def __init__(self, spark: SparkSession, directory: Path, seeds: range) -> None:
+    def __init__(self, spark: SparkSession, directory: Path, seeds: range, untold: bytes | None = None) -> None:
         for seed in seeds:
             play(seed, directory)
+        if untold is not None:
+            for path in directory.iterdir():
+                lines = path.read_bytes().splitlines(keepends=True)
+                path.write_bytes(b"".join(line for line in lines if untold not in line))
         self.directory = directory
         self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
         self.journal = jobs.read_journal(spark, directory)
@@ -145,6 +149,16 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
     # Who let go of it itself did so before its session was closed.
     assert all(row[:3] in closed for row in reigns if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in reigns if row[4] not in CLOSED and row[:3] in closed)
+
+
+@pytest.mark.timeout(600)
+def test_availability_is_what_brute_force_says_where_nobody_tells_that_nodes_lost_their_power(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    seeds = Seeds(spark, tmp_path, range(1, 6), untold=b'"kind":"power_loss"')
+    spent = [row for rows in seeds.rows(availability, "unseen_ms").values() for row in rows]
+    assert sum(unseen_ms > 0 for (unseen_ms,) in spent) > 5
+    seeds.compare_outages()
 
 
 @pytest.mark.long

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
 from pipeline import versions
+from pipeline.lake import commits
 from tests.pipeline.folded import folded
 from tools.pipeline import jobs_of_spark
 from tools.replay import replay
@@ -120,6 +122,26 @@ def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -
     assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
     with versions.locked(tmp_path / "data" / "analytics"):
         pass
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.long
+def test_a_stream_ends_with_its_cluster_though_somebody_goes_on_writing(tmp_path: Path) -> None:
+    (data := tmp_path / "data").mkdir()
+    line = b'{"node":"peer-1","node_seq":%d,"wall_us":%d,"mono_us":%d,"type":"epoch_accepted","accepted_epoch":1}\n'
+    command = [sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]
+    begin, number = time.monotonic(), 0
+    with (
+        subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as stream,
+        (data / "seed-1.jsonl").open("ab", buffering=0) as file,
+    ):
+        while stream.poll() is None and time.monotonic() - begin < 200:
+            number += 1
+            file.write(line % (number, number, number))
+            time.sleep(0.2)
+        stream.kill()
+    assert stream.returncode == 0
+    assert sum(commit.rows for commit in commits.read(data / "analytics")) > 1
 
 
 @pytest.mark.timeout(600)

@@ -11,6 +11,8 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
 from journal import events as e
+from journal.events import Event
+from journal.writer import encode_line
 from pipeline import jobs
 from pipeline.entries import ENTRIES, LINE_BYTES_MAX, Refused, check_line, check_lines
 from pipeline.gold import TABLES
@@ -134,10 +136,30 @@ def test_the_source_reads_a_directory_without_journals_as_no_rows(spark: SparkSe
 
 def test_the_latest_entry_beside_a_line_that_is_none_is_found_before_1970_too(tmp_path: Path) -> None:
     head = '{"node":"peer-1","node_seq":1,"wall_us":%d,"mono_us":%d,"type":"node_stopped","reason":""}\n'
-    (path := tmp_path / "a.jsonl").write_text("no entry\n" + head % (-9, -9) + head % (-5, -7) + head % (-6, -8))
+    told = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
+    (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in told))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # The first is there as the node's first word.
-    assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7)]
+    # The first and the last are there as the node's first and last words.
+    assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
+
+
+def test_of_types_that_are_not_wanted_those_lines_are_read_that_show_when_a_node_ran(tmp_path: Path) -> None:
+    def told(node: str, event: Event) -> None:
+        lines.append(encode_line(node, len(lines), 0, 0, event))
+
+    lines: list[bytes] = []
+    said, start = e.EpochAccepted(1), e.NodeStarted("broker", 1, {})
+    for node in ("broker-1", "broker-1", "broker-2", "broker-1", "broker-2"):
+        told(node, said)
+    told("broker-1", start)
+    told("world", e.FaultInjected("f", "pause", "broker-2", "broker-2", False))
+    for node in ("broker-1", "broker-2", "broker-1", "broker-2", "broker-1", "broker-2"):
+        told(node, said)
+    (path := tmp_path / "a.jsonl").write_bytes(b"".join(lines))
+    rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
+    # Of each broker the first (0, 2) and the last (11, 12), the last before a start, the first after a pause; and of
+    # the world its only one.
+    assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
 def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
@@ -149,8 +171,9 @@ def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> Non
     ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
     made = shares(ranges, frozenset())
     assert len(made) == 3
-    # Of types that are left out only the latest line of each block of 8 MiB is given.
-    assert sum(batch.num_rows for share in made for batch in read_share(share)) == 7
+    # Of types that are left out only the node's first line, which is as late as any, and its last one are given of each
+    # of the six blocks of 8 MiB, and the short file's only one.
+    assert sum(batch.num_rows for share in made for batch in read_share(share)) == 13
     assert sum(batch.num_rows for part in shares(ranges, None) for batch in read_share(part)) == count + 1
     assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
 

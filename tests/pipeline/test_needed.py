@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from journal import events as e
+from journal.writer import encode_line
 from pipeline.lake.commits import Commit
 from pipeline.lake.needed import Needed
 from pipeline.lake.writer import SET_ASIDE
@@ -43,3 +46,43 @@ def test_of_types_that_no_table_needs_the_latest_by_either_clock_stand_for_all(t
     again = Needed(tmp_path, ["wanted"])
     again.begin(needed.rows())
     assert again.rows().to_pylist() == needed.rows().to_pylist()
+
+
+def line(run: str, node: str, at: int, body: str = "{}") -> dict[str, Any]:
+    return {"run": run, "node": node, "node_seq": at, "wall_us": at, "mono_us": at, "body": body}
+
+
+def pause(run: str, node: str, at: int) -> dict[str, Any]:
+    return line(
+        run, "world", at, encode_line("world", at, at, at, e.FaultInjected("f", "pause", node, node, False)).decode()
+    )
+
+
+def words(needed: Needed) -> list[tuple[str, str, int]]:
+    return sorted(
+        (row["run"], row["node"], row["node_seq"]) for row in needed.rows().to_pylist() if row["type"] == "word"
+    )
+
+
+def test_the_first_line_after_a_pause_and_the_last_before_a_start_stand_for_that_a_node_ran(tmp_path: Path) -> None:
+    needed = Needed(tmp_path, ["fault_injected", "node_started"])
+    needed.take(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
+    assert words(needed) == []
+    others = [line("r", "n", 14), line("r", "n", 12), line("s", "n", 11), line("r", "m", 11)]
+    needed.take(committed(tmp_path, 1, other=others, another=[line("r", "n", 13)]))
+    assert words(needed) == [("r", "n", 12)]
+    needed.take(committed(tmp_path, 2, node_started=[line("r", "n", 20)], other=[line("r", "n", 21)]))
+    assert words(needed) == [("r", "n", 12), ("r", "n", 14)]
+    needed.take(committed(tmp_path, 3, node_started=[line("r", "n", 30), line("r", "m", 30)]))
+    assert words(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
+
+
+def test_pauses_of_a_thousand_histories_that_are_over_cost_the_next_batches_next_to_nothing(tmp_path: Path) -> None:
+    needed = Needed(tmp_path, ["fault_injected"])
+    pauses = [pause(f"seed-{run}", f"broker-{broker}", 10) for run in range(1000) for broker in (1, 2)]
+    needed.take(committed(tmp_path, 0, fault_injected=pauses))
+    others = {f"kind-{number}": [line("seed-1000", "broker-1", 5)] for number in range(40)}
+    begin = time.process_time()
+    needed.take(committed(tmp_path, 1, **others))
+    # Each of them looked for in each file took twenty seconds.
+    assert time.process_time() - begin < 4

@@ -22,7 +22,7 @@ from pipeline.audits.histories import histories
 from pipeline.audits.jobs import rows
 from pipeline.gold import TABLES
 from pipeline.lake import commits
-from tests.pipeline.pauses import paused_twice_and_a_third_time
+from tests.pipeline.pauses import ended_unseen, paused_and_then_stopped, paused_twice_and_a_third_time
 
 SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
 
@@ -31,6 +31,20 @@ def take(spark: SparkSession, directory: Path, lake: Path) -> None:
     """Stream what is there."""
     with versions.locked(lake):
         stream.start(spark, directory, lake, follow=False, wanted=SOME).awaitTermination()
+
+
+def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[bytes]) -> dict[str, Any]:
+    """The one row of a history's availability, where a stream takes one part of its lines, and another one the next."""
+    lake, path = directory / "lake", directory / "data" / "seed-1.jsonl"
+    path.parent.mkdir()
+    wanted = [table for table in TABLES if table.name == "availability"]
+    for part in parts:
+        with path.open("ab") as file:
+            file.write(b"".join(part))
+        with versions.locked(lake):
+            stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
+    (row,) = pq.read_table(lake / "availability").to_pylist()
+    return row
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
@@ -111,18 +125,29 @@ def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
 def test_a_lakes_paused_leader_goes_on_with_what_it_says_next_whenever_the_stream_is_started_anew(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    lines, lake = paused_twice_and_a_third_time(), tmp_path / "lake"
-    (tmp_path / "data").mkdir()
-    path = tmp_path / "data" / "seed-1.jsonl"
+    lines = paused_twice_and_a_third_time()
     # The last line of the first part is the first pause, the second part has its end and the second pause.
-    for part in (lines[:2], lines[2:6], lines[6:]):
-        with path.open("ab") as file:
-            file.write(b"".join(part))
-        with versions.locked(lake):
-            wanted = [table for table in TABLES if table.name == "availability"]
-            stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
-    (row,) = pq.read_table(lake / "availability").to_pylist()
+    row = availability_of_parts(spark, tmp_path, lines[:2], lines[2:6], lines[6:])
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
+
+
+@pytest.mark.timeout(600)
+def test_who_says_that_it_stops_when_its_pause_is_over_does_not_run_in_a_stream_that_is_started_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = paused_and_then_stopped()
+    row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
+    assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
+
+
+@pytest.mark.timeout(600)
+def test_a_lakes_leader_whose_end_nobody_saw_is_not_observed_whenever_the_stream_is_started_anew(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    lines = ended_unseen()
+    # The first part ends with the last words before a start, and the second one with that start.
+    row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
+    assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
 
 
 @pytest.mark.timeout(600)
@@ -140,8 +165,8 @@ def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
         while query.status["isTriggerActive"]:
             pass
         history.write("broker-1", e.NodeStopped("shutdown"))
-        stream.take_the_rest(query)
         stream.end(query)
+        stream.start(spark, history.directory, lake, follow=False, wanted=SOME).awaitTermination()
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 

@@ -164,6 +164,33 @@ def test_a_simulated_leader_that_was_paused_goes_on_with_whatever_it_says_next(
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
 
 
+@pytest.mark.parametrize("host", [True, False], ids=["with its host", "without one"])
+def test_a_leader_that_starts_though_nobody_saw_it_end_is_not_observed_after_its_last_word(
+    spark: SparkSession, history: Any, host: bool
+) -> None:
+    def start() -> None:
+        if host:
+            write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
+            history.now_us -= 1_000_000
+        write("broker-1", e.NodeStarted("broker", 1, {}))
+
+    write = history.write
+    start()
+    write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 2))
+    write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
+    history.now_us += 36_000_000_000
+    start()
+    write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
+    (row,) = rows(spark, history, availability)
+    assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
+    # What was seen is not unseen.
+    write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
+    history.now_us += 4_000_000
+    start()
+    (row,) = rows(spark, history, availability)
+    assert (row["available_ms"], row["leader_down_ms"], row["unseen_ms"]) == (3_000, 5_000, 36_001_000)
+
+
 @pytest.mark.long
 def test_bad_lines_are_set_aside_and_counted(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
