@@ -142,6 +142,13 @@ class _Pass(NamedTuple):
             return False
         return record.offset >= self.keys.get(record.key)
 
+    def left_of(self, data: bytes, header: BatchHeader) -> bytes:
+        """A filtered batch, or nothing where it has no record.
+
+        A producer's last batch stays, though it be empty, so that its sequence numbers are still known.
+        """
+        return data if header.record_count or header.last_offset in self.last_batches else b""
+
     def horizon_for(self, header: BatchHeader) -> int | None:
         """From when on the tombstones may go that are found in that batch for the first time."""
         return min(self.wall_ms + self.tombstone_ms, _LAST_MS) if header.last_offset < self.end else None
@@ -210,13 +217,9 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
         if is_gone(segment):
             cleaned.close()
             return None
-        if filtered is None:
-            cleaned.append(data)
-            continue
-        changed = True
-        rest, rest_header = filtered
-        if rest_header.record_count or header.last_offset in what.last_batches:
-            # A producer's last batch stays, though it be empty, so that its sequence numbers are still known.
+        rest = data if filtered is None else what.left_of(*filtered)
+        changed = changed or rest != data
+        if rest:
             cleaned.append(rest)
     if changed:
         return cleaned

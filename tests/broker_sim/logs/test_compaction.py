@@ -262,6 +262,20 @@ def test_a_producers_last_batch_stays_though_it_be_empty() -> None:
     assert again.producers.check(headers_of(resend)[0]) == ErrorCode.out_of_order_sequence_number
 
 
+def test_a_batch_that_stays_empty_for_its_producer_is_not_written_anew_by_each_compaction(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    log = a_log(100)
+    append(log, ("a", "1"), producer_id=7, producer_epoch=0, base_sequence=0)
+    append(log, ("a", "2"))
+    append(log, ("b", "1"))
+    run_compaction(log)
+    assert [header.record_count for header in headers_of(log.read(0, 1 << 20, 1, True))] == [0]
+    log.first_dirty_offset = 0
+    monkeypatch.setattr(PartitionLog, "replace_segment", pytest.fail)
+    run_compaction(log)
+
+
 def test_a_compaction_cut_short_leaves_the_log_as_it_was() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
