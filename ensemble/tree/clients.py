@@ -48,6 +48,7 @@ class Clients:
         """A connection is gone, and its watches with it; its session lives on until it expires."""
         client.stage = Stage.CLOSED
         client.held.clear()
+        client.deferred.clear()
         self._counters.stale_replies += client.outstanding
         del self.connections[client.id]
         self._state.watches.forget(client.id)

@@ -30,8 +30,8 @@ class Connection:
     """One client connection."""
 
     __slots__ = (
-        "alone", "attached_after", "auth", "barred", "creates", "held", "id", "knows_read_only", "last_cxid",
-        "last_latency_ms", "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms",
+        "alone", "attached_after", "auth", "barred", "creates", "deferred", "held", "id", "knows_read_only",
+        "last_cxid", "last_latency_ms", "last_op", "last_response_ms", "last_zxid", "latency_max_ms", "latency_min_ms",
         "latency_total_ms", "opened_ms", "outstanding", "received", "rights", "sasl", "sent", "session_id",
         "stage", "timeout_ms", "told_bytes",
     )  # fmt: skip
@@ -54,6 +54,8 @@ class Connection:
         """Whether it has still to prove what this server demands."""
         self.sasl: DigestMd5Server | None = None
         self.held: list[Request] = []
+        self.deferred: list[bytes] = []
+        """What came while answers waited until it has taken others: it is taken in after them."""
         self.opened_ms = now_ms
         self.outstanding = 0
         self.told_bytes = 0

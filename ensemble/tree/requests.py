@@ -37,7 +37,10 @@ _PROVING = frozenset({_AUTH, _SASL})
 class RequestIntake:
     """Puts each request into its session's queue, submits the writes and syncs, and answers at once what may be."""
 
-    __slots__ = ("_answers", "_authentication", "_clients", "_counters", "_local", "_sessions", "_state", "_told_max")
+    __slots__ = (
+        "_answers", "_authentication", "_clients", "_counters", "_held_back", "_local", "_sessions", "_state",
+        "_told_max",
+    )  # fmt: skip
 
     def __init__(
         self, state: ServerState, clients: Clients, counters: Counters, *, local: LocalRequests, answers: AnswerQueues,
@@ -46,6 +49,7 @@ class RequestIntake:
         self._state = state
         self._told_max = state.config.answers_bytes_max
         self._clients = clients
+        self._held_back = clients.held_back
         self._sessions = clients.sessions
         self._counters = counters
         self._local = local
@@ -56,10 +60,17 @@ class RequestIntake:
         """Requests that came together as bytes: the plain ones are not even taken apart, the others as any request."""
         if not self._clients.heard(now, client, effects):
             return
-        queue = self._sessions[client.session_id].queue
+        if client.deferred:
+            self._defer(client, frames, effects)
+            return
+        session_id, held_back = client.session_id, self._held_back
+        queue = self._sessions[session_id].queue
         at_once = not client.barred
         position, count = 0, len(frames)
         while position < count and client.stage is _ATTACHED:
+            if held_back and session_id in held_back:
+                self._defer(client, frames[position:], effects)
+                return
             op = _REQUEST_HEADER.unpack_from(frames[position])[1]
             if at_once and not queue and op in PLAIN_READS and client.told_bytes < self._told_max:
                 position = self._answer_at_once(now, client, frames, position, effects)
@@ -79,6 +90,22 @@ class RequestIntake:
             else:
                 client.outstanding += 1
                 queue.append(Waiting(client, xid, op, None, now.mono_ms, frame))
+
+    def _defer(self, client: Connection, frames: list[bytes], effects: list[Effect]) -> None:
+        """Answers wait: what comes behind what they answer does, too, or a write would be done before a read that was
+        asked for first."""
+        if client.outstanding + len(frames) > OUTSTANDING_MAX:
+            self._clients.close(client, effects)
+        else:
+            client.deferred += frames
+            client.outstanding += len(frames)
+
+    def resume(self, now: Instant, client: Connection, effects: list[Effect]) -> None:
+        """The client has taken what it was told: go on with what it has asked since."""
+        frames, client.deferred = client.deferred, []
+        client.outstanding -= len(frames)
+        if frames and client.stage is _ATTACHED:
+            self.frames(now, client, frames, effects)
 
     def _submit_plain_writes(
         self, now: Instant, client: Connection, frames: list[bytes], start: int, queue: deque[Waiting],
@@ -119,6 +146,9 @@ class RequestIntake:
         if not self._clients.heard(now, client, effects):
             return
         session_id = client.session_id
+        if client.deferred or (self._held_back and session_id in self._held_back):
+            self._defer(client, [request.encode()], effects)
+            return
         op, body = request.op, request.body
         if op in _PROVING or client.barred:
             self._authenticate(client, request, effects)

@@ -277,6 +277,7 @@ class Service:
         if client.stage is _ATTACHED:
             if not frames:
                 self._answers.taken(now, client, effects)
+                self._requests.resume(now, client, effects)
                 return
             if not client.outstanding:
                 client.told_bytes = 0
