@@ -74,6 +74,11 @@ class Clients:
             if older is not None:
                 self.close(older, effects)
 
+    def waits(self, session_id: SessionId) -> bool:
+        """Whether something that the session asked for is to be answered before the next of its writes is applied."""
+        syncs = self.syncing.get(session_id)
+        return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
+
     def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
         """A session is over that only this server knew: its connection, if it has one, is closed."""
         session = self.sessions.get(session_id)
