@@ -100,7 +100,7 @@ class AnswerQueues:
         elsewhere = txn.zxid <= waiting.connection.attached_after
         if elsewhere or waiting.cxid != txn.cxid or (txn.type != waiting.op and txn.type != OpCode.ERROR):
             return  # the session was elsewhere when it asked for this, and numbers may come again (kazoo's do)
-        if applied.error and moved(txn, applied):
+        if applied.error and moved(txn):
             session.queue.remove(waiting)
             waiting.connection.outstanding -= 1
             self._clients.close(waiting.connection, effects)
@@ -163,14 +163,16 @@ class AnswerQueues:
             answers.clear()
 
     def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
-        """Every transaction that SubmitSync waited for has been applied here."""
+        """Every transaction that the oldest SubmitSync of a session waited for has been applied here."""
         effects: list[Effect] = []
+        syncing = self._clients.syncing
+        under_way = syncing.get(request.session_id)
+        if under_way is not None:
+            under_way.popleft().done = True
+            if not under_way:
+                del syncing[request.session_id]
         session = self._sessions.get(request.session_id)
         if session is not None:
-            for waiting in session.queue:
-                if waiting.op == OpCode.SYNC and waiting.cxid == request.cxid and not waiting.done:
-                    self._synced(session, waiting)
-                    break
             self.answer_ready(now, session, effects)
         return effects
 
@@ -216,17 +218,11 @@ class AnswerQueues:
         followed the leader after them."""
         queue = session.queue
         own = next((w for w in queue if w.under_way and not w.done and w.op != _SYNC), None)
-        if own is not None and own.cxid == txn.cxid and txn.zxid > own.connection.attached_after:
-            for waiting in takewhile(lambda each: each is not own, queue):
-                if waiting.op == _SYNC and waiting.under_way and not waiting.done:
-                    self._synced(session, waiting)
-
-    def _synced(self, session: OpenSession, waiting: Waiting) -> None:
-        waiting.done = True
-        syncing = self._clients.syncing
-        syncing[session.id] -= 1
-        if not syncing[session.id]:
-            del syncing[session.id]
+        if own is None or own.cxid != txn.cxid or txn.zxid <= own.connection.attached_after or moved(txn):
+            return
+        for waiting in takewhile(lambda each: each is not own, queue):
+            if waiting.op == _SYNC and waiting.under_way:
+                waiting.done = True
 
     def answer_ready(self, now: Instant, session: OpenSession, effects: list[Effect]) -> None:
         """Answer from the head of the session's queue up to the first request that is still under way, or to where the

@@ -18,14 +18,17 @@ from ensemble.records import (
 )
 from ensemble.tree.connections import Waiting
 from ensemble.tree.outcomes import Applied
-from ensemble.txn import SetDataTxn, Txn
+from ensemble.txn import ErrorTxn, MultiTxn, SetDataTxn, Txn
 
 _MOVED = int(ErrorCode.SESSION_MOVED)
 
 
-def moved(txn: Txn, applied: Applied) -> bool:
+def moved(txn: Txn) -> bool:
     """Whether the write was refused because its session is connected to another server by now."""
-    return applied.error == _MOVED and txn.type in (OpCode.ERROR, OpCode.MULTI)
+    body: Record | None = txn.body
+    if isinstance(body, MultiTxn):
+        body = next((sub.body() for sub in body.txns if sub.type == OpCode.ERROR), None)
+    return isinstance(body, ErrorTxn) and body.err == _MOVED
 
 
 def answer_write(waiting: Waiting, txn: Txn, applied: Applied) -> Reply:

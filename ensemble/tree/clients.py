@@ -5,9 +5,11 @@ Source: NIOServerCnxnFactory's and ZooKeeperServer's books of connections, Learn
 
 from __future__ import annotations
 
+from collections import deque
+
 from ensemble.ids import ConnectionId, SessionId
 from ensemble.ports import Instant
-from ensemble.tree.connections import Connection, OpenSession, Stage
+from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
 from ensemble.tree.counters import Counters
 from ensemble.tree.local_requests import LocalRequests
 from ensemble.tree.server_state import ServerState
@@ -18,8 +20,8 @@ from ensemble.zab.effects import CloseConnection, Effect
 class Clients:
     """`connections` are all that are open; `attaching` those whose session the leader has still to confirm;
     `sessions` those that are connected here, or have requests left; `held_back` those of which an answer waits until
-    the client has taken others; `syncing` says how many syncs of a session are under way.  The tables stay the same
-    objects for good."""
+    the client has taken others; `syncing` the syncs of a session that the leader has still to answer, oldest first.
+    The tables stay the same objects for good."""
 
     __slots__ = (
         "_counters", "_local", "_my_id", "_state", "_touched", "attaching", "connections", "held_back",
@@ -35,7 +37,7 @@ class Clients:
         self.sessions: dict[SessionId, OpenSession] = {}
         self.attaching: dict[SessionId, Connection] = {}
         self.held_back: dict[SessionId, None] = {}
-        self.syncing: dict[SessionId, int] = {}
+        self.syncing: dict[SessionId, deque[Waiting]] = {}
         self._touched: dict[SessionId, int] = {}
 
     def close(self, client: Connection, effects: list[Effect]) -> None:
@@ -72,6 +74,11 @@ class Clients:
         for older in (self.attaching.get(session_id), session.connection if session is not None else None):
             if older is not None:
                 self.close(older, effects)
+
+    def waits(self, session_id: SessionId) -> bool:
+        """Whether something that the session asked for is to be answered before the next of its writes is applied."""
+        syncs = self.syncing.get(session_id)
+        return session_id in self.held_back or (syncs is not None and not syncs[-1].done)
 
     def close_session(self, session_id: SessionId, effects: list[Effect]) -> None:
         """A session is over that only this server knew: its connection, if it has one, is closed."""

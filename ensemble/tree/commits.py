@@ -57,7 +57,7 @@ class Commits:
         tree, held_back, syncing = state.tree, self._clients.held_back, self._clients.syncing
         run = AnswerRun()
         for txn in txns:
-            if (held_back or syncing) and (txn.session_id in held_back or txn.session_id in syncing):
+            if (held_back or syncing) and self._clients.waits(txn.session_id):
                 answers.answer_run(now, run, effects)
                 answers.settle(now, txn, effects)
                 run.rewatch = True

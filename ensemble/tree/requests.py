@@ -169,7 +169,7 @@ class RequestIntake:
             effects.append(Submit(ForwardedRequest(session_id, request.xid, op, request.encoded_body(), client.auth)))
         elif op == OpCode.SYNC and isinstance(body, PathRequest):
             waiting.under_way = True
-            self._clients.syncing[session_id] = self._clients.syncing.get(session_id, 0) + 1
+            self._clients.syncing.setdefault(session_id, deque()).append(waiting)
             effects.append(SubmitSync(SyncRequest(session_id, request.xid, body.path)))
         elif len(session.queue) == 1:
             self._answers.answer_ready(now, session, effects)

@@ -135,10 +135,10 @@ class Following:
         asked = next((each for each in self._revalidations if each[0] == answer.session_id), None)
         if asked is not None:
             self._revalidations.remove(asked)
+        proposed = max(answer.proposed, core.last_logged)
         if asked is not None and asked[1] is not None and self.master is not None:
-            self.master.answer(asked[1], answer)
+            self.master.answer(asked[1], Revalidate(answer.session_id, answer.timeout_ms, valid, proposed))
         else:
-            proposed = max(answer.proposed, core.last_logged)
             core.perform(core.application.revalidated(core.now, answer.session_id, valid, proposed))
 
     def _on_proposal(self, txns: Sequence[Txn]) -> None:

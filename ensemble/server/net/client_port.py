@@ -432,7 +432,7 @@ class ClientConnection(asyncio.Protocol):
             self._port.bytes_sent += len(data)
             self._told_bytes += len(data)
             self._transport.write(data)
-        if self._told_bytes >= ANSWERS_BYTES_MAX and not self._paused and self._id is not None:
+        if self._told_bytes >= ANSWERS_BYTES_MAX and self._id is not None and not (self._paused or self._ended_here):
             # It has taken what it was told: there may be more.
             self._told_bytes = 0
             self._port.listener.on_client_messages(self._id, [Frames([])])

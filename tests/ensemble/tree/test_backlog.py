@@ -23,7 +23,7 @@ from ensemble.records import (
     Request,
 )
 from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, SETTLED_BYTES_MAX
-from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, set_data, sync
+from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, multi, set_data, sync
 
 TAKEN = Frames([])
 LARGE = b"x" * 1000
@@ -152,6 +152,43 @@ def test_a_read_behind_a_sync_does_not_see_a_later_write_of_its_session(together
     assert [xid for xid, _ in answers] == [1, 2, 3, 4, 5]
     assert b"before" in answers[2][1] and b"after" in answers[4][1]
     assert not ensemble.services[0].clients.syncing
+
+
+def test_a_sync_is_not_answered_by_what_an_earlier_one_of_the_same_number_waited_for() -> None:
+    """Its session has come back, and counts its requests from one again, as kazoo does."""
+    ensemble, _ = served(1 << 20)
+    client = ensemble.connect()
+    session = ensemble.session(client)
+    ensemble.auto = False
+    ensemble.message(client, Frames(frames(sync(), set_data("/a", b"own"))))
+    ensemble.commit()
+    assert xids(ensemble, client)[-2:] == [1, 2]
+    ensemble.hang_up(client)
+    back = ensemble.connect(session=session)
+    ensemble.revalidate()
+    ensemble.take(back)
+    ensemble.message(back, Frames(frames(sync(), get("/a"))))
+    ensemble.finish_sync()
+    assert xids(ensemble, back) == []
+    ensemble.finish_sync()
+    assert xids(ensemble, back) == [1, 2]
+    assert not ensemble.services[0].clients.syncing
+
+
+@pytest.mark.parametrize("late", [create("/late"), multi(create("/late"))])
+def test_a_sync_is_not_answered_by_a_write_that_its_session_asked_another_server_for(late) -> None:
+    """That write was on its way when the session left, and is refused; it has the number of one asked for here."""
+    ensemble = Ensemble(servers=3)
+    client = ensemble.connect(server=1)
+    session = ensemble.session(client)
+    ensemble.auto = False
+    here = ensemble.connect(server=2, session=session)
+    ensemble.revalidate()
+    ensemble.take(here)
+    ensemble.message(client, Frames(frames(late, first=2)))
+    ensemble.message(here, Frames(frames(sync(), late)))
+    ensemble.commit(1)
+    assert xids(ensemble, here) == []
 
 
 def test_who_asks_for_very_much_and_writes_behind_it_gets_all_as_it_takes_it() -> None:

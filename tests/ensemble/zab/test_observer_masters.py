@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from random import Random
 
+import msgspec
 import pytest
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, make_zxid
+from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from ensemble.zab.effects import CloseLink, SendPackets, SetTimer
 from ensemble.zab.learner import Learner
 from ensemble.zab.messages import AckEpoch, FollowerInfo, Inform, Packet, PeerState, Proposal
@@ -127,6 +128,24 @@ def test_an_observer_knows_what_was_proposed_before_a_session_came_to_it(options
         made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None  # Nobody acknowledges anything.
     made.write(leader.id)
     made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    made.turn(here, lambda: _ask(here, 7, made))
+    made.run_until(lambda: bool(here.app.revalidations))
+    assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0
+
+
+def test_an_observer_of_a_follower_knows_that_of_a_leader_which_does_not_say_it() -> None:
+    """ZooKeeper's answers to a question about a session carry no zxid; but what was proposed is in the follower's log
+    by then."""
+    made = world()
+    leader, here = made.leader(), made.nodes[OBSERVER]
+    assert leader is not None
+    for i in {1, 2, 3} - {leader.id}:
+        made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None  # Nobody acknowledges anything.
+    made.write(leader.id)
+    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    broadcast = leader.peer._core.role._broadcast
+    answer = broadcast._answer
+    broadcast._answer = lambda origin, packet: answer(origin, msgspec.structs.replace(packet, proposed=Zxid(-1)))
     made.turn(here, lambda: _ask(here, 7, made))
     made.run_until(lambda: bool(here.app.revalidations))
     assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0

@@ -269,6 +269,19 @@ def test_a_client_that_was_told_much_is_said_to_have_taken_it_once_it_has() -> N
     run(test)
 
 
+def test_of_a_connection_that_is_closed_here_nothing_more_is_said() -> None:
+    """Or it would be counted as a request that came too late (stale_requests)."""
+
+    async def test(port: Port) -> None:
+        (one,) = await port.clients(1)
+        port.port.answer(ConnectionId(1), bytes(ANSWERS_BYTES_MAX))
+        port.port.close_connection(ConnectionId(1))
+        assert len(await one.reader.read()) == ANSWERS_BYTES_MAX
+        assert port.listener.emptied == []
+
+    run(test)
+
+
 def test_nobody_waits_for_the_requests_of_a_client_that_does_not_take_its_answers() -> None:
     async def test(port: Port) -> None:
         one, two = await port.clients(2)
