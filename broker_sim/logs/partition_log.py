@@ -43,8 +43,8 @@ class PartitionLog:
 
     __slots__ = (
         "_directory",
-        "_dirty_again",
         "_index_interval_bytes",
+        "_lowered",
         "_segments",
         "_starts",
         "damage",
@@ -73,10 +73,11 @@ class PartitionLog:
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
         name: str | None = None,
-        dirty_again: Callable[[], None] | None = None,
+        lowered: Callable[[], None] | None = None,
     ) -> None:
         """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, `name` is its directory's
-        where that is not the partition's, and `dirty_again` is told before what compaction has seen is cut off."""
+        where that is not the partition's, and `lowered` is told before what compaction has seen is cut off, and
+        once a cut has let the log start earlier."""
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
@@ -94,9 +95,9 @@ class PartitionLog:
         self.is_closed = False
         self.truncation_count = 0
         """How often the end was cut off, and with it some of what was no longer written to."""
-        self._dirty_again = dirty_again
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
+        self._lowered = lowered
         self._segments: list[Segment] = []
         self._starts: list[int] = []
         directory.create_partition(self.name)
@@ -348,7 +349,7 @@ class PartitionLog:
             if last.end_offset > last.records_end:
                 # The name of the next segment's file tells where the log ends, to whoever opens it.
                 self.roll()
-        self.start_offset = min(self.start_offset, offset, self.end_offset)
+        self._start_at(min(self.start_offset, offset, self.end_offset))
         self.epochs.truncate_from_end(min(offset, self.end_offset))
         return self.end_offset
 
@@ -363,7 +364,8 @@ class PartitionLog:
         self._add_segment(offset)
         if had_records:
             self._directory.sync_names(self.name)
-        self.start_offset = self.first_dirty_offset = self.end_offset = offset
+        self.first_dirty_offset = self.end_offset = offset
+        self._start_at(offset)
         self.epochs.clear()
         self.producers.clear()
         self.high_watermark = offset
@@ -371,8 +373,15 @@ class PartitionLog:
     def _lower_first_dirty(self, offset: int) -> None:
         if offset < self.first_dirty_offset:
             self.first_dirty_offset = offset
-            if self._dirty_again is not None:
-                self._dirty_again()
+            if self._lowered is not None:
+                self._lowered()
+
+    def _start_at(self, offset: int) -> None:
+        """A checkpoint that went on to say where the log started before would hide what is written from here on."""
+        is_lower = offset < self.start_offset
+        self.start_offset = offset
+        if is_lower and self._lowered is not None:
+            self._lowered()
 
     def _drop_segment(self) -> None:
         segment = self._segments.pop()
