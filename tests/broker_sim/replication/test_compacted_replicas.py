@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import CLEANED_SUFFIX
 from journal import events as e
 from journal.events import Entry
 from journal.judges.invariants import check
@@ -66,7 +69,14 @@ def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
     assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
 
 
-def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed() -> None:
+def has_begun_to_compact(cluster: Cluster) -> bool:
+    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[1].directory.list_files(str(TP)))
+
+
+@pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
+def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed(
+    is_deleted_meanwhile: bool,
+) -> None:
     """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
@@ -82,9 +92,13 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     cluster.heal()
     cluster.elect(1, [1])
     cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    for _ in range(5 if is_deleted_meanwhile else 0):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: has_begun_to_compact(cluster) or not is_deleted_meanwhile)
     deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
     assert deleted.done() and cluster[1].partition.log.start_offset == 1
-    for _ in range(5):
+    assert cluster.events(e.LogCompacted) == []
+    for _ in range(0 if is_deleted_meanwhile else 5):
         cluster.until(cluster.produce_later(1, keyed("ab")).done)
     cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
     cluster.run(1)
