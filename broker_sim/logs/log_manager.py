@@ -264,7 +264,7 @@ class LogManager:
             index_interval_bytes=self._config.log_index_interval_bytes,
             stopped_cleanly=stopped_cleanly,
             name=name,
-            lowered=log_dir.checkpoint_starts,
+            checkpoint=log_dir.checkpoint_starts,
         )
         logs = log_dir.logs if name in (None, str(topic_partition)) else log_dir.futures
         logs[topic_partition] = log

@@ -34,6 +34,10 @@ class LogDamage(NamedTuple):
     reason: str
 
 
+def _write_nothing() -> None:
+    """Of a log without checkpoints."""
+
+
 class PartitionLog:
     """The records of one replica, from `start_offset` to before `end_offset`.
 
@@ -42,9 +46,9 @@ class PartitionLog:
     """
 
     __slots__ = (
+        "_checkpoint",
         "_directory",
         "_index_interval_bytes",
-        "_lowered",
         "_segments",
         "_starts",
         "damage",
@@ -73,11 +77,11 @@ class PartitionLog:
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
         name: str | None = None,
-        lowered: Callable[[], None] | None = None,
+        checkpoint: Callable[[], None] = _write_nothing,
     ) -> None:
         """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, `name` is its directory's
-        where that is not the partition's, and `lowered` is told before what compaction has seen is cut off, and
-        once a cut has let the log start earlier."""
+        where that is not the partition's, and `checkpoint` writes down where the log starts, and how far compaction has
+        come, where that cannot wait."""
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
@@ -95,9 +99,9 @@ class PartitionLog:
         self.is_closed = False
         self.truncation_count = 0
         """How often the end was cut off, and with it some of what was no longer written to."""
+        self._checkpoint = checkpoint
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
-        self._lowered = lowered
         self._segments: list[Segment] = []
         self._starts: list[int] = []
         directory.create_partition(self.name)
@@ -373,15 +377,14 @@ class PartitionLog:
     def _lower_first_dirty(self, offset: int) -> None:
         if offset < self.first_dirty_offset:
             self.first_dirty_offset = offset
-            if self._lowered is not None:
-                self._lowered()
+            self._checkpoint()
 
     def _start_at(self, offset: int) -> None:
         """A checkpoint that went on to say where the log started before would hide what is written from here on."""
         is_lower = offset < self.start_offset
         self.start_offset = offset
-        if is_lower and self._lowered is not None:
-            self._lowered()
+        if is_lower:
+            self._checkpoint()
 
     def _drop_segment(self) -> None:
         segment = self._segments.pop()
@@ -412,6 +415,9 @@ class PartitionLog:
             return False
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
+        if self.first_dirty_offset > self._starts[0]:
+            # A kill would bring deleted records back, and compaction has left too few of them to tell their epochs.
+            self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
 

@@ -69,15 +69,8 @@ def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
     assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
 
 
-def has_begun_to_compact(cluster: Cluster) -> bool:
-    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[1].directory.list_files(str(TP)))
-
-
-@pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
-def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed(
-    is_deleted_meanwhile: bool,
-) -> None:
-    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+def with_a_slow_disk_and_another_beginning() -> Cluster:
+    """Broker 1 leads alone, and broker 3, which is away, has a record that was never committed where its log begins."""
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
     cluster.kill(1)
@@ -92,16 +85,11 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     cluster.heal()
     cluster.elect(1, [1])
     cluster.until(cluster.produce_later(1, keyed("ab")).done)
-    for _ in range(5 if is_deleted_meanwhile else 0):
-        cluster.until(cluster.produce_later(1, keyed("ab")).done)
-    cluster.until(lambda: has_begun_to_compact(cluster) or not is_deleted_meanwhile)
-    deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
-    assert deleted.done() and cluster[1].partition.log.start_offset == 1
-    assert cluster.events(e.LogCompacted) == []
-    for _ in range(0 if is_deleted_meanwhile else 5):
-        cluster.until(cluster.produce_later(1, keyed("ab")).done)
-    cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
-    cluster.run(1)
+    return cluster
+
+
+def kill_and_let_the_other_follow(cluster: Cluster) -> None:
+    """Broker 3 has what broker 1 has, from offset 1 on, where records were deleted up to."""
     cluster.kill(1)
     cluster.restart(1)
     cluster.restart(3)
@@ -109,3 +97,40 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     logs = cluster[1].partition.log, cluster[3].partition.log
     assert [log.start_offset for log in logs] == [1, 1]
     assert [each.record.key for each in read(logs[0], 1)] == [each.record.key for each in read(logs[1], 1)]
+
+
+def delete_the_first(cluster: Cluster) -> None:
+    deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
+    assert deleted.done() and cluster[1].partition.log.start_offset == 1
+
+
+def has_begun_to_compact(cluster: Cluster) -> bool:
+    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[1].directory.list_files(str(TP)))
+
+
+@pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
+def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed(
+    is_deleted_meanwhile: bool,
+) -> None:
+    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+    cluster = with_a_slow_disk_and_another_beginning()
+    for _ in range(5 if is_deleted_meanwhile else 0):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: has_begun_to_compact(cluster) or not is_deleted_meanwhile)
+    delete_the_first(cluster)
+    assert cluster.events(e.LogCompacted) == []
+    for _ in range(0 if is_deleted_meanwhile else 5):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
+    cluster.run(1)
+    kill_and_let_the_other_follow(cluster)
+
+
+def test_what_is_deleted_of_a_compacted_log_stays_deleted_though_the_broker_is_killed_at_once() -> None:
+    """What compaction has left does not tell where the epochs of the deleted records began."""
+    cluster = with_a_slow_disk_and_another_beginning()
+    for _ in range(5):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: cluster[1].partition.log.first_dirty_offset > 0)
+    delete_the_first(cluster)
+    kill_and_let_the_other_follow(cluster)
