@@ -348,6 +348,7 @@ class LogManager:
         assert current is not None and self.future(topic_partition) is None, topic_partition
         if self.has_offline_directory:
             raise LogDirFailed
+        current.end_compaction()
         log_dir = self._preferred.pop(topic_partition)
         log = self._open(log_dir, topic_partition, False, future_name(topic_partition, self._unique()))
         log.truncate_fully_and_start_at(current.start_offset)

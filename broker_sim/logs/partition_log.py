@@ -51,6 +51,7 @@ class PartitionLog:
         "_index_interval_bytes",
         "_segments",
         "_starts",
+        "compactions_ended",
         "damage",
         "end_offset",
         "epochs",
@@ -64,7 +65,6 @@ class PartitionLog:
         "segment_ms",
         "start_offset",
         "topic_partition",
-        "truncation_count",
     )
 
     def __init__(
@@ -97,8 +97,9 @@ class PartitionLog:
         self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
-        self.truncation_count = 0
-        """How often the end was cut off, and with it some of what was no longer written to."""
+        self.compactions_ended = 0
+        """How often a compaction had to go no further, if there was one: the end was cut off, and with it some of what
+        was no longer written to, or the log began to be copied."""
         self._checkpoint = checkpoint
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
@@ -338,8 +339,8 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return offset
         if offset < self.end_offset:
-            self.truncation_count += offset < self._starts[-1]
             if self._starts[-1] > offset:
+                self.end_compaction()
                 while self._starts[-1] > offset:
                     self._drop_segment()
                 self._directory.sync_names(self.name)
@@ -361,7 +362,7 @@ class PartitionLog:
         """Drop all records; the log is empty and begins at `offset`."""
         had_records = self.size_bytes > 0
         self._lower_first_dirty(offset)
-        self.truncation_count += 1
+        self.end_compaction()
         while self._segments:
             self._drop_segment()
         producer_snapshots.keep(self._directory, self.name, ())
@@ -465,6 +466,10 @@ class PartitionLog:
         fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
         fresh.recover(False, lambda header: None)
         self._segments[at] = fresh
+
+    def end_compaction(self) -> None:
+        """One that is under way goes no further."""
+        self.compactions_ended += 1
 
     # ---- another place -----------------------------------------------------------------------------------------
 

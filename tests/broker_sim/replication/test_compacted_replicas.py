@@ -104,8 +104,8 @@ def delete_the_first(cluster: Cluster) -> None:
     assert deleted.done() and cluster[1].partition.log.start_offset == 1
 
 
-def has_begun_to_compact(cluster: Cluster) -> bool:
-    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[1].directory.list_files(str(TP)))
+def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
+    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[broker].directory.list_files(str(TP)))
 
 
 @pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
@@ -134,3 +134,43 @@ def test_what_is_deleted_of_a_compacted_log_stays_deleted_though_the_broker_is_k
     cluster.until(lambda: cluster[1].partition.log.first_dirty_offset > 0)
     delete_the_first(cluster)
     kill_and_let_the_other_follow(cluster)
+
+
+def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
+    for key in keys:
+        cluster.until(cluster.produce_later(1, build_batch([Record(key.encode(), value, 1_000)])).done)
+
+
+def test_a_key_that_is_gone_stays_gone_where_its_replica_begins_to_move_within_a_compaction() -> None:
+    """Kafka ends the compaction, too (ReplicaManager.alterReplicaLogDirs)."""
+    cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}
+    cluster.topic_configs["orders"] = settings
+    cluster.kill(2)
+    cluster[2].more_directories = [MemoryLogDirectory()]
+    cluster.restart(2)
+    cluster.create([1, 2])
+    put(cluster, "gone")
+    cluster.settle()
+    cluster.kill(2)
+    cluster.elect(1, [1])
+    put(cluster, *(f"k{number}" for number in range(30)))
+    put(cluster, "gone", value=None)
+    put(cluster, *(f"l{number}" for number in range(30)))
+    cluster.run(1_000)
+    settings["min.cleanable.dirty.ratio"] = "1.0"
+    cluster.restart(2)
+    cluster.settle()
+    assert [each.offset for each in read(cluster[2].partition.log, 0) if each.record.key == "gone"] == [0, 31]
+    cluster.run(20_000)
+    settings["min.cleanable.dirty.ratio"] = "0.01"
+    cluster.until(lambda: has_begun_to_compact(cluster, 2))
+    cluster[2].manager.throttles.moves.limit(50)
+    cluster[2].manager.move_log(TP, 1)
+    cluster.run(10_000)
+    cluster[2].manager.throttles.moves.limit(1 << 20)
+    cluster.until(lambda: cluster[2].partition.future is None)
+    put(cluster, *(f"m{number}" for number in range(5)))
+    cluster.run(5_000)
+    left = read(cluster[2].partition.log, 0)
+    assert [each.offset for each in left if each.record.key == "gone" and each.record.value is not None] == []
