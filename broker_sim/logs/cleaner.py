@@ -84,8 +84,8 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
     dirty_from = log.first_dirty_offset
-    truncation_count = log.truncation_count
-    is_gone = partial(_is_gone, log, truncation_count)
+    compactions_ended = log.compactions_ended
+    is_gone = partial(_is_gone, log, compactions_ended)
     expected = await in_slices(_count_records(section.dirty, is_gone), runtime)
     keys = KeyOffsets(settings.key_bytes, settings.key_load, expected)
     reached_end = True
@@ -109,7 +109,7 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
         if cleaned is not None:
             await _put_in_place(log, segment, cleaned, is_gone, tell)
         await runtime.sleep(0)
-    if log.is_closed or log.truncation_count != truncation_count:
+    if log.is_closed or log.compactions_ended != compactions_ended:
         return
     log.drop_empty_segments()
     if section.segments:
@@ -168,14 +168,15 @@ def _count_records(segments: Sequence[Segment], is_gone: IsGone) -> Generator[No
     return count
 
 
-def _is_gone(log: PartitionLog, truncation_count: int, segment: Segment) -> bool:
+def _is_gone(log: PartitionLog, compactions_ended: int, segment: Segment) -> bool:
     """Was retention, a truncation or the topic's deletion faster?  To be asked after every pause: the file of such a
     segment is closed, and reading it would pass for a failure of the disk.
 
     A truncation of any segment ends the compaction (LogCleanerManager.abortAndPauseCleaning): it may have taken the
-    records for the sake of which others were to go, and what was copied of a segment may be there no more.
+    records for the sake of which others were to go, and what was copied of a segment may be there no more.  So does a
+    move to another directory: its copy may have a record already, and the tombstone would be gone before it is read.
     """
-    return log.is_closed or log.truncation_count != truncation_count or not log.has(segment)
+    return log.is_closed or log.compactions_ended != compactions_ended or not log.has(segment)
 
 
 def _note_keys(segment: Segment, keys: KeyOffsets, dirty_from: int, is_gone: IsGone) -> Generator[None, None, bool]:

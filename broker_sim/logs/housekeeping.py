@@ -108,8 +108,6 @@ class LogHousekeeping:
                 is_moving = self._logs.future(topic_partition) is not None
                 if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
                     with suppress(LogDirFailed):
-                        # Deleted records that a kill brings back are known by their batches: these may go now.
-                        self._logs.checkpoint_starts()
                         await compact(log, settings.compaction, self._runtime, partial(self._tell, topic_partition))
                         self._logs.checkpoint_starts()
         finally:
@@ -118,6 +116,8 @@ class LogHousekeeping:
     def _tell(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
         """A replica that is made anew out of this log will lack what is gone, and have other batches."""
         topic, number = topic_partition
+        # Deleted records that a kill brings back are known by their batches: these may go now.
+        self._logs.checkpoint_starts()
         self._emit(
             LogCompacted(
                 broker_id=self._broker_id,

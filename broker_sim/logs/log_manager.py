@@ -264,7 +264,7 @@ class LogManager:
             index_interval_bytes=self._config.log_index_interval_bytes,
             stopped_cleanly=stopped_cleanly,
             name=name,
-            dirty_again=log_dir.checkpoint_starts,
+            checkpoint=log_dir.checkpoint_starts,
         )
         logs = log_dir.logs if name in (None, str(topic_partition)) else log_dir.futures
         logs[topic_partition] = log
@@ -348,6 +348,7 @@ class LogManager:
         assert current is not None and self.future(topic_partition) is None, topic_partition
         if self.has_offline_directory:
             raise LogDirFailed
+        current.end_compaction()
         log_dir = self._preferred.pop(topic_partition)
         log = self._open(log_dir, topic_partition, False, future_name(topic_partition, self._unique()))
         log.truncate_fully_and_start_at(current.start_offset)

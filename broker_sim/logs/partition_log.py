@@ -34,6 +34,10 @@ class LogDamage(NamedTuple):
     reason: str
 
 
+def _write_nothing() -> None:
+    """Of a log without checkpoints."""
+
+
 class PartitionLog:
     """The records of one replica, from `start_offset` to before `end_offset`.
 
@@ -42,11 +46,12 @@ class PartitionLog:
     """
 
     __slots__ = (
+        "_checkpoint",
         "_directory",
-        "_dirty_again",
         "_index_interval_bytes",
         "_segments",
         "_starts",
+        "compactions_ended",
         "damage",
         "end_offset",
         "epochs",
@@ -60,7 +65,6 @@ class PartitionLog:
         "segment_ms",
         "start_offset",
         "topic_partition",
-        "truncation_count",
     )
 
     def __init__(
@@ -73,10 +77,11 @@ class PartitionLog:
         index_interval_bytes: int = 4_096,
         stopped_cleanly: bool = False,
         name: str | None = None,
-        dirty_again: Callable[[], None] | None = None,
+        checkpoint: Callable[[], None] = _write_nothing,
     ) -> None:
         """Open or create the log; `stopped_cleanly` spares the check of every batch's CRC, `name` is its directory's
-        where that is not the partition's, and `dirty_again` is told before what compaction has seen is cut off."""
+        where that is not the partition's, and `checkpoint` writes down where the log starts, and how far compaction has
+        come, where that cannot wait."""
         self.topic_partition = topic_partition
         self.name = str(topic_partition) if name is None else name
         self.segment_bytes = segment_bytes
@@ -92,9 +97,10 @@ class PartitionLog:
         self.metadata_file = PartitionMetadataFile(directory)
         self.damage: list[LogDamage] = []
         self.is_closed = False
-        self.truncation_count = 0
-        """How often the end was cut off, and with it some of what was no longer written to."""
-        self._dirty_again = dirty_again
+        self.compactions_ended = 0
+        """How often a compaction had to go no further, if there was one: the end was cut off, and with it some of what
+        was no longer written to, or the log began to be copied."""
+        self._checkpoint = checkpoint
         self._directory = directory
         self._index_interval_bytes = index_interval_bytes
         self._segments: list[Segment] = []
@@ -333,8 +339,8 @@ class PartitionLog:
             self.truncate_fully_and_start_at(offset)
             return offset
         if offset < self.end_offset:
-            self.truncation_count += offset < self._starts[-1]
             if self._starts[-1] > offset:
+                self.end_compaction()
                 while self._starts[-1] > offset:
                     self._drop_segment()
                 self._directory.sync_names(self.name)
@@ -348,7 +354,7 @@ class PartitionLog:
             if last.end_offset > last.records_end:
                 # The name of the next segment's file tells where the log ends, to whoever opens it.
                 self.roll()
-        self.start_offset = min(self.start_offset, offset, self.end_offset)
+        self._start_at(min(self.start_offset, offset, self.end_offset))
         self.epochs.truncate_from_end(min(offset, self.end_offset))
         return self.end_offset
 
@@ -356,14 +362,15 @@ class PartitionLog:
         """Drop all records; the log is empty and begins at `offset`."""
         had_records = self.size_bytes > 0
         self._lower_first_dirty(offset)
-        self.truncation_count += 1
+        self.end_compaction()
         while self._segments:
             self._drop_segment()
         producer_snapshots.keep(self._directory, self.name, ())
         self._add_segment(offset)
         if had_records:
             self._directory.sync_names(self.name)
-        self.start_offset = self.first_dirty_offset = self.end_offset = offset
+        self.first_dirty_offset = self.end_offset = offset
+        self._start_at(offset)
         self.epochs.clear()
         self.producers.clear()
         self.high_watermark = offset
@@ -371,8 +378,14 @@ class PartitionLog:
     def _lower_first_dirty(self, offset: int) -> None:
         if offset < self.first_dirty_offset:
             self.first_dirty_offset = offset
-            if self._dirty_again is not None:
-                self._dirty_again()
+            self._checkpoint()
+
+    def _start_at(self, offset: int) -> None:
+        """A checkpoint that went on to say where the log started before would hide what is written from here on."""
+        is_lower = offset < self.start_offset
+        self.start_offset = offset
+        if is_lower:
+            self._checkpoint()
 
     def _drop_segment(self) -> None:
         segment = self._segments.pop()
@@ -403,6 +416,9 @@ class PartitionLog:
             return False
         self.start_offset = offset
         self.high_watermark = max(self.high_watermark, offset)
+        if self.first_dirty_offset > self._starts[0]:
+            # A kill would bring deleted records back, and compaction has left too few of them to tell their epochs.
+            self._checkpoint()
         self.epochs.truncate_from_start(offset)
         return True
 
@@ -450,6 +466,10 @@ class PartitionLog:
         fresh = Segment(segment.base_offset, self._directory.open(self.name, segment.name), self._index_interval_bytes)
         fresh.recover(False, lambda header: None)
         self._segments[at] = fresh
+
+    def end_compaction(self) -> None:
+        """One that is under way goes no further."""
+        self.compactions_ended += 1
 
     # ---- another place -----------------------------------------------------------------------------------------
 

@@ -75,7 +75,7 @@ class _Partition:
         self.partition_epoch = -1
         self.elected: dict[int, int] = {}
         """Leader epochs, and the transaction that wrote each."""
-        self.unheard_of: dict[int, range] = {}
+        self.unheard_of: dict[int, list[range]] = {}
         """Where brokers found more in this log than the journal says: an append that failed leaves what it has written,
         whole batches among it."""
         self.unloaded: dict[int, _Loss] = {}
@@ -157,7 +157,7 @@ class CommittedRecordsSurvive:
         if isinstance(event, _APPENDS):
             self._append(event)
         elif isinstance(event, e.LogTruncated):
-            _cut(self._of(event.topic, event.partition).logs.setdefault(event.broker_id, []), event.to_offset)
+            _cut(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
         elif isinstance(event, e.HighWatermarkMoved):
             if event.is_leader:
                 self._promise_committed(event)
@@ -202,7 +202,9 @@ class CommittedRecordsSurvive:
         elif isinstance(event, e.ReplicaLoaded):
             partition = self._of(event.topic, event.partition)
             log = partition.logs.get(event.broker_id)
-            partition.unheard_of[event.broker_id] = range(log[-1].last + 1 if log else 0, event.log_end_offset)
+            heard_end = log[-1].last + 1 if log else 0
+            before = [each for each in partition.unheard_of.get(event.broker_id, ()) if each.start < heard_end]
+            partition.unheard_of[event.broker_id] = [*before, range(heard_end, event.log_end_offset)]
             # What it loses after this has no excuse, until the power goes again.
             _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
         elif isinstance(event, e.TopicDeleted):
@@ -250,10 +252,9 @@ class CommittedRecordsSurvive:
 
     def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
         partition = self._of(event.topic, event.partition)
-        log = partition.logs.setdefault(event.broker_id, [])
         batch = logged(event)
-        _cut(log, event.first_offset)
-        log.append(batch)
+        _cut(partition, event.broker_id, event.first_offset)
+        partition.logs[event.broker_id].append(batch)
         for loss in partition.losses.get(event.broker_id, ()):
             loss.batches.pop(batch, None)
 
@@ -279,7 +280,8 @@ class CommittedRecordsSurvive:
             if batch.last < event.log_start_offset:
                 # Retention, or somebody who asked for it, has deleted it.
                 continue
-            found = held.get(first, batch if first in partition.unheard_of.get(event.broker_id, ()) else None)
+            is_unheard_of = any(first in each for each in partition.unheard_of.get(event.broker_id, ()))
+            found = held.get(first, batch if is_unheard_of else None)
             is_kept = batch.is_kept_as(found, partition.compacted_to)
             if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
                 # Kept; or a leader of old, told late of its election, when there is a later one already.
@@ -343,7 +345,7 @@ def _follow_isr(
 
 def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
     """A broker's log turns out to end there; what it had beyond goes with that excuse, or without any."""
-    gone = _cut(partition.logs.setdefault(broker, []), end_offset)
+    gone = _cut(partition, broker, end_offset)
     if excuse is not None and gone:
         excuse.batches.update(dict.fromkeys(gone))
         partition.losses.setdefault(broker, []).append(excuse)
@@ -353,7 +355,11 @@ def _loss_of(partition: _Partition, broker: int, batch: LoggedBatch) -> _Loss | 
     return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
 
 
-def _cut(log: list[LoggedBatch], end_offset: int) -> list[LoggedBatch]:
+def _cut(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
+    if unheard_of := partition.unheard_of.get(broker):
+        shorter = [range(each.start, min(each.stop, end_offset)) for each in unheard_of]
+        partition.unheard_of[broker] = [each for each in shorter if each]
+    log = partition.logs.setdefault(broker, [])
     gone: list[LoggedBatch] = []
     while log and log[-1].last >= end_offset:
         gone.append(log.pop())

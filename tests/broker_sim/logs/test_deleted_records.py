@@ -114,3 +114,33 @@ def test_an_empty_log_takes_a_batch_that_begins_before_it_and_no_batch_that_lies
     assert follower.append_as_follower(second, [headers[1]])
     assert (follower.start_offset, follower.end_offset, follower.high_watermark) == (4, 6, 4)
     assert follower.read(4, 1 << 20, 6, True) == second
+
+
+@pytest.mark.parametrize("segment_bytes", [1 << 20, 100])
+def test_what_is_written_where_deleted_records_were_cut_off_is_there_though_the_broker_is_killed(
+    segment_bytes: int,
+) -> None:
+    """The checkpoint of where logs start is written once a minute, and this log starts earlier since it was cut."""
+    cluster = Cluster(2, log_segment_bytes=segment_bytes, log_retention_check_interval_ms=1_000)
+    cluster.topic_configs[TP.topic] = {"retention.ms": "-1"}
+    cluster.create([1, 2])
+    cluster.produce(1, *"ab")
+    cluster.settle()
+    cluster.cut_link(1, 2)
+    cluster.elect(1, [1])
+    cluster.produce(1, *"cd")
+    cluster.produce(1, *"efgh")
+    cluster[1].manager.delete_records({TP: 6}, 1_000)
+    cluster.run(cluster.config.log_flush_start_offset_checkpoint_interval_ms)
+    assert cluster[1].partition.log.start_offset == 6
+    cluster.elect(2, [2], unclean=True)
+    cluster.heal()
+    cluster.until(lambda: cluster[1].partition.log.end_offset == 2)
+    for value in "stuvw":
+        cluster.produce(2, value)
+    cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
+    cluster.settle()
+    cluster.kill(1)
+    cluster.restart(1)
+    assert cluster[1].partition.log.start_offset == 2
+    assert cluster[1].values == list("stuvw")

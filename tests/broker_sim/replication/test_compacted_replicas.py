@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.logs.partition_log import CLEANED_SUFFIX
 from journal import events as e
 from journal.events import Entry
 from journal.judges.invariants import check
@@ -66,8 +69,8 @@ def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
     assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
 
 
-def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed() -> None:
-    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+def with_a_slow_disk_and_another_beginning() -> Cluster:
+    """Broker 1 leads alone, and broker 3, which is away, has a record that was never committed where its log begins."""
     cluster = Cluster(3, log_segment_bytes=300, log_cleaner_backoff_ms=100)
     cluster.topic_configs["orders"] = {"cleanup.policy": "compact,delete", "min.cleanable.dirty.ratio": "0.01"}
     cluster.kill(1)
@@ -82,12 +85,11 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     cluster.heal()
     cluster.elect(1, [1])
     cluster.until(cluster.produce_later(1, keyed("ab")).done)
-    deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
-    assert deleted.done() and cluster[1].partition.log.start_offset == 1
-    for _ in range(5):
-        cluster.until(cluster.produce_later(1, keyed("ab")).done)
-    cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
-    cluster.run(1)
+    return cluster
+
+
+def kill_and_let_the_other_follow(cluster: Cluster) -> None:
+    """Broker 3 has what broker 1 has, from offset 1 on, where records were deleted up to."""
     cluster.kill(1)
     cluster.restart(1)
     cluster.restart(3)
@@ -95,3 +97,80 @@ def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_co
     logs = cluster[1].partition.log, cluster[3].partition.log
     assert [log.start_offset for log in logs] == [1, 1]
     assert [each.record.key for each in read(logs[0], 1)] == [each.record.key for each in read(logs[1], 1)]
+
+
+def delete_the_first(cluster: Cluster) -> None:
+    deleted = cluster[1].manager.delete_records({TP: 1}, 1_000)
+    assert deleted.done() and cluster[1].partition.log.start_offset == 1
+
+
+def has_begun_to_compact(cluster: Cluster, broker: int = 1) -> bool:
+    return any(file.endswith(CLEANED_SUFFIX) for file in cluster[broker].directory.list_files(str(TP)))
+
+
+@pytest.mark.parametrize("is_deleted_meanwhile", [False, True])
+def test_records_that_were_deleted_and_then_compacted_stay_deleted_though_the_compaction_is_killed(
+    is_deleted_meanwhile: bool,
+) -> None:
+    """Else nothing tells that others' records in their place, which were never committed, are none of this log."""
+    cluster = with_a_slow_disk_and_another_beginning()
+    for _ in range(5 if is_deleted_meanwhile else 0):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: has_begun_to_compact(cluster) or not is_deleted_meanwhile)
+    delete_the_first(cluster)
+    assert cluster.events(e.LogCompacted) == []
+    for _ in range(0 if is_deleted_meanwhile else 5):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: bool(cluster.events(e.LogCompacted, 1)))
+    cluster.run(1)
+    kill_and_let_the_other_follow(cluster)
+
+
+def test_what_is_deleted_of_a_compacted_log_stays_deleted_though_the_broker_is_killed_at_once() -> None:
+    """What compaction has left does not tell where the epochs of the deleted records began."""
+    cluster = with_a_slow_disk_and_another_beginning()
+    for _ in range(5):
+        cluster.until(cluster.produce_later(1, keyed("ab")).done)
+    cluster.until(lambda: cluster[1].partition.log.first_dirty_offset > 0)
+    delete_the_first(cluster)
+    kill_and_let_the_other_follow(cluster)
+
+
+def put(cluster: Cluster, *keys: str, value: bytes | None = b"v") -> None:
+    for key in keys:
+        cluster.until(cluster.produce_later(1, build_batch([Record(key.encode(), value, 1_000)])).done)
+
+
+def test_a_key_that_is_gone_stays_gone_where_its_replica_begins_to_move_within_a_compaction() -> None:
+    """Kafka ends the compaction, too (ReplicaManager.alterReplicaLogDirs)."""
+    cluster = Cluster(2, log_segment_bytes=1_500, log_cleaner_backoff_ms=100, replica_fetch_max_bytes=1)
+    settings = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "20000"}
+    cluster.topic_configs["orders"] = settings
+    cluster.kill(2)
+    cluster[2].more_directories = [MemoryLogDirectory()]
+    cluster.restart(2)
+    cluster.create([1, 2])
+    put(cluster, "gone")
+    cluster.settle()
+    cluster.kill(2)
+    cluster.elect(1, [1])
+    put(cluster, *(f"k{number}" for number in range(30)))
+    put(cluster, "gone", value=None)
+    put(cluster, *(f"l{number}" for number in range(30)))
+    cluster.run(1_000)
+    settings["min.cleanable.dirty.ratio"] = "1.0"
+    cluster.restart(2)
+    cluster.settle()
+    assert [each.offset for each in read(cluster[2].partition.log, 0) if each.record.key == "gone"] == [0, 31]
+    cluster.run(20_000)
+    settings["min.cleanable.dirty.ratio"] = "0.01"
+    cluster.until(lambda: has_begun_to_compact(cluster, 2))
+    cluster[2].manager.throttles.moves.limit(50)
+    cluster[2].manager.move_log(TP, 1)
+    cluster.run(10_000)
+    cluster[2].manager.throttles.moves.limit(1 << 20)
+    cluster.until(lambda: cluster[2].partition.future is None)
+    put(cluster, *(f"m{number}" for number in range(5)))
+    cluster.run(5_000)
+    left = read(cluster[2].partition.log, 0)
+    assert [each.offset for each in left if each.record.key == "gone" and each.record.value is not None] == []

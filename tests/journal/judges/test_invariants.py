@@ -352,6 +352,18 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-2", leads(2, 1, 0)),
         ],
     ),
+    "a record that a log lacks which was found longer, was cut, and took others in its place": (
+        "committed and acks=all records survive",
+        [
+            ("broker-1", appended(1, 0, 0)),
+            ("broker-1", appended(1, 1, 1)),
+            ("broker-1", acknowledged(1, 1, 1)),
+            ("broker-2", e.ReplicaLoaded(2, "t", 0, 2, 0)),
+            ("broker-2", e.LogTruncated(2, "t", 0, 2, 0, 0)),
+            ("broker-2", replicated(2, 0, 2, epoch=1)),
+            ("broker-2", leads(2, 1, 3)),
+        ],
+    ),
     "a restarted broker that leads on in the leader epoch of the process before it": (
         "one leader per partition and leader epoch",
         [
@@ -493,6 +505,17 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-2", e.ReplicaLoaded(2, "t", 0, 1, 0)),
         ("broker-3", elected(2, 1, [2], 1, zxid=30)),
         ("broker-2", leads(2, 1, 1)),
+    ],
+    "a broker found what an append had left that failed, took more, and was started once more": [
+        *IN_SYNC,
+        *power_lost(2),
+        ("broker-2", e.NodeStarted("broker", 2, {})),
+        ("broker-2", e.ReplicaLoaded(2, "t", 0, 1, 0)),
+        ("broker-2", replicated(2, 1, 1)),
+        ("broker-2", e.NodeStarted("broker", 2, {})),
+        ("broker-2", e.ReplicaLoaded(2, "t", 0, 2, 0)),
+        ("broker-3", elected(2, 1, [2], 1, zxid=30)),
+        ("broker-2", leads(2, 1, 2)),
     ],
     "a power loss took a record, and who was in sync nobody lived to tell": [
         *IN_SYNC,
