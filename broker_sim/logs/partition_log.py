@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from broker_sim.logs import checkpoints, producer_snapshots
-from broker_sim.logs.compacted_gap import empty_batches, is_gap
+from broker_sim.logs.compacted_gap import before_epoch_in_gap, empty_batches, is_gap
 from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
 from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from broker_sim.logs.producer_state import ProducerStates
@@ -20,8 +20,6 @@ from kafka_protocol.record_batch import BatchHeader, offset_after, patch_batches
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
-_EPOCHS_AT_ONCE = 100
-"""In one read: to look each up takes some 50 µs."""
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
 
@@ -278,18 +276,8 @@ class PartitionLog:
             end = segment.whole_batches(start, max_bytes)
             if end == start and at_least_one:
                 end = start + header.size
-        end = self._before_epoch_in_gap(segment, header.next_offset, end)
+        end = before_epoch_in_gap(self.epochs, segment, header.next_offset, end)
         return segment.file.read(start, end - start) if end > start else b""
-
-    def _before_epoch_in_gap(self, segment: Segment, offset: int, end: int) -> int:
-        """Where to read up to, at most to the position `end`, so that no epoch begins in a gap in between."""
-        for number, start_offset in enumerate(self.epochs.starts_within(offset, segment.end_offset), 1):
-            found = segment.locate(start_offset)
-            if found is None or found[0] >= end:
-                break
-            if found[1].base_offset > start_offset or number == _EPOCHS_AT_ONCE:
-                return found[0]
-        return end
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
         """Does `offset` lie in an older segment than the offset `than` (LogOffsetMetadata.onOlderSegment)?"""
