@@ -20,8 +20,9 @@ from ensemble.records import (
 
 ANSWERS_BYTES_MAX = 1 << 20
 """The last of these answers may be as long as it is."""
-SETTLED_BYTES_MAX = 64 << 20
-"""So much is told where a write of the same session must not overtake what it asked to read before."""
+SETTLED_BYTES_MAX = 256 << 20
+"""So much is told where a write of the same session must not overtake what it asked to read before: a program that
+reads hundreds of large znodes at once, and writes in between, gets by with it."""
 MULTI_READ_BYTES_MAX = 16 << 20
 """Of one answer to several reads; our own client takes no longer one, Apache's only a sixteenth of that by itself."""
 

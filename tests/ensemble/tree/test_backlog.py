@@ -22,11 +22,18 @@ from ensemble.records import (
     Reply,
     Request,
 )
-from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, SETTLED_BYTES_MAX
+from ensemble.tree import answer_queues
+from ensemble.tree.backlog import MULTI_READ_BYTES_MAX
 from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, multi, set_data, sync
 
 TAKEN = Frames([])
+SETTLED_BYTES_MAX = 8 << 20
 LARGE = b"x" * 1000
+
+
+@pytest.fixture(autouse=True)
+def less_is_settled(monkeypatch):
+    monkeypatch.setattr(answer_queues, "SETTLED_BYTES_MAX", SETTLED_BYTES_MAX)
 
 
 def frames(*requests, first=1):
