@@ -35,8 +35,8 @@ _LAST_MS = 2**63 - 1
 """The latest time that a batch can name: delete.retention.ms may be as long as that."""
 
 IsGone = Callable[[Segment], bool]
-Tell = Callable[[Segment, int], None]
-"""Hears of a segment whose place is about to be taken by what is left of it, of so many bytes."""
+BeforeReplacing = Callable[[Segment, int], None]
+"""Is called before the place of a segment is taken by what is left of it, of so many bytes."""
 
 
 class _Section(NamedTuple):
@@ -79,7 +79,9 @@ def is_filthy(log: PartitionLog, settings: CompactionSettings, wall_ms: int) -> 
     return is_due or section.dirty_ratio > settings.dirty_ratio_min
 
 
-async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runtime, tell: Tell) -> None:
+async def compact(
+    log: PartitionLog, settings: CompactionSettings, runtime: Runtime, before_replacing: BeforeReplacing
+) -> None:
     """Compact the log once, as far as its keys fit into the map, with pauses, so that requests are served meanwhile."""
     wall_ms = runtime.now().wall_ms
     section = _section(log, settings, wall_ms)
@@ -107,7 +109,7 @@ async def compact(log: PartitionLog, settings: CompactionSettings, runtime: Runt
             return
         cleaned = await in_slices(_clean(log, segment, what, is_gone), runtime)
         if cleaned is not None:
-            await _put_in_place(log, segment, cleaned, is_gone, tell)
+            await _put_in_place(log, segment, cleaned, is_gone, before_replacing)
         await runtime.sleep(0)
     if log.is_closed or log.compactions_ended != compactions_ended:
         return
@@ -229,14 +231,16 @@ def _clean(log: PartitionLog, segment: Segment, what: _Pass, is_gone: IsGone) ->
     return None
 
 
-async def _put_in_place(log: PartitionLog, segment: Segment, cleaned: LogFile, is_gone: IsGone, tell: Tell) -> None:
+async def _put_in_place(
+    log: PartitionLog, segment: Segment, cleaned: LogFile, is_gone: IsGone, before_replacing: BeforeReplacing
+) -> None:
     """Nobody waits for the disk but compaction itself, which goes on once a power loss cannot undo the exchange: what
     it drops next may be what let a record go here."""
     await log.sync_cleaned(segment)
     if is_gone(segment):
         cleaned.close()
         return
-    tell(segment, cleaned.size())
+    before_replacing(segment, cleaned.size())
     log.replace_segment(segment, cleaned)
     await log.sync_replaced(segment)
 

@@ -107,14 +107,16 @@ class LogHousekeeping:
                 wall_ms = self._runtime.now().wall_ms
                 is_moving = self._logs.future(topic_partition) is not None
                 if settings.compacts and not is_moving and is_filthy(log, settings.compaction, wall_ms):
+                    before_replacing = partial(self._before_replacing, topic_partition)
                     with suppress(LogDirFailed):
-                        await compact(log, settings.compaction, self._runtime, partial(self._tell, topic_partition))
+                        await compact(log, settings.compaction, self._runtime, before_replacing)
                         self._logs.checkpoint_starts()
         finally:
             self._compaction = None
 
-    def _tell(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
-        """A replica that is made anew out of this log will lack what is gone, and have other batches."""
+    def _before_replacing(self, topic_partition: TopicPartition, segment: Segment, bytes_after: int) -> None:
+        """Write down where logs start, and tell of it: a replica that is made anew out of this log will lack what is
+        gone, and have other batches."""
         topic, number = topic_partition
         # Deleted records that a kill brings back are known by their batches: these may go now.
         self._logs.checkpoint_starts()

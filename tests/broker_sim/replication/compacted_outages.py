@@ -17,11 +17,11 @@ from broker_sim.logs.newest_record import newest_record
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.logs.time_search import offset_for_timestamp
 from journal import events as e
-from journal.events import Entry
 from journal.judges.invariants import check
 from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
 from simulation.kernel.runtime import SimRuntime
+from tests.broker_sim.logs.test_time_index import outcome
 from tests.broker_sim.replication.replication_cluster import TP, Broker, Cluster
 
 BROKERS = (1, 2, 3)
@@ -59,15 +59,6 @@ def read(log: PartitionLog, offset: int, max_bytes: int = 1 << 20) -> list[Store
         assert headers[-1].next_offset > offset, f"reading at {offset} leads nowhere"
         offset = headers[-1].next_offset
     return found
-
-
-def at_once(steps: Any) -> Any:
-    """What a search comes to that is never interrupted."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as ended:
-            return ended.value
 
 
 class SlowDisk(MemoryLogDirectory):
@@ -139,6 +130,10 @@ class CompactedOutages:
     def state(self) -> dict[str, Any]:
         return self.cluster.states[TP]
 
+    @property
+    def in_sync(self) -> list[int]:
+        return [each for each in self.state["isr"] if each in self.cluster.alive]
+
     def play(self, steps: int) -> None:
         """So many acts, then all is mended, and everybody is in sync."""
         acts = (
@@ -208,19 +203,22 @@ class CompactedOutages:
 
     def kill(self) -> None:
         broker = self.random.choice(BROKERS)
-        alive_in_sync = [each for each in self.state["isr"] if each in self.cluster.alive]
         if broker not in self.cluster.alive:
             return
-        power = self.random.random() < 0.4 and alive_in_sync != [broker]
-        self.cluster.kill(broker, power)
-        self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
-        self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
+        power = self.random.random() < 0.4 and self.in_sync != [broker]
+        self.end(broker, power)
         self.done.append(f"kill {broker} {power=}")
         self.elect_without(broker)
 
+    def end(self, broker: int, power: bool) -> None:
+        """What a leader that is gone was asked has no answer any more."""
+        self.cluster.kill(broker, power)
+        self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
+        self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
+
     def elect_without(self, broker: int) -> None:
         """As the controller does; with nobody else in sync nobody leads until it is back."""
-        rest = [each for each in self.state["isr"] if each != broker and each in self.cluster.alive]
+        rest = [each for each in self.in_sync if each != broker]
         if not rest:
             return
         leader = self.state["leader"] if self.state["leader"] in rest else self.random.choice(rest)
@@ -230,10 +228,9 @@ class CompactedOutages:
     def start(self, broker: int) -> None:
         self.cluster.restart(broker)
         self.done.append(f"start {broker}")
-        if self.state["leader"] == broker or self.state["leader"] not in self.cluster.alive:
-            in_sync = [each for each in self.state["isr"] if each in self.cluster.alive]
-            if in_sync:
-                self.cluster.elect(self.random.choice(in_sync), in_sync)
+        is_leaderless = self.state["leader"] == broker or self.state["leader"] not in self.cluster.alive
+        if is_leaderless and self.in_sync:
+            self.cluster.elect(self.random.choice(self.in_sync), self.in_sync)
 
     def restart(self) -> None:
         gone = [broker for broker in BROKERS if broker not in self.cluster.alive]
@@ -242,12 +239,8 @@ class CompactedOutages:
 
     def replace_disk(self) -> None:
         broker = self.random.choice(BROKERS)
-        if broker in self.cluster.alive and [each for each in self.state["isr"] if each in self.cluster.alive] != [
-            broker
-        ]:
-            self.cluster.kill(broker, power=True)
-            self.under_way = [each for each in self.under_way if self.state["leader"] != broker]
-            self.producer_epoch, self.sequence = self.producer_epoch + 1, 0
+        if broker in self.cluster.alive and self.in_sync != [broker]:
+            self.end(broker, True)
             self.cluster.emit("world", e.FaultInjected("f", "disk_replaced", "world", f"broker-{broker}", False))
             self.put_in_a_disk(broker)
             self.done.append(f"empty disk {broker}")
@@ -262,9 +255,8 @@ class CompactedOutages:
         self.cluster.heal()
 
     def hand_over(self) -> None:
-        in_sync = [each for each in self.state["isr"] if each in self.cluster.alive]
-        if self.state["leader"] in in_sync:
-            self.cluster.elect(self.random.choice(in_sync), in_sync)
+        if self.state["leader"] in self.in_sync:
+            self.cluster.elect(self.random.choice(self.in_sync), self.in_sync)
             self.done.append(f"hand over to {self.state['leader']}")
 
     def elect_unclean(self) -> None:
@@ -298,7 +290,7 @@ class CompactedOutages:
 
     def wrong(self) -> list[str]:
         """What does not hold, in the end, and once more when everybody has been started anew."""
-        found = [f"{each.invariant}: {each.detail}" for each in check(self.entries())]
+        found = [f"{each.invariant}: {each.detail}" for each in check(self.cluster.entries())]
         for round_ in ("", " after a restart"):
             for broker in BROKERS:
                 found += [
@@ -308,9 +300,6 @@ class CompactedOutages:
                 self.cluster.restart(broker)
             self.cluster.run(3_000)
         return found
-
-    def entries(self) -> list[Entry]:
-        return [Entry(node, at, at, at, event) for at, (node, event) in enumerate(self.cluster.journal, 1)]
 
     def wrong_in(self, log: PartitionLog) -> list[str]:
         stored = read(log, log.start_offset)
@@ -348,12 +337,12 @@ class CompactedOutages:
         times = sorted({each.record.timestamp_ms for each in stored})
         for time_ms in (*times, *(each + 1 for each in times)):
             first = next((each for each in stored if each.record.timestamp_ms >= time_ms), None)
-            told = at_once(offset_for_timestamp(log, time_ms))
+            told = outcome(offset_for_timestamp(log, time_ms))
             if told != (first and (first.record.timestamp_ms, first.offset)):
                 found.append(f"the first since {time_ms} is {told}, not {first}")
         if stored:
             newest = max(stored, key=lambda each: (each.record.timestamp_ms, -each.offset))
-            told = at_once(newest_record(log))
+            told = outcome(newest_record(log))
             if told != (newest.record.timestamp_ms, newest.offset):
                 found.append(f"the newest record is {told}, not {newest}")
         return found

@@ -241,12 +241,12 @@ class Cluster:
             if isinstance(event, kind) and broker_id in (None, getattr(event, "broker_id", None))
         ]
 
+    def entries(self) -> list[Entry]:
+        return [Entry(node, at, at, at, event) for at, (node, event) in enumerate(self.journal, 1)]
+
     def violations(self) -> list[str]:
         checker = CommittedRecordsSurvive()
-        found: list[str] = []
-        for number, (node, event) in enumerate(self.journal, 1):
-            found += checker.see(Entry(node=node, node_seq=number, wall_us=0, mono_us=0, event=event))
-        return found
+        return [what for entry in self.entries() for what in checker.see(entry)]
 
     # ---- time and faults -----------------------------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ import pytest
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory
 from broker_sim.logs.partition_log import CLEANED_SUFFIX
 from journal import events as e
-from journal.events import Entry
 from journal.judges.invariants import check
 from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.replication.compacted_outages import SlowDisk, read
@@ -34,16 +33,12 @@ def compacting() -> Cluster:
 def lead_with_a_replica_made_anew(cluster: Cluster) -> None:
     cluster.run(1_000)
     cluster.kill(2, power=True)
-    cluster[2].directory = MemoryLogDirectory()
+    cluster[2].directory.wipe()
     cluster.elect(1, [1])
     cluster.restart(2)
     cluster.until(lambda: 2 in cluster[1].partition.isr_state.isr)
     cluster.kill(1)
     cluster.elect(2, [2])
-
-
-def entries_of(cluster: Cluster) -> list[Entry]:
-    return [Entry(node, number, number, number, event) for number, (node, event) in enumerate(cluster.journal, 1)]
 
 
 def test_a_broker_tells_of_every_segment_that_it_compacts() -> None:
@@ -59,13 +54,13 @@ def test_a_replica_made_anew_of_a_compacted_log_leads_and_nobody_accuses_it() ->
     lead_with_a_replica_made_anew(cluster)
     fetched = cluster.events(e.RecordsReplicated, 2)
     assert any(batch.compacted for batch in fetched), "nothing that compaction had been through was fetched"
-    assert check(entries_of(cluster)) == []
+    assert check(cluster.entries()) == []
 
 
 def test_had_nobody_told_of_the_compaction_it_would_be_accused() -> None:
     cluster = compacting()
     lead_with_a_replica_made_anew(cluster)
-    untold = [entry for entry in entries_of(cluster) if not isinstance(entry.event, e.LogCompacted)]
+    untold = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
     assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
 
 

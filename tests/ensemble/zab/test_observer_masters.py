@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -116,18 +117,25 @@ def test_sessions_at_an_observer_are_kept_alive_and_renewed_through_the_follower
     assert master.app.revalidations == [(7, True), (9, True)]
 
 
+def _with_a_write_under_way(made: World) -> Any:
+    """The leader, which has proposed a first write that nobody acknowledges."""
+    leader = made.leader()
+    assert leader is not None
+    for i in {1, 2, 3} - {leader.id}:
+        made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None
+    made.write(leader.id)
+    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    return leader
+
+
 @pytest.mark.parametrize("options", [MASTERS, {}])
 def test_an_observer_knows_what_was_proposed_before_a_session_came_to_it(options: dict[str, bool]) -> None:
     """Or what the session asked another server for last would answer what it asks for here first."""
     made = World(1, 3, 1, loss=0.0, **options)
     made.start()
     made.run_until(made.settled)
-    leader, here = made.leader(), made.nodes[OBSERVER]
-    assert leader is not None
-    for i in {1, 2, 3} - {leader.id}:
-        made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None  # Nobody acknowledges anything.
-    made.write(leader.id)
-    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    _with_a_write_under_way(made)
+    here = made.nodes[OBSERVER]
     made.turn(here, lambda: _ask(here, 7, made))
     made.run_until(lambda: bool(here.app.revalidations))
     assert here.app.revalidated_after == [FIRST] and here.app.last_applied == 0
@@ -137,12 +145,7 @@ def test_an_observer_of_a_follower_knows_that_of_a_leader_which_does_not_say_it(
     """ZooKeeper's answers to a question about a session carry no zxid; but what was proposed is in the follower's log
     by then."""
     made = world()
-    leader, here = made.leader(), made.nodes[OBSERVER]
-    assert leader is not None
-    for i in {1, 2, 3} - {leader.id}:
-        made.nodes[i].peer._core.role._following.on_logged = lambda zxid: None  # Nobody acknowledges anything.
-    made.write(leader.id)
-    made.run_until(lambda: leader.peer.last_zxid == FIRST)
+    leader, here = _with_a_write_under_way(made), made.nodes[OBSERVER]
     broadcast = leader.peer._core.role._broadcast
     answer = broadcast._answer
     broadcast._answer = lambda origin, packet: answer(origin, msgspec.structs.replace(packet, proposed=Zxid(-1)))
