@@ -342,6 +342,7 @@ class PartitionLog:
             if last.end_offset > last.records_end:
                 # The name of the next segment's file tells where the log ends, to whoever opens it.
                 self.roll()
+                self._directory.sync_names(self.name)
         self._start_at(min(self.start_offset, offset, self.end_offset))
         self.epochs.truncate_from_end(min(offset, self.end_offset))
         return self.end_offset

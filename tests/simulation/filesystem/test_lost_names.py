@@ -12,7 +12,7 @@ from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.partition_log import PartitionLog
 from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
+from kafka_protocol.record_batch import Record, build_batch, decode_records, patch_batches, split_batches
 from simulation.filesystem.inode import SECTOR_BYTES
 from simulation.filesystem.process_files import ProcessFiles
 from simulation.filesystem.volume import Volume
@@ -42,6 +42,11 @@ class Host:
         for size in sizes:
             data = build_batch([Record(None, bytes([epoch]) * size, 1000)])
             self.log.append_as_leader(data, split_batches(data) or [], epoch)
+
+    def append_behind_a_gap(self, epoch: int, offset: int) -> None:
+        """As the leader stores it, of whose log compaction took what lies before."""
+        data = build_batch([Record(None, bytes([epoch]), 1000)])
+        self.log.append_as_follower(*patch_batches(data, split_batches(data) or [], offset, epoch))
 
     def kill(self) -> None:
         self.files.kill()
@@ -86,6 +91,16 @@ def test_segments_that_were_cut_off_do_not_come_back_behind_what_is_written_next
     host.append(2, SMALL)
     host.lose_power()
     assert host.epochs() in ([], [1], [2])
+
+
+def test_a_log_that_was_cut_where_compaction_left_nothing_ends_there_still(host: Host) -> None:
+    """Its broker told of records that it had lost, and as leader gave their offsets to others."""
+    host.append(1, SMALL)
+    host.append_behind_a_gap(1, 9)
+    host.log.flush()
+    assert host.log.truncate_to(5) == 5
+    host.lose_power()
+    assert (host.epochs(), host.log.end_offset) == ([1], 5)
 
 
 def test_a_log_that_begins_anew_elsewhere_is_not_what_it_was(host: Host) -> None:
