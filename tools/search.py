@@ -44,11 +44,11 @@ def _begin_worker(plant: str) -> None:
 
 def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
     """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
-    from simulation.search.runs import run_tape
+    from simulation.search.runs import run_one_of_many
     from simulation.search.tape_search import planted
 
     wanted, settings = search.wanted, search.wanted.world()
-    calls = (partial(run_tape, search.next_tape(), wanted.scenario, settings) for _ in count())
+    calls = (partial(run_one_of_many, number, search.next_tape(), wanted.scenario, settings) for number in count())
     if jobs == 1:
         with planted(wanted.plant):
             yield from (call() for call in calls)

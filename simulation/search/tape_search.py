@@ -15,7 +15,7 @@ from typing import NamedTuple
 from simulation.kernel.tape import Tape
 from simulation.search.corpus import Corpus, Kept
 from simulation.search.mutation import gone_on_from, mutated
-from simulation.search.runs import Ran, invariant_of, run_tape
+from simulation.search.runs import Ran, invariant_of, run_one_of_many
 from simulation.search.shrinking import Shrinking
 from simulation.settings import WorldSettings, world_settings
 
@@ -113,8 +113,8 @@ class TapeSearch:
     def run_here(self, runs_max: int) -> Iterator[tuple[Kept | None, Found | None]]:
         """Search in this process, within the planted context, if there is to be one."""
         settings = self.wanted.world()
-        for _ in range(runs_max):
-            yield self.take(run_tape(self.next_tape(), self.wanted.scenario, settings))
+        for number in range(runs_max):
+            yield self.take(run_one_of_many(number, self.next_tape(), self.wanted.scenario, settings))
 
 
 def kind_of(problem: str) -> str:
@@ -133,7 +133,7 @@ def shrunk(found: Found, wanted: Wanted, runs_max: int = SHRINKING_RUNS_MAX) -> 
 
     def shows(tape: Tape) -> Tape | None:
         nonlocal problems
-        ran = run_tape(tape, wanted.scenario, settings)
+        ran = run_one_of_many(shrinking.runs, tape, wanted.scenario, settings)
         if any(kind_of(problem) == found.invariant for problem in ran.problems):
             problems = ran.problems
             return ran.written

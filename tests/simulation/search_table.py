@@ -30,9 +30,9 @@ from typing import NamedTuple
 import msgspec
 
 from controller.historical import Historical
-from simulation.kernel.garbage import collect_after, collect_seldom
+from simulation.kernel.garbage import collect_seldom
 from simulation.kernel.tape import Tape
-from simulation.search.runs import run_tape
+from simulation.search.runs import run_one_of_many, run_tape
 from simulation.search.tape_search import PLAIN_SHARE, TapeSearch, Wanted
 from simulation.settings import world_settings
 from tests.simulation import planted, planted_ensemble, planted_histories
@@ -158,9 +158,8 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
     cpu_s = 0.0
     while limits.allow(searching.runs, cpu_s):
         with bug.plant():
-            ran = run_tape(searching.next_tape(), wanted.scenario, settings)
+            ran = run_one_of_many(searching.runs, searching.next_tape(), wanted.scenario, settings)
         searching.take(ran)
-        collect_after(searching.runs)
         problem = bug.plant.shown(ran.problems)
         is_found = problem is not None and _holds_without(bug, wanted.scenario, ran.written)
         cpu_s = time.process_time() - begin

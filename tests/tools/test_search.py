@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -10,8 +11,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from simulation.kernel.garbage import SEEDS_A_COLLECTION
 from simulation.search.explore import Bounds, Exploration
 from simulation.search.tape_file import read_tape
+from simulation.world import World
 from tools import replay as replay_verb
 from tools import search as search_verb
 from tools.explore import explore
@@ -105,6 +108,18 @@ def test_what_makes_no_sense_gets_one_clear_line(tmp_path: Path) -> None:
         assert code == 2
         assert said in told
         assert len(told.splitlines()) == 1
+
+
+def test_a_long_search_does_not_keep_the_worlds_that_have_ended(tmp_path: Path) -> None:
+    gc.collect()
+    before = _worlds()
+    runs = 2 * SEEDS_A_COLLECTION + 1
+    assert search("--scenario", "swarm-ensemble", "--runs", str(runs), "--out", str(tmp_path))[0] == 0
+    assert _worlds() - before <= SEEDS_A_COLLECTION
+
+
+def _worlds() -> int:
+    return sum(isinstance(each, World) for each in gc.get_objects())
 
 
 def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
