@@ -278,6 +278,19 @@ const healthOf = (changes, entries = []) => {
   return [level, ...reasons.map((r) => r.text)];
 };
 
+test("of nodes whose beginning is gone with their older lines, nobody is told dead, and no ensemble without a leader", () => {
+  const history = readFileSync(new URL("../../golden/histories/beginnings-gone.jsonl", import.meta.url), "utf8").split("\n").filter(Boolean).map(parseExact);
+  const past = { ...newState(), cluster: fold(history), known: true, past: true };
+  const shown = model(past, past.cluster.at_us / 1000);
+  assert.deepEqual(shown.peers.map(({ id, process }) => [id, process]), [[1, "running"], [2, "running"]]);
+  assert.deepEqual(shown.brokers.map(({ id, process }) => [id, process]), [[2, "running"], [4, "down"], [9, "unknown"]]);
+  const [partition] = shown.topics[0].partitions;
+  assert.deepEqual([partition.leader, partition.unserved, partition.rows.map((row) => row.process)], [3, "", ["running", "unknown"]]);
+  const reasons = shown.health.reasons.map((reason) => reason.text);
+  assert.ok(reasons.includes("broker 4 down"), `${reasons}`);
+  assert.ok(!reasons.some((text) => /dead|no peer leads/.test(text)), `${reasons}`);
+});
+
 test("while the API says nothing, nothing is healthy and the controller is the last one known", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);

@@ -43,7 +43,7 @@ function said(state) {
   }
   for (const peer of Object.values(state.peers)) {
     const down = peer.process === "down" || peer.state === "DOWN";
-    lanes[`peer:${peer.id}`] = down ? "down" : peer.state === "LOOKING" ? "looking" : `${peer.phase === "BROADCAST" ? peer.state.toLowerCase() : "joining"} ${peer.current_epoch}`;
+    lanes[`peer:${peer.id}`] = down ? "down" : peer.state === "UNKNOWN" ? "silent" : peer.state === "LOOKING" ? "looking" : `${peer.phase === "BROADCAST" ? peer.state.toLowerCase() : "joining"} ${peer.current_epoch}`;
   }
   for (const [name, partition] of Object.entries(state.partitions)) {
     for (const id of partition.replicas) {
@@ -52,7 +52,7 @@ function said(state) {
     const leads = state.brokers[partition.leader];
     if (partition.leader < 0) {
       if (partition.leader_epoch || partition.isr.length) lanes[`trouble:${name}`] = "offline";
-    } else if (!leads || ["down", "paused"].includes(leads.process)) lanes[`trouble:${name}`] = "orphan";
+    } else if (["down", "paused"].includes(leads?.process)) lanes[`trouble:${name}`] = "orphan";
   }
   return lanes;
 }
@@ -61,7 +61,7 @@ const word = (lane, span) => {
   const says = span.text.split(/[ ,]/)[0];
   if (lane === "controller") return span.state === "nobody" ? `nobody ${span.epoch}` : `${span.state} ${span.id}@${span.epoch}`;
   if (lane.startsWith("belief")) return ["down", "silent"].includes(span.state) ? span.state : `${span.state} ${says.replace("none", "-1")}`;
-  if (lane.startsWith("peer")) return ["down", "looking"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
+  if (lane.startsWith("peer")) return ["down", "looking", "silent"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
   return span.state === "leader" ? `leader ${span.epoch}` : span.state;
 };
 
