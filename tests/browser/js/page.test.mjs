@@ -291,6 +291,14 @@ test("of nodes whose beginning is gone with their older lines, nobody is told de
   assert.ok(!reasons.some((text) => /dead|no peer leads/.test(text)), `${reasons}`);
 });
 
+test("what is asked of a topic is asked of no other one, whatever it is called", () => {
+  const asked = ["orders?x", "orders#", "orders/config", "a%2Fb", "orders.v1_x-y"].map((name) => [name, new URL(requests.deleteTopic(name).path, "http://api").pathname]);
+  for (const [name, path] of asked) assert.equal(decodeURIComponent(path.split("/").slice(4).join("/")), name);
+  assert.deepEqual(asked.map(([, path]) => path.split("/").length), [5, 5, 5, 5, 5]);
+  assert.equal(requests.deleteTopic("orders.v1_x-y").path, "/api/v1/topics/orders.v1_x-y");
+  assert.equal(requests.configure("orders?x", {}).path, "/api/v1/topics/orders%3Fx/config");
+});
+
 test("while the API says nothing, nothing is healthy and the controller is the last one known", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);
