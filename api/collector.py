@@ -109,7 +109,7 @@ class Collector:
         self._files = NumberedJournal(
             directory, file_bytes_max=file_bytes_max, bytes_max=kept_bytes_max, standing=self._standing
         )
-        for entry, line in self._files.recover(self._take_up):
+        for entry, line in self._files.recover(self._take_up, self._take_over):
             self._keep(entry, line)
         self._node_seqs = dict(self._files.node_seqs)
 
@@ -340,8 +340,15 @@ class Collector:
     def _take_up(self, standing: bytes) -> bool:
         """Begin from what an earlier run kept; False where it kept nothing that this version can read."""
         found = _standing_of(standing)
-        if found is None:
-            return False
+        return found is not None and self._begin_from(found)
+
+    def _take_over(self, standing: bytes) -> bool:
+        """Begin from the oldest that is kept, though another version made it: what came before it is gone, and to begin
+        from nothing would leave out all that was told then."""
+        found = _read_standing(standing)
+        return found is not None and self._begin_from(found)
+
+    def _begin_from(self, found: _Standing) -> bool:
         self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
         self.told_us = found.told_us
         self.counts = EventCounts.of(found.counts)
@@ -383,12 +390,17 @@ _decode_standing = msgspec.json.Decoder(_Standing).decode
 _decode_moment = msgspec.json.Decoder(_Moment).decode
 
 
-def _standing_of(told: bytes) -> _Standing | None:
+def _read_standing(told: bytes) -> _Standing | None:
+    """Whichever version made it, if it has this one's shape."""
     try:
-        found = _decode_standing(told)
+        return _decode_standing(told)
     except msgspec.MsgspecError:
         return None
-    return found if found.fold == FOLDED else None
+
+
+def _standing_of(told: bytes) -> _Standing | None:
+    found = _read_standing(told)
+    return found if found is not None and found.fold == FOLDED else None
 
 
 def _at_us(told: bytes) -> int | None:
@@ -422,5 +434,10 @@ class _Collected:
 
     @staticmethod
     def _first(told: Iterable[bytes]) -> Folded:
-        readable = (found.folded for each in told if (found := _standing_of(each)) is not None)
-        return next(readable, Folded(ClusterState(), []))
+        """The first that this version made; else the last, which is the oldest kept (`Collector._take_over`)."""
+        oldest = b""
+        for oldest in told:
+            if (found := _standing_of(oldest)) is not None:
+                return found.folded
+        taken_over = _read_standing(oldest)
+        return Folded(ClusterState(), []) if taken_over is None else taken_over.folded

@@ -26,6 +26,10 @@ from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
+"""An ensemble that answers nothing for so long does not serve."""
+LOOK_S_MAX = 20.0
+"""A look lasts no longer: at the most partitions that are shown it takes three seconds on two busy cores."""
+_NOTED_S = READ_TIMEOUT_S / 10
 CACHE_S = 0.1
 CHECK_INTERVAL_S = 0.5
 IDLE_INTERVAL_S = 2.0
@@ -215,8 +219,8 @@ class EnsembleView:
             return
         began_s = time.monotonic()
         try:
-            async with asyncio.timeout(READ_TIMEOUT_S):
-                self._last = await _Look(client).reading()
+            async with asyncio.timeout(LOOK_S_MAX), asyncio.timeout(READ_TIMEOUT_S) as silence:
+                self._last = await _Look(client, silence).reading()
         except (ZooKeeperError, TimeoutError):
             return
         self._read_s, self._known, self._failed = began_s, True, False
@@ -257,11 +261,15 @@ class ZnodeReading(NamedTuple):
 class _Look:
     """One pipelined look: everything of a level is asked for before anything is awaited.
 
-    Znodes are other people's input: one that nobody should have written is left out and named.
+    Znodes are other people's input: one that nobody should have written is left out and named.  `silence` ends the look
+    where no answer comes; it is put off by each that does, for of tens of thousands of partitions all together take
+    longer than one may.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, silence: asyncio.Timeout) -> None:
         self._client = client
+        self._silence = silence
+        self._noted_s = 0.0
         self._unreadable: list[str] = []
 
     async def reading(self) -> Reading:
@@ -278,16 +286,16 @@ class _Look:
             self._leave_out(znodes.BROKER_TOPICS, f"{len(names)} topics, of which {TOPICS_MAX} are shown")
         names = names[:TOPICS_MAX]
         numbers = self._numbers(ids)
-        brokers = [client.get(znodes.broker_path(i)) for i in numbers]
-        topics = [client.get(znodes.topic_path(name)) for name in names]
-        configs = [client.get(znodes.config_path("topics", name)) for name in names]
+        brokers = [self._get(znodes.broker_path(i)) for i in numbers]
+        topics = [self._get(znodes.topic_path(name)) for name in names]
+        configs = [self._get(znodes.config_path("topics", name)) for name in names]
         found = self._controller(
             await self._found(znodes.CONTROLLER, controller), await self._found(znodes.CONTROLLER_EPOCH, epoch)
         )
+        common = _written(await self._found(znodes.config_path("brokers", znodes.DEFAULT_ENTITY), every_broker))
         registered = {i: await self._registration(i, answer) for i, answer in zip(numbers, brokers, strict=True)}
         bodies = await self._topics(names, topics)
         overrides = {name: await self._config(name, c) for name, c in zip(names, configs, strict=True)}
-        common = _written(await self._found(znodes.config_path("brokers", znodes.DEFAULT_ENTITY), every_broker))
         states = await self._partitions(bodies, {n: max(common, zxid) for n, (_, zxid) in overrides.items()})
         described = {
             name: TopicZnodes(name, body.topic_id or "", overrides[name][0], states[name], name in doomed)
@@ -303,14 +311,27 @@ class _Look:
         more = len(self._unreadable) - UNREADABLE_MAX
         return (*self._unreadable[:UNREADABLE_MAX], *([f"and {more} more"] if more > 0 else []))
 
+    def _get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
+        # What it takes to ask is no silence of the ensemble's.
+        self._put_off_silence()
+        return self._client.get(path)
+
+    def _put_off_silence(self) -> None:
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self._noted_s + _NOTED_S:
+            self._noted_s = now_s
+            self._silence.reschedule(now_s + READ_TIMEOUT_S)
+
     async def _found(self, path: str, answer: Awaitable[tuple[bytes, Stat]]) -> tuple[bytes, Stat] | None:
+        found = None
         try:
-            return await answer
+            found = await answer
         except NoNode:
-            return None
+            pass
         except NoAuth:
             self._leave_out(path, "its access list does not let us read it")
-            return None
+        self._put_off_silence()
+        return found
 
     async def _children(self, path: str) -> list[str]:
         try:
@@ -408,7 +429,7 @@ class _Look:
         for name, body in bodies.items():
             for number, assigned in body.partitions.items():
                 path = znodes.partition_state_path(TopicPartition(name, number))
-                asked.append((name, number, assigned.replicas, path, self._client.get(path)))
+                asked.append((name, number, assigned.replicas, path, self._get(path)))
         states: dict[str, dict[int, PartitionZnodes]] = {name: {} for name in bodies}
         for name, number, replicas, path, answer in asked:
             found = await self._found(path, answer)

@@ -243,9 +243,11 @@ class NumberedJournal:
     def _paths(self) -> list[Path]:
         return sorted(self._directory.glob(f"{'[0-9]' * 12}.collected"))
 
-    def recover(self, take_up: Callable[[bytes], bool] = lambda _: False) -> Iterator[tuple[Entry, bytes]]:
-        """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none.
-        Afterwards numbering goes on where it stood."""
+    def recover(
+        self, take_up: Callable[[bytes], bool] = lambda _: False, take_over: Callable[[bytes], bool] = lambda _: False
+    ) -> Iterator[tuple[Entry, bytes]]:
+        """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none:
+        then `take_over` is told the oldest.  Afterwards numbering goes on where it stood."""
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
         begin = 0
         for place in range(len(self._kept) - 1, -1, -1):
@@ -253,6 +255,9 @@ class NumberedJournal:
             if head is not None and take_up(bytes(head.standing)):
                 begin = place
                 break
+        else:
+            if self._kept and (head := self._kept[0].head()) is not None:
+                take_over(bytes(head.standing))
         for kept in self._kept[begin:]:
             if (head := kept.head()) is not None:
                 self.last_seq = max(self.last_seq, head.checkpoint)

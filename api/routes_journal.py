@@ -97,7 +97,7 @@ def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
     "/analytics/{table}",
     tags=["journal"],
     summary="One of the tables that Spark makes of the journals",
-    responses=responses(404, 422),
+    responses=responses(404, 422, 503),
 )
 async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
     """The newest rows of a table such as controller_reigns; made by `zabka pipeline tables`."""

@@ -17,7 +17,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 
 
 async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
-    """The last `limit` rows of a table.  Raises Problem 404, which says how the tables are made."""
+    """The last `limit` rows of a table.  Raises Problem: 404, which says how the tables are made, 422, 503 where it
+    cannot be read."""
     if not _NAME.fullmatch(name):
         raise Problem(422, f"{name!r} is no table name")
     return await asyncio.to_thread(_read, tables / name, data, name, limit)
@@ -25,7 +26,7 @@ async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
 
 def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     command = f"zabka pipeline tables --data {data}"
-    files = sorted(p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_")))
+    files = sorted(p for p in path.rglob("*.parquet") if _is_shown(p, path))
     if not files:
         raise Problem(404, f"there is no table {name} yet; make the tables with: {command}", command=command)
     try:
@@ -36,7 +37,12 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
         missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
         raise Problem(503, missing, command=install_command("spark")) from None
     try:
-        table = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True).to_table()
+        # Somebody's notes may lie beside its files; but without one of these what is told would not be all there is.
+        found = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True)
+        if (damaged := len(files) - len(found.files)) > 0:
+            raise Problem(503, f"table {name} is being rewritten or damaged: {damaged} of {len(files)} files cannot be "
+                          "read", command=command)  # fmt: skip
+        table = found.to_table()
     except (pa.ArrowException, OSError) as reason:
         raise Problem(503, f"table {name} is being rewritten or damaged: {reason}", command=command) from None
     total = table.num_rows
@@ -53,12 +59,17 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     )  # fmt: skip
 
 
+def _is_shown(file: Path, table: Path) -> bool:
+    """Whether a file is one of the table's; what a writer has not finished lies in folders of other names."""
+    return not any(part.startswith((".", "_")) for part in file.relative_to(table).parts)
+
+
 def rows_of(path: Path) -> tuple[int, int] | None:
     """How many rows a table has, and when it was written, in ms; None where nothing is one.  Only files' ends are read.
 
     Raises Problem 503 where Parquet cannot be read here.
     """
-    files = [p for p in path.rglob("*.parquet") if not p.name.startswith((".", "_"))]
+    files = [p for p in path.rglob("*.parquet") if _is_shown(p, path)]
     if not files:
         return None
     try:

@@ -117,7 +117,7 @@ class Causes:
         elif isinstance(event, EphemeralCreated) and event.path.startswith(_BROKERS):
             # The full journal has it from the ensemble, even where the broker died before it could tell.
             number = event.path.removeprefix(_BROKERS)
-            if number.isdecimal():
+            if number.isdecimal() and len(number) <= _DIGITS_MAX:
                 self._registered(entry, int(number), event.zxid, event.session_id)
         elif isinstance(event, SessionClosed):
             self._closed.setdefault(event.session_id, entry)

@@ -74,6 +74,26 @@ def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
             return
 
 
+def _speaking_peer(state: ClusterState, entry: Entry) -> PeerView:
+    """The peer that says this.  One whose start nobody told, for its older lines are gone, runs; what it is, it has not
+    said yet."""
+    number = _node_id(entry.node)[1]
+    found = state.peers.get(number)
+    if found is None:
+        found = state.peers[number] = PeerView(number, state="UNKNOWN", phase="UNKNOWN", process="running")
+    return found
+
+
+def _named_broker(state: ClusterState, entry: Entry, broker_id: int) -> BrokerView:
+    """The broker that an entry is about.  The same holds of one that says it itself; of one that another names, and
+    nobody else has told of, it is not known whether it runs."""
+    found = state.brokers.get(broker_id)
+    if found is None:
+        process = "running" if entry.node == f"broker-{broker_id}" else "unknown"
+        found = state.brokers[broker_id] = BrokerView(broker_id, process=process)
+    return found
+
+
 @_on(e.NodeStarted)
 def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> None:
     for fault in [f for f in state.faults.values() if f.source == f.target == entry.node]:
@@ -135,7 +155,7 @@ def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: in
 
 @_on(e.PeerStateChanged)
 def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateChanged) -> None:
-    peer = state.peer(_node_id(entry.node)[1])
+    peer = _speaking_peer(state, entry)
     peer.state, peer.phase, peer.leader_id, peer.round = event.state, event.phase, event.leader_id, event.round
     peer.accepted_epoch, peer.current_epoch = event.accepted_epoch, event.current_epoch
     peer.last_zxid = event.last_zxid
@@ -145,12 +165,12 @@ def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateCha
 
 @_on(e.EpochAccepted)
 def _epoch_accepted(state: ClusterState, entry: Entry, event: e.EpochAccepted) -> None:
-    state.peer(_node_id(entry.node)[1]).accepted_epoch = event.accepted_epoch
+    _speaking_peer(state, entry).accepted_epoch = event.accepted_epoch
 
 
 @_on(e.EpochAdopted)
 def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> None:
-    state.peer(_node_id(entry.node)[1]).current_epoch = event.current_epoch
+    _speaking_peer(state, entry).current_epoch = event.current_epoch
 
 
 @_on(e.LeaderEstablished)
@@ -161,7 +181,7 @@ def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstabl
 
 @_on(e.ZxidCheckpoint)
 def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint) -> None:
-    peer = state.peer(_node_id(entry.node)[1])
+    peer = _speaking_peer(state, entry)
     peer.last_zxid, peer.digest = event.zxid, event.digest
 
 
@@ -178,7 +198,7 @@ def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -
 
 @_on(e.BrokerRegistered)
 def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegistered) -> None:
-    broker = state.broker(event.broker_id)
+    broker = _named_broker(state, entry, event.broker_id)
     broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
     if entry.node != f"broker-{event.broker_id}":
         # Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
@@ -187,12 +207,12 @@ def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegiste
 
 @_on(e.BrokerSessionChanged)
 def _broker_session_changed(state: ClusterState, entry: Entry, event: e.BrokerSessionChanged) -> None:
-    state.broker(event.broker_id).session_state = event.state
+    _named_broker(state, entry, event.broker_id).session_state = event.state
 
 
 @_on(e.ControllerBelieved)
 def _controller_believed(state: ClusterState, entry: Entry, event: e.ControllerBelieved) -> None:
-    broker = state.broker(event.broker_id)
+    broker = _named_broker(state, entry, event.broker_id)
     broker.believed_controller_id, broker.believed_controller_epoch = event.controller_id, event.controller_epoch
     broker.is_controller, broker.believed_since_us = event.is_controller, entry.wall_us
 
@@ -210,21 +230,21 @@ def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerEl
 
 @_on(e.ControllerResigned)
 def _controller_resigned(state: ClusterState, entry: Entry, event: e.ControllerResigned) -> None:
-    state.broker(event.broker_id).is_controller = False
+    _named_broker(state, entry, event.broker_id).is_controller = False
     if state.controller_id == event.broker_id and state.controller_epoch == event.controller_epoch:
         state.end_reign(entry.wall_us, event.reason)
 
 
 @_on(e.WriteFenced)
 def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> None:
-    state.broker(event.broker_id).fenced_writes += 1
+    _named_broker(state, entry, event.broker_id).fenced_writes += 1
 
 
 @_on(e.RequestFenced)
 def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
     # Counted where the sender shows: the one who was refused is the one who was wrong.
     if event.sender_id >= 0:
-        state.broker(event.sender_id).fenced_requests += 1
+        _named_broker(state, entry, event.sender_id).fenced_requests += 1
 
 
 @_on(e.TopicCreated)

@@ -121,7 +121,11 @@ class Matcher:
 
     def __init__(self, hosts: dict[str, str]) -> None:
         self._skews = Skews(hosts)
-        self._open: dict[tuple[str, str], deque[Sighting]] = defaultdict(deque)
+        self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
+        """Those of one name that wait for their other end, each way apart: a client may call all of its requests the
+        same, and is never heard itself."""
+        self._waiting = 0
+        """How many wait, all together."""
         self._pairs: list[tuple[Sighting, Sighting]] = []
         self._ends: dict[str, dict[str, None]] = {}
         self._others: dict[tuple[str, str], str] = {}
@@ -134,25 +138,39 @@ class Matcher:
             ends[sighting.node] = None
             if sighting.other is not None:
                 self._others[sighting.line, sighting.node] = sighting.other
-            waiting = self._open[sighting.line, sighting.key]
-            partner = next((each for each in waiting if _belong_together(each, sighting)), None)
+            partner = self._partner(sighting)
             if partner is None:
-                waiting.append(sighting)
+                self._open[sighting.line, sighting.key, sighting.way].append(sighting)
+                self._waiting += 1
                 continue
-            waiting.remove(partner)
-            if not waiting:
-                del self._open[sighting.line, sighting.key]
             sent, received = (partner, sighting) if partner.way == "sent" else (sighting, partner)
             self._pairs.append((sent, received))
             self._skews.see(sent, received)
         if len(self._pairs) > PAIRS_MAX:
             del self._pairs[: PAIRS_MAX // 4]
-        while len(self._open) > OPEN_MAX:
-            del self._open[next(iter(self._open))]
+        while self._waiting > OPEN_MAX:
+            self._take_out(next(iter(self._open)), 0)
         while len(self._ends) > LINES_MAX:
             line = next(iter(self._ends))
             for node in self._ends.pop(line):
                 self._others.pop((line, node), None)
+
+    def _partner(self, sighting: Sighting) -> Sighting | None:
+        """What the other end wrote of it, which waits no longer."""
+        name = (sighting.line, sighting.key, "received" if sighting.way == "sent" else "sent")
+        for place, each in enumerate(self._open.get(name, ())):
+            if _belong_together(each, sighting):
+                return self._take_out(name, place)
+        return None
+
+    def _take_out(self, name: tuple[str, str, str], place: int) -> Sighting:
+        waiting = self._open[name]
+        found = waiting[place]
+        del waiting[place]
+        self._waiting -= 1
+        if not waiting:
+            del self._open[name]
+        return found
 
     def messages(self) -> list[Message]:
         """Every message, by when it was sent.  Ids are places in that order."""
@@ -186,8 +204,6 @@ class Matcher:
 
 
 def _belong_together(one: Sighting, other: Sighting) -> bool:
-    if one.way == other.way:
-        return False
     sent, received = (one, other) if one.way == "sent" else (other, one)
     if sent.node == received.node and sent.other != sent.node and received.other != received.node:
         return False

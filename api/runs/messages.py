@@ -129,7 +129,9 @@ class LiveMessages:
     async def now(self) -> Messages:
         """All that is known, with what nodes have written since it was last asked for."""
         async with self._asking:
-            news = await asyncio.gather(*(self._pull(agent) for agent in self._agents.all))
+            # Whoever is known to be silent is not waited for: everybody's questions stand behind this one.
+            speaking = [agent for agent in self._agents.all if agent.silence is None]
+            news = await asyncio.gather(*map(self._pull, speaking))
             if any(news):
                 # A second for as many as are kept, in which others have their turn.
                 self._matched = await asyncio.to_thread(lambda: Messages(self._matcher.messages()))

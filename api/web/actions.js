@@ -27,6 +27,9 @@ export function curl({ method, path, body }, withToken = false) {
   return parts.join(" ");
 }
 
+/** Anybody may have written a znode whose name is none of Kafka's: `orders?` must not become another topic's path. @param {string} topic */
+const topicPath = (topic) => `/api/v1/topics/${encodeURIComponent(topic)}`;
+
 /** What can be asked for; each returns the request, so that a button can show it before it is sent. */
 export const requests = {
   /** @param {string} node such as broker-1 @param {string} action @returns {Request} */
@@ -34,9 +37,9 @@ export const requests = {
   /** @param {unknown} body @returns {Request} */
   createTopic: (body) => ({ method: "POST", path: "/api/v1/topics", body }),
   /** @param {string} topic @returns {Request} */
-  deleteTopic: (topic) => ({ method: "DELETE", path: `/api/v1/topics/${topic}` }),
+  deleteTopic: (topic) => ({ method: "DELETE", path: topicPath(topic) }),
   /** @param {string} topic @param {Record<string, string | null>} body @returns {Request} */
-  configure: (topic, body) => ({ method: "PATCH", path: `/api/v1/topics/${topic}/config`, body }),
+  configure: (topic, body) => ({ method: "PATCH", path: `${topicPath(topic)}/config`, body }),
   /** @param {"PREFERRED" | "UNCLEAN"} type @param {{topic: string, partition: number}[]} partitions @returns {Request} */
   elect: (type, partitions) => ({ method: "POST", path: "/api/v1/elections", body: { type, partitions } }),
   /** @param {unknown} body @returns {Request} */

@@ -118,10 +118,22 @@ export function fold(history) {
 
 /** @param {ClusterState} state @param {number} id */
 const peer = (state, id) => (state.peers[id] ??= newPeer(id));
-/** @param {ClusterState} state @param {Entry} entry */
-const peerOf = (state, entry) => peer(state, nodeId(entry.node)[1]);
+/**
+ * The peer that says this.  One whose start nobody told, for its older lines are gone, runs; what it is, it has not said yet.
+ * @param {ClusterState} state @param {Entry} entry
+ */
+const peerOf = (state, entry) => {
+  const [, id] = nodeId(entry.node);
+  return (state.peers[id] ??= { ...newPeer(id), state: "UNKNOWN", phase: "UNKNOWN", process: "running" });
+};
 /** @param {ClusterState} state @param {number} id */
 const broker = (state, id) => (state.brokers[id] ??= newBroker(id));
+/**
+ * The broker that an entry is about.  The same holds of one that says it itself; of one that another names, and nobody else has told of,
+ * it is not known whether it runs.
+ * @param {ClusterState} state @param {Entry} entry @param {number} id
+ */
+const brokerNamed = (state, entry, id) => (state.brokers[id] ??= { ...newBroker(id), process: entry.node === `broker-${id}` ? "running" : "unknown" });
 /** @param {ClusterState} state @param {string} topic @param {number} number */
 const partition = (state, topic, number) => (state.partitions[`${topic}-${number}`] ??= newPartition(topic, number));
 
@@ -240,15 +252,15 @@ const HANDLERS = {
   },
   broker_registered(state, e) {
     const { broker_epoch, session_id } = e;
-    const found = Object.assign(broker(state, e.broker_id), { registered: true, broker_epoch, session_id });
+    const found = Object.assign(brokerNamed(state, e, e.broker_id), { registered: true, broker_epoch, session_id });
     // Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
     if (e.node !== `broker-${e.broker_id}`) found.process = "unknown";
   },
   broker_session_changed(state, e) {
-    broker(state, e.broker_id).session_state = e.state;
+    brokerNamed(state, e, e.broker_id).session_state = e.state;
   },
   controller_believed(state, e) {
-    Object.assign(broker(state, e.broker_id), {
+    Object.assign(brokerNamed(state, e, e.broker_id), {
       believed_controller_id: e.controller_id, believed_controller_epoch: e.controller_epoch,
       is_controller: e.is_controller, believed_since_us: e.wall_us,
     });
@@ -262,17 +274,17 @@ const HANDLERS = {
     state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
   },
   controller_resigned(state, e) {
-    broker(state, e.broker_id).is_controller = false;
+    brokerNamed(state, e, e.broker_id).is_controller = false;
     if (state.controller_id === e.broker_id && state.controller_epoch === e.controller_epoch) {
       endReign(state, e.wall_us, e.reason);
     }
   },
   write_fenced(state, e) {
-    broker(state, e.broker_id).fenced_writes += 1;
+    brokerNamed(state, e, e.broker_id).fenced_writes += 1;
   },
   request_fenced(state, e) {
     // Counted where the sender shows: the one who was refused is the one who was wrong.
-    if (e.sender_id >= 0) broker(state, e.sender_id).fenced_requests += 1;
+    if (e.sender_id >= 0) brokerNamed(state, e, e.sender_id).fenced_requests += 1;
   },
   topic_created(state, e) {
     // Whoever deleted the one before it died before it could tell: what is known is that one's.

@@ -50,7 +50,7 @@ export function model(state, localMs) {
   const faults_known = state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
-  const known = leader !== undefined || !peers.some((p) => p.silent);
+  const known = leader !== undefined || !peers.some((p) => p.silent || p.state === "UNKNOWN");
   const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1, known };
   const shown = {
     now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, workloads: workloadsOf(state), settings, silent_ms,
@@ -314,7 +314,7 @@ function partitionOf(journal, answer, processes) {
   const end = leader in ends ? ends[leader] : furthest;
   const rows = replicas.map((/** @type {number} */ id) => ({
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
-    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "down",
+    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "unknown",
   }));
   const led_by = rows.find((/** @type {Replica} */ row) => row.leader)?.process ?? "";
   return {

@@ -44,6 +44,20 @@ def campaign(lake: Path, name: str, **stands: object) -> Path:
     return directory
 
 
+def test_a_table_of_which_a_file_is_damaged_is_not_told_as_if_the_rest_were_all(http: httpx.Client, lake: Path) -> None:
+    table = lake / "failovers"
+    table.mkdir()
+    pq.write_table(pa.table({"x": [1, 2]}), table / "part-0.parquet")
+    (table / "notes.txt").write_text("mine")
+    (table / "_temporary").mkdir()
+    (table / "_temporary" / "part-1.parquet").write_bytes(b"PAR1")
+    assert http.get(f"{V1}/analytics/failovers").json()["total"] == 2
+    (table / "part-1.parquet").write_bytes(b"PAR1")
+    answer = http.get(f"{V1}/analytics/failovers")
+    assert answer.status_code == 503
+    assert "1 of 2 files cannot be read" in answer.json()["detail"]
+
+
 def test_there_are_no_campaigns_before_one_was_begun(http: httpx.Client) -> None:
     assert http.get(f"{V1}/campaigns").json() == []
 

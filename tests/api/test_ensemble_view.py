@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import selectors
 from collections.abc import Awaitable
 from random import Random
 from typing import Any, cast
@@ -17,6 +19,7 @@ from api.collector import Collector
 from api.ensemble_view import (
     CHECK_INTERVAL_S,
     IDLE_INTERVAL_S,
+    READ_TIMEOUT_S,
     WATCHED_S,
     EnsembleView,
     Fresh,
@@ -220,6 +223,83 @@ def test_an_error_of_the_ensemble_keeps_the_last_reading() -> None:
         return await view.read()
 
     assert asyncio.run(look()) == Fresh(Reading(), stale=True, age_ms=0)
+
+
+class _Selector(selectors.DefaultSelector):
+    """Waits for nothing: the time of who would wait has come."""
+
+    now_s = 0.0
+
+    def select(self, timeout: float | None = None) -> Any:
+        self.now_s += timeout or 0.0
+        return super().select(0)
+
+
+class _VirtualLoop(asyncio.SelectorEventLoop):
+    """A loop in which an hour takes no time."""
+
+    def __init__(self) -> None:
+        self._waits = _Selector()
+        super().__init__(self._waits)
+
+    def time(self) -> float:
+        return self._waits.now_s
+
+
+class SlowClient(FakeClient):
+    """An ensemble that gives one answer after the other, `apart_s` between them, and `answers` in all."""
+
+    def __init__(self, znodes: dict[str, bytes], apart_s: float, answers: float = math.inf) -> None:
+        super().__init__(znodes)
+        self._apart_s, self._left = apart_s, answers
+        self._last_s = 0.0
+
+    def get(self, path: str) -> Awaitable[tuple[bytes, Stat]]:
+        return self._later(super().get(path))
+
+    def _later(self, outcome: Awaitable[Any]) -> Awaitable[Any]:
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[Any] = loop.create_future()
+        self._last_s = max(self._last_s, loop.time()) + self._apart_s
+        self._left -= 1
+        if self._left >= 0:
+            found = cast("asyncio.Future[Any]", outcome)
+            give = answer.set_exception if found.exception() else answer.set_result
+            loop.call_at(self._last_s, lambda: answer.done() or give(found.exception() or found.result()))
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return answer
+
+
+def looked_slowly(client: SlowClient) -> tuple[Fresh, float]:
+    """What is read of it, and how long that took."""
+
+    async def look() -> tuple[Fresh, float]:
+        view = EnsembleView("127.0.0.1:1", 6000)
+        view._client = cast(Client, client)
+        return await view.read(), asyncio.get_running_loop().time()
+
+    with asyncio.Runner(loop_factory=_VirtualLoop) as runner:
+        return runner.run(look())
+
+
+def test_an_ensemble_that_goes_on_answering_serves_however_long_the_whole_takes() -> None:
+    fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
+    assert took_s > 2 * READ_TIMEOUT_S
+    assert still_good(fresh)
+
+
+def test_an_ensemble_that_falls_silent_in_the_middle_of_a_look_does_not_serve() -> None:
+    answers = 4
+    fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S / 2, answers))
+    assert fresh.stale
+    assert took_s <= (answers / 2 + 1) * READ_TIMEOUT_S
+
+
+def test_a_look_has_an_end_though_the_ensemble_goes_on_answering(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ensemble_view, "LOOK_S_MAX", 3 * READ_TIMEOUT_S)
+    fresh, took_s = looked_slowly(SlowClient(as_json(GOOD), READ_TIMEOUT_S * 0.9))
+    assert fresh.stale
+    assert took_s == pytest.approx(3 * READ_TIMEOUT_S)
 
 
 def test_it_is_looked_often_only_while_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,8 +13,12 @@ import httpx
 import pytest
 
 from api.agent_protocol import JournalAnswer, JournalChunk, Position
+from api.agents import SILENT_AFTER_S, Agents
+from api.collector import Collector
+from api.runs.catalogue import LIVE, Runs
 from api.runs.kept import KeptRuns
-from api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, Window
+from api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, RunMessages, Window
+from api.settings import AgentAddress
 from journal.messages import CLASSES, Message, message_line
 from journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
 from simulation.network.tap import MessageTap
@@ -133,6 +137,28 @@ def test_live_messages_are_what_both_ends_have_written(tmp_path: Path) -> None:
     ]
     assert first[1]["lost"] == UNSEEN
     assert (second[1]["arrived_us"], second[1]["lost"]) == (2_300, None)
+
+
+class Hanging(Talking):
+    """An agent that answers no question for messages."""
+
+    async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+def test_a_host_that_is_silent_keeps_nobody_waiting_for_the_messages_of_the_others(tmp_path: Path) -> None:
+    here, away = [AgentAddress(name=name, url="", nodes=[node]) for name, node in (("h1", "peer-1"), ("h2", "peer-2"))]
+
+    async def asked() -> list[int]:
+        talking, hanging = Talking(here), Hanging(away)
+        talking.lines = [sighted("peer-1", "sent", 1_000, "Notification#1")]
+        hanging.freeze(for_s=SILENT_AFTER_S)
+        messages = RunMessages(Agents([talking, hanging]), Runs(Collector(tmp_path / "c"), KeptRuns(tmp_path / "runs")))
+        found = await asyncio.wait_for(messages.select(LIVE, window(from_us=0, to_us=2_000)), 10)
+        return [message.sent_us for message in found.messages]
+
+    assert asyncio.run(asked()) == [1_000]
 
 
 def test_the_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -113,6 +113,25 @@ def test_what_another_version_folded_is_folded_anew(tmp_path: Path, monkeypatch:
     again.close()
 
 
+def test_what_another_version_folded_of_events_that_are_gone_is_where_this_one_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two days of history fill what is kept: an upgrade must not forget what was told before."""
+    collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
+    history = tell(collector, copies(played(), 5))
+    oldest = collector.oldest_seq
+    assert oldest > 1
+    collector.close()
+    monkeypatch.setattr("api.collector.FOLDED", "of another version")
+    again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
+
+    assert again.state == fold(history)
+    assert again.counts.told() == collector.counts.told()
+    for seq in (oldest - 1, oldest, oldest + 700, len(history)):
+        assert as_json(asyncio.run(again.rewind.state(seq))) == as_json(fold(history[:seq])), seq
+    again.close()
+
+
 def test_a_moment_that_is_gone_or_was_not_yet_is_refused(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 18, file_bytes_max=1 << 16)
     tell(collector, list(played()))

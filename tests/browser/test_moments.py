@@ -12,6 +12,7 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, Route, expect
 
+from api.runs import pages
 from journal import events as e
 from journal.fold import fold
 from tests.browser.chromium import Watched, wait_here, wait_until
@@ -163,6 +164,26 @@ def test_e_i_and_x_jump_to_the_next_election_change_of_an_isr_and_loss(tracks: P
         expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[wanted]}")
     tracks.keyboard.press("x")
     expect(tracks.get_by_role("alert")).to_contain_text("There is no later loss of records.")
+
+
+def test_a_jump_goes_on_where_one_answer_of_the_api_has_not_looked_far_enough(
+    page: Page, server: PageServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A cluster under load tells of its progress alone, two hundred thousand lines in an hour."""
+    monkeypatch.setattr(pages, "BATCH_EVENTS", 250)
+    monkeypatch.setattr(pages, "LOOKED_THROUGH_MAX", 500)
+    progress = [e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(1_200)]
+    server.agent.write("broker-2", *progress)
+    server.settle()
+    server.agent.write("broker-3", e.RecordsLost(3, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.settle()
+    loss = server.numbered()[-1].seq
+    server.agent.write("broker-2", *progress)
+    server.settle()
+    for here, key in ((loss - 1_100, "x"), (server.numbered()[-1].seq, "Shift+X")):
+        go_to(page, here)
+        page.keyboard.press(key)
+        expect(page.locator(".when.past")).to_contain_text(re.compile(rf"event {loss}\b"))
 
 
 def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: PageServer) -> None:

@@ -351,6 +351,15 @@ def test_a_start_is_the_nodes_own_last_one() -> None:
     assert history.chain(won).end is End.START
 
 
+def test_an_ephemeral_that_anybody_made_among_the_brokers_is_the_registration_of_none() -> None:
+    """Python reads no number of five thousand digits."""
+    effect = Entry("peer-1", 2, 2, 2, e.EpochAccepted(1))
+    causes = Causes()
+    causes.see(Entry("peer-1", 1, 1, 1, e.EphemeralCreated("/brokers/ids/" + "9" * 5_000, 7, 9)))
+    causes.see(effect)
+    assert causes.chain(effect).end is End.UNKNOWN
+
+
 def test_servers_that_tell_no_transaction_leave_it_unknown() -> None:
     assert transaction_cause(0) == transaction_cause(-1) == ""
 

@@ -42,6 +42,23 @@ def test_messages_of_one_name_are_matched_in_their_order() -> None:
     assert [(message.sent_us, message.arrived_us) for message in found] == [(10, 15), (20, 25)]
 
 
+def test_of_messages_of_one_name_that_one_end_alone_wrote_none_is_compared_with_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A client of no node may give all of its requests the same number."""
+    monkeypatch.setattr(sightings, "_belong_together", lambda *_: pytest.fail("compared"))
+    found = matched(*(sighting("broker-1", "received", us, "request@0") for us in range(300))).messages()
+    assert [message.lost for message in found] == [OUT_OF_SIGHT] * 300
+
+
+def test_of_what_one_end_alone_wrote_the_newest_are_kept_though_all_have_one_name(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(sightings, "OPEN_MAX", 10)
+    found = matched(*(sighting("broker-1", "received", us, "request@0") for us in range(25))).messages()
+    assert [message.arrived_us for message in found] == list(range(15, 25))
+
+
 def test_each_way_of_a_connection_has_messages_of_its_own() -> None:
     found = matched(
         sighting("peer-1", "sent", 10, "PING#1"),

@@ -3,7 +3,7 @@
 import { apply } from "../fold.js";
 import { Timeline } from "../tracks/timeline.js";
 import { hash, LIVE, NOWHERE, place } from "./hash.js";
-import { NoMoment, read, Run } from "./run.js";
+import { NoMoment, read, readEvents, Run } from "./run.js";
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
@@ -227,18 +227,35 @@ export class Moment {
 
   /** @param {Kind} kind @param {1 | -1} by */
   async #next(kind, by) {
-    const { run, seq, live } = await this.#described();
-    const types = KINDS[kind].join(",");
+    const { run, seq, live, first_seq, last_seq } = await this.#described();
     // At the live end nothing comes after: there the newest of the kind is meant.
-    const range = by > 0 && !live ? `after=${seq}` : `until=${live ? seq : seq - 1}`;
-    /** @type {Entry[]} */
-    const found = await read(`/runs/${run}/journal?${range}&types=${types}&limit=1`);
-    if (found.length) {
-      this.go({ at: found[0].seq });
+    const found = by > 0 && !live ? await this.#firstOf(kind, run, seq, last_seq) : await this.#lastOf(kind, run, live ? seq : seq - 1, first_seq);
+    if (found !== null) {
+      this.go({ at: found.seq });
       await this.seeking;
     } else {
       this.trouble = `There is no ${by > 0 ? "later" : "earlier"} ${NAMES[kind]}.`;
       this.changed();
+    }
+  }
+
+  /** The first event of a kind after a number. @param {Kind} kind @param {string} run @param {number} after @param {number} last_seq @returns {Promise<Entry | null>} */
+  async #firstOf(kind, run, after, last_seq) {
+    for (;;) {
+      const { entries, through } = await readEvents(run, `after=${after}&types=${KINDS[kind].join(",")}&limit=1`);
+      if (entries.length) return entries[0];
+      if (!(through > after) || through >= last_seq) return null;
+      after = through;
+    }
+  }
+
+  /** The last event of a kind up to a number. @param {Kind} kind @param {string} run @param {number} until @param {number} first_seq @returns {Promise<Entry | null>} */
+  async #lastOf(kind, run, until, first_seq) {
+    for (;;) {
+      const { entries, through } = await readEvents(run, `until=${until}&types=${KINDS[kind].join(",")}&limit=1`);
+      if (entries.length) return entries[0];
+      if (!(through > first_seq) || through > until) return null;
+      until = through - 1;
     }
   }
 

@@ -42,13 +42,23 @@ export async function readStory(id, not_types, max) {
   // After 0 the API begins with the oldest event that is kept, and does not say that some before it are gone.
   let after = first_seq - 1;
   while (after < last_seq && entries.length < max) {
-    const { value, answer } = await ask(`/runs/${id}/journal?after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
-    entries.push(...value);
-    const through = Number(answer.headers.get("x-looked-through"));
+    const found = await readEvents(id, `after=${after}&limit=${Math.min(STORY_PAGE, max - entries.length)}&not_types=${not_types.join(",")}`);
+    entries.push(...found.entries);
+    const { through } = found;
     if (!(through > after)) break;
     after = through;
   }
   return { entries, first_seq, whole: after >= last_seq };
+}
+
+/**
+ * Some of a run's events.  The API looks through so many for one answer and no more: that few came, or none, says nothing of what
+ * lies beyond `through`, the number up to which, or back to which, it has looked.
+ * @param {string} id @param {string} asked the query @returns {Promise<{entries: Entry[], through: number}>} Raises NoMoment.
+ */
+export async function readEvents(id, asked) {
+  const { value, answer } = await ask(`/runs/${id}/journal?${asked}`);
+  return { entries: value, through: Number(answer.headers.get("x-looked-through")) };
 }
 
 /** @param {string} path @param {AbortSignal | null} signal @returns {Promise<{value: any, answer: Response}>} Raises NoMoment. */

@@ -3,7 +3,7 @@
 
 import { emptyState } from "../fold.js";
 import { progressTypes } from "../sentences.js";
-import { NoMoment, read } from "../time/run.js";
+import { NoMoment, read, readEvents } from "../time/run.js";
 import { olderLanes } from "./older.js";
 import { Spans } from "./spans.js";
 
@@ -52,6 +52,8 @@ export class History {
     this.busy = false;
     /** Before it events are not read, and spans of one bin are merged; 0 where every event is here. */
     this.merged_us = 0;
+    /** From this number on everything is here that is to be seen; there may be no event of it, but progress alone. */
+    this.begins = 0;
     /** Whether what is here begins with the first number that is kept. */
     this.whole = false;
     this.trouble = "";
@@ -98,8 +100,7 @@ export class History {
       await this.#merge(this.spans);
       return;
     }
-    const begin = this.events[0]?.seq ?? this.spans.seq + 1;
-    await this.#read(first_seq, begin - 1, MORE, unseen);
+    await this.#read(first_seq, this.begins - 1, MORE, unseen);
   }
 
   /** What came before the events that are here, as spans. @param {Spans} spans */
@@ -140,12 +141,13 @@ export class History {
     first_seq = Math.max(first_seq, this.oldest);
     this.busy = true;
     try {
-      /** @type {Entry[]} */
-      const found = await read(`/runs/${this.run}/journal?until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
-      const begin = found.length < limit ? first_seq : found[0].seq;
+      const { entries, through } = await readEvents(this.run, `until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
+      const begin = entries.length < limit ? Math.max(first_seq, through) : entries[0].seq;
       const before = begin <= 1 ? emptyState() : (await read(`/runs/${this.run}/state?at=${begin - 1}`)).state;
-      await this.#fold(before, [...found, ...this.events]);
-      this.whole = begin <= first_seq;
+      await this.#fold(before, [...entries, ...this.events]);
+      this.begins = begin;
+      // Where the API found nothing to look through, older events have gone since it was asked for the first number.
+      this.whole = begin <= first_seq || through > until;
       this.trouble = "";
     } catch (reason) {
       this.#fail(reason);

@@ -38,7 +38,7 @@ const KINDS = {
   belief(ctx, palette, { state, id, process }) {
     const { colors } = palette;
     if (state === "down") return gone(palette);
-    if (state === "silent") return { ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole };
+    if (state === "silent") return silent(palette);
     if (state === "right") {
       const frozen = process === "paused";
       return { ...PLAIN, fill: palette.broker(id), alpha: frozen ? 0.55 : 0.88, ink: frozen ? colors.ink : colors["on-broker"], bold: true,
@@ -69,6 +69,7 @@ const KINDS = {
   peer(ctx, palette, { state, process }) {
     const { colors } = palette;
     if (state === "down") return gone(palette);
+    if (state === "silent") return silent(palette);
     const frozen = process === "paused";
     if (state === "leading") {
       return { ...PLAIN, fill: colors.ok, alpha: frozen ? 0.4 : 1, ink: frozen ? colors.ink : colors["on-broker"], bold: true,
@@ -89,6 +90,9 @@ const KINDS = {
       words: ({ text }) => [text, state === "offline" ? "offline" : "nobody serves"] };
   },
 };
+
+/** A process that has said nothing of it. @param {Palette} palette @returns {Look} */
+const silent = ({ colors }) => ({ ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole });
 
 /** A process that is not there. @param {Palette} palette @returns {Look} */
 function gone({ colors }) {

@@ -56,6 +56,7 @@ function belief(state, value) {
 
 /** @param {string} state @param {any} value */
 function peer(state, value) {
+  if (state === "UNKNOWN") return { state: "silent", text: "has not said what it is", id: -1, epoch: value?.epoch ?? 0, process: "running" };
   const role = ROLES[state] ?? state.toLowerCase();
   const joins = ["leading", "following", "observing"].includes(role) && value?.phase && value.phase !== "BROADCAST";
   const epoch = value?.epoch ?? 0;

@@ -8,8 +8,8 @@
  *   `text` is what it says; `id` is a broker (-1 for none), by which it is coloured; `process` is running, paused or down.
  */
 
-/** @param {ClusterState} state @param {number} id */
-const brokersProcess = (state, id) => state.brokers[id]?.process ?? "down";
+/** Of a broker that nobody has told of it is not known. @param {ClusterState} state @param {number} id */
+const brokersProcess = (state, id) => state.brokers[id]?.process ?? "unknown";
 
 /** Who reigns: acts, is dead or frozen while its session stands, or nobody. @param {ClusterState} state @returns {Reading | null} */
 export function controllerReading(state) {
@@ -72,6 +72,7 @@ export function peerReading(state, id) {
   if (process === "down" || peer.state === "DOWN") return { ...base, epoch: 0, state: "down", text: "down", process: "down" };
   const frozen = process === "paused" ? ", frozen" : "";
   const role = ROLES[peer.state] ?? peer.state.toLowerCase();
+  if (peer.state === "UNKNOWN") return { ...base, state: "silent", text: `has not said what it is${frozen}` };
   if (peer.state === "LOOKING") return { ...base, state: "looking", text: `looking for a leader${frozen}` };
   const phase = peer.phase === SERVING ? "" : `, ${peer.phase.toLowerCase()}`;
   return { ...base, state: phase ? "joining" : role, text: `${role}${phase}, epoch ${peer.current_epoch}${frozen}` };

@@ -79,6 +79,7 @@ export class Spans {
     for (const [role, id] of nodes) this.#readNode(role, id);
     // Of a broker that keeps no journal here somebody else tells.
     if (entry.broker_id !== undefined) this.#readNode("broker", entry.broker_id);
+    if (entry.sender_id !== undefined) this.#readNode("broker", entry.sender_id);
     if (entry.type === "broker_registered") this.#readPartitionsOf(entry.broker_id);
     if (entry.type === "topic_deleted") this.#dropTopic(entry.topic);
     else if (entry.type === "topic_created") for (const number of Object.keys(entry.assignment)) this.#readPartition(`${entry.topic}-${number}`);

@@ -278,6 +278,27 @@ const healthOf = (changes, entries = []) => {
   return [level, ...reasons.map((r) => r.text)];
 };
 
+test("of nodes whose beginning is gone with their older lines, nobody is told dead, and no ensemble without a leader", () => {
+  const history = readFileSync(new URL("../../golden/histories/beginnings-gone.jsonl", import.meta.url), "utf8").split("\n").filter(Boolean).map(parseExact);
+  const past = { ...newState(), cluster: fold(history), known: true, past: true };
+  const shown = model(past, past.cluster.at_us / 1000);
+  assert.deepEqual(shown.peers.map(({ id, process }) => [id, process]), [[1, "running"], [2, "running"]]);
+  assert.deepEqual(shown.brokers.map(({ id, process }) => [id, process]), [[2, "running"], [4, "down"], [9, "unknown"]]);
+  const [partition] = shown.topics[0].partitions;
+  assert.deepEqual([partition.leader, partition.unserved, partition.rows.map((row) => row.process)], [3, "", ["running", "unknown"]]);
+  const reasons = shown.health.reasons.map((reason) => reason.text);
+  assert.ok(reasons.includes("broker 4 down"), `${reasons}`);
+  assert.ok(!reasons.some((text) => /dead|no peer leads/.test(text)), `${reasons}`);
+});
+
+test("what is asked of a topic is asked of no other one, whatever it is called", () => {
+  const asked = ["orders?x", "orders#", "orders/config", "a%2Fb", "orders.v1_x-y"].map((name) => [name, new URL(requests.deleteTopic(name).path, "http://api").pathname]);
+  for (const [name, path] of asked) assert.equal(decodeURIComponent(path.split("/").slice(4).join("/")), name);
+  assert.deepEqual(asked.map(([, path]) => path.split("/").length), [5, 5, 5, 5, 5]);
+  assert.equal(requests.deleteTopic("orders.v1_x-y").path, "/api/v1/topics/orders.v1_x-y");
+  assert.equal(requests.configure("orders?x", {}).path, "/api/v1/topics/orders%3Fx/config");
+});
+
 test("while the API says nothing, nothing is healthy and the controller is the last one known", () => {
   const state = newState();
   takeSnapshot(state, emptyState(), 0);

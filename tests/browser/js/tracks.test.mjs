@@ -43,7 +43,7 @@ function said(state) {
   }
   for (const peer of Object.values(state.peers)) {
     const down = peer.process === "down" || peer.state === "DOWN";
-    lanes[`peer:${peer.id}`] = down ? "down" : peer.state === "LOOKING" ? "looking" : `${peer.phase === "BROADCAST" ? peer.state.toLowerCase() : "joining"} ${peer.current_epoch}`;
+    lanes[`peer:${peer.id}`] = down ? "down" : peer.state === "UNKNOWN" ? "silent" : peer.state === "LOOKING" ? "looking" : `${peer.phase === "BROADCAST" ? peer.state.toLowerCase() : "joining"} ${peer.current_epoch}`;
   }
   for (const [name, partition] of Object.entries(state.partitions)) {
     for (const id of partition.replicas) {
@@ -52,7 +52,7 @@ function said(state) {
     const leads = state.brokers[partition.leader];
     if (partition.leader < 0) {
       if (partition.leader_epoch || partition.isr.length) lanes[`trouble:${name}`] = "offline";
-    } else if (!leads || ["down", "paused"].includes(leads.process)) lanes[`trouble:${name}`] = "orphan";
+    } else if (["down", "paused"].includes(leads?.process)) lanes[`trouble:${name}`] = "orphan";
   }
   return lanes;
 }
@@ -61,7 +61,7 @@ const word = (lane, span) => {
   const says = span.text.split(/[ ,]/)[0];
   if (lane === "controller") return span.state === "nobody" ? `nobody ${span.epoch}` : `${span.state} ${span.id}@${span.epoch}`;
   if (lane.startsWith("belief")) return ["down", "silent"].includes(span.state) ? span.state : `${span.state} ${says.replace("none", "-1")}`;
-  if (lane.startsWith("peer")) return ["down", "looking"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
+  if (lane.startsWith("peer")) return ["down", "looking", "silent"].includes(span.state) ? span.state : `${span.state} ${span.epoch}`;
   return span.state === "leader" ? `leader ${span.epoch}` : span.state;
 };
 
@@ -226,6 +226,37 @@ test("the story of a run whose oldest events are gone begins with the oldest tha
   assert.match(asked.at(-1), /after=699&/);
   assert.deepEqual(await story(1), [[1], true, 1]);
   assert.match(asked.at(-1), /after=0&/);
+});
+
+test("where the API has not looked back to the beginning, the tracks begin where it stopped, with the state of then, and go on from there", async (context) => {
+  // Nine hundred lines of progress in a row, which no track shows; the API looks through four hundred for one answer.
+  const LOOKED = 400;
+  const history_of = [elected(1, 1, 1), elected(2, 2, 2), elected(950, 3, 3)];
+  context.mock.method(globalThis, "fetch", async (path) => {
+    const { searchParams: said } = new URL(path, "http://api");
+    if (path.includes("/state")) return new Response(JSON.stringify({ state: { ...fold(history_of.filter(({ seq }) => seq <= said.get("at"))), seq: Number(said.get("at")) } }));
+    const until = Number(said.get("until"));
+    const through = Math.max(1, until - LOOKED + 1);
+    return new Response(JSON.stringify(history_of.filter(({ seq }) => seq >= through && seq <= until)), { headers: { "x-looked-through": String(through) } });
+  });
+  const history = new History("live", () => undefined);
+  await history.begin(1, 1000, []);
+  const reigns = () => history.spans.lanes.get("controller").map(({ id, from_us }) => [id, from_us / 1e6]);
+  assert.deepEqual([reigns(), history.whole], [[[2, 2], [3, 950]], false]);
+  for (let turn = 0; turn < 5 && !history.whole; turn += 1) await history.older(1, []);
+  assert.deepEqual([reigns(), history.whole], [[[1, 1], [2, 2], [3, 950]], true]);
+});
+
+test("a history whose oldest events have gone meanwhile is whole where the API has nothing older to look through", async (context) => {
+  context.mock.method(globalThis, "fetch", async (path) => {
+    if (path.includes("/state")) return new Response(JSON.stringify({ state: fold([elected(49, 1, 1)]) }));
+    const until = Number(new URL(path, "http://api").searchParams.get("until"));
+    return new Response("[]", { headers: { "x-looked-through": String(Math.min(50, until + 1)) } });
+  });
+  const history = new History("live", () => undefined);
+  await history.begin(20, 60, []);
+  await history.older(20, []);
+  assert.deepEqual([history.whole, history.begins], [true, 50]);
 });
 
 test("before as many events as are kept the lanes are those that the API tells, and meet the others without a gap", async (context) => {
