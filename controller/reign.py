@@ -155,7 +155,7 @@ class Reign:
         """Every registered broker with its epoch, watches left on the list and on each."""
         service, signals = self.zk.service, self.signals
         names = await self.zk.call(lambda: service.get_children(znodes.BROKER_IDS, signals.watcher("BrokerChange")))
-        ids = sorted(int(name) for name in names if name.isdecimal())
+        ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.broker_path(b), signals.watcher("BrokerModifications", str(b))) for b in ids]
         )

@@ -6,7 +6,7 @@ import pytest
 
 from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
 from controller.historical import Historical
-from journal.events import LeaderElected, TopicPartition
+from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from tests.controller.controller_world import World
@@ -100,6 +100,24 @@ def test_a_minimum_of_which_the_leader_may_not_have_heard_makes_nobody_eligible(
     changed.mtime_ms -= 2 * node.config.session_timeout_ms
     leave(world, 3)
     assert stands(world) == (2, (2,), (3,))
+
+
+def test_a_minimum_that_is_no_number_of_replicas_makes_nobody_eligible_and_ends_no_reign(world: World) -> None:
+    world.set_config("t", min_insync_replicas="9" * 5_000)
+    leave(world, 4, 3)
+    assert stands(world) == (2, (2,), ())
+    assert world.events(ControllerEventFailed) == []
+
+
+def test_a_default_that_was_never_set_before_is_a_minimum_of_which_leaders_may_not_have_heard(world: World) -> None:
+    world.create_topic("u", {0: [2, 3, 4]})
+    world.settle()
+    node, path = world.active(), znodes.config_path("brokers", "<default>")
+    world.ensemble.put(path, znodes.encode_config({"min.insync.replicas": "2"}))
+    world.ensemble.nodes[path].mtime_ms = node.runtime.now().wall_ms
+    leave(world, 4, 3)
+    # Whoever leads by the minimum of one that it knows may have committed more in the meantime.
+    assert (world.state("u").isr, world.state("u").eligible) == ((2,), ())
 
 
 # ---- who leads ------------------------------------------------------------------------------------------------

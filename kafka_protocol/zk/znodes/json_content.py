@@ -21,9 +21,13 @@ def encode(value: Mapping[str, object]) -> bytes:
 
 
 def decode(data: bytes | None) -> dict[str, Any] | None:
-    """The JSON object in a znode; None where there is none."""
+    """The JSON object in a znode; None where there is none, or where it holds text that no message can carry."""
     try:
-        value = json.loads(data) if data else None
+        text = (data or b"").decode("utf-8-sig")
+        value = json.loads(text) if text else None
+        if "\\ud" in text.lower():
+            # Half a surrogate pair has no UTF-8: it could neither be told to a broker nor be written again.
+            json.dumps(value, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
