@@ -502,6 +502,19 @@ def test_the_request_to_delete_what_does_not_exist_is_removed(world: World) -> N
     assert gone(world, "nothing") and world.nodes[1].controller.is_active
 
 
+def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_deleted_though_another_ones_deletion_is_under_way(
+    world: World,
+) -> None:
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    # What tells of the first deletion waits in front of what tells of the second topic.
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.create_topic("u", {0: [2]})
+    world.ensemble.put(znodes.delete_topic_path("u"))
+    world.settle()
+    assert gone(world, "t") and gone(world, "u")
+
+
 def test_deletion_that_is_switched_off_only_removes_the_request() -> None:
     world = World()
     world.start(1, delete_topic_enable=False)
