@@ -169,12 +169,13 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """A topic is gone; forget everything about it."""
-        for partition in self.partitions_of(topic):
+        partitions = self.partitions_of(topic)
+        for replica in self.replicas_of(partitions):
+            self.replica_states.pop(replica, None)
+        for partition in partitions:
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
             self.reassigning.pop(partition, None)
-        for replica in [replica for replica in self.replica_states if replica.partition.topic == topic]:
-            del self.replica_states[replica]
         self._assignments.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:

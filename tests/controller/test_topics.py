@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.context import PartitionState, Replica, ReplicaState
+from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
 from ensemble.client.service import Delete, Op
 from ensemble.errors import ErrorCode
 from journal.events import (
@@ -20,6 +20,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller import controller_world
 from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
@@ -269,6 +270,24 @@ def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.run(1_000)
     assert gone(world, "t")
+
+
+class _NeverWalked(dict[Replica, ReplicaState]):
+    """States by replica that are looked up, and never gone through."""
+
+    def __iter__(self) -> Iterator[Replica]:
+        raise AssertionError("every replica of the cluster was looked at")
+
+
+def test_what_is_forgotten_of_a_topic_is_found_without_a_look_at_all_others() -> None:
+    context = ControllerContext(1, 1)
+    for topic in ("t", "u"):
+        context.add_topic(topic, None)
+        context.set_assignment(TopicPartition(topic, 0), ReplicaAssignment((2, 3)))
+    replicas = context.replicas_of(context.partitions)
+    context.replica_states = _NeverWalked(dict.fromkeys(replicas, ReplicaState.ONLINE))
+    context.remove_topic("t")
+    assert [replica in context.replica_states for replica in replicas] == [False, False, True, True]
 
 
 def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
