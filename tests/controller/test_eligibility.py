@@ -174,6 +174,21 @@ def test_a_replica_that_returns_without_an_intact_log_is_no_longer_eligible(worl
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
 
 
+def test_who_has_deleted_its_replica_is_not_told_of_it_again_when_it_returns(world: World) -> None:
+    leave(world, 4, 3)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    # Broker 2 has deleted; the topic goes once the others are back.
+    world.leave(2)
+    world.settle()
+    world.told.clear()
+    join(world, 2, intact=False)
+    assert world.requests("UpdateMetadata", 2) and not world.requests("LeaderAndIsr", 2)
+    world.join(3, 4)
+    world.settle()
+    assert not world.has("t")
+
+
 def test_the_last_one_standing_gives_way_to_who_is_eligible(world: World) -> None:
     leave(world, 4, 3, 2)
     assert stands(world) == (-1, (2,), (3,))
