@@ -315,6 +315,60 @@ def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(wor
     assert not world.events(ControllerResigned)
 
 
+# ---- partitions that nobody has led yet ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unborn(world: World) -> World:
+    """A partition whose only replica was dead when it was made."""
+    world.leave(1)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    assert znodes.partition_state_path(P0) not in world.ensemble.nodes
+    return world
+
+
+def test_a_partition_that_nobody_has_led_is_begun_by_the_replicas_it_moves_to(unborn: World) -> None:
+    assert reassign(unborn, [2, 3]) == (KafkaError.none, None)
+    assert unborn.brief("orders")[:2] == (2, (2, 3))
+    assert assignment(unborn) == ReplicaAssignment((2, 3)) and under_way(unborn) == {}
+    assert not unborn.events(ControllerEventFailed)
+
+
+def test_a_replica_that_began_a_partition_is_told_so_again_after_a_restart(unborn: World) -> None:
+    reassign(unborn, [2, 3])
+    for broker_id in (2, 3):
+        unborn.leave(broker_id)
+        unborn.settle()
+        unborn.told.clear()
+        unborn.join(broker_id)
+        unborn.settle()
+        [*_, told] = unborn.requests("LeaderAndIsr", broker_id)
+        assert told.partitions()[P0].leader_epoch == unborn.state("orders").leader_epoch
+
+
+def test_a_topic_of_which_a_partition_was_begun_where_it_moved_to_can_be_deleted(unborn: World) -> None:
+    reassign(unborn, [2, 3])
+    unborn.ensemble.put(znodes.delete_topic_path("orders"))
+    unborn.settle()
+    assert not unborn.has("orders")
+
+
+def test_where_nobody_is_live_to_begin_a_partition_its_reassignment_waits_for_the_first(unborn: World) -> None:
+    reassign(unborn, [1, 2])
+    assert assignment(unborn) == ReplicaAssignment((1, 2), (2,)) and unborn.brief("orders")[:2] == (2, (2,))
+    unborn.create_topic("lines", {0: [1]})
+    unborn.settle()
+    unborn.leave(2)
+    unborn.settle()
+    ask_by_znode(unborn, lines=[2])
+    assert under_way(unborn, TopicPartition("lines", 0)) and not path_is_gone(unborn)
+    unborn.join(2)
+    unborn.settle()
+    assert unborn.brief("lines")[:2] == (2, (2,)) and path_is_gone(unborn)
+    assert not unborn.events(ControllerEventFailed)
+
+
 # ---- other things that happen meanwhile -----------------------------------------------------------------------
 
 
