@@ -15,7 +15,7 @@ from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
 from controller.partition_state_machine import Refused
 from controller.reign import Reign
-from controller.topic_writes import amend_topic
+from controller.topic_writes import TopicTooLarge, amend_topic
 from ensemble.client.service import Create, Delete, Op, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from journal.events import AssignmentChanged, TopicPartition
@@ -314,7 +314,12 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 
-    stat = await amend_topic(reign, topic, amended)
+    # What ends it makes the znode smaller.
+    bytes_max = znodes.ZNODE_BYTES_MAX if assignment.is_being_reassigned else None
+    try:
+        stat = await amend_topic(reign, topic, amended, bytes_max=bytes_max)
+    except TopicTooLarge as error:
+        raise ReassignmentFailed(str(error)) from None
     if stat is None:
         raise ReassignmentFailed("the topic has no znode")
     reign.emit(

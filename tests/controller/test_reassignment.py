@@ -315,6 +315,20 @@ def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(wor
     assert not world.events(ControllerResigned)
 
 
+def test_a_reassignment_for_which_the_znode_would_become_too_large_is_refused_and_nothing_is_written(
+    world: World,
+) -> None:
+    # ZooKeeper drops the connection over more than that, and the controller would send it again for ever.
+    world.create_topic("orders", {0: [1], 1: list(range(10_000, 160_000))})
+    world.settle()
+    written = world.ensemble.data(znodes.topic_path("orders"))
+    assert len(written) < znodes.ZNODE_BYTES_MAX
+    assert reassign(world, [2], P1)[0] is KafkaError.unknown_server_error
+    assert world.ensemble.data(znodes.topic_path("orders")) == written and under_way(world) == {}
+    assert reassign(world, [2])[0] is KafkaError.none
+    assert not world.events(ControllerResigned)
+
+
 # ---- partitions that nobody has led yet ------------------------------------------------------------------------
 
 

@@ -13,6 +13,9 @@ INT32_MAX = 2**31 - 1
 """Ids, partition numbers and epochs travel as signed 32-bit numbers; what is larger cannot be told to anybody."""
 INT64_MAX = 2**63 - 1
 PORT_MAX = 65_535
+ZNODE_BYTES_MAX = 1_000_000
+"""ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), and what is sent again would go on for ever:
+so nobody is to write it."""
 
 
 def encode(value: Mapping[str, object]) -> bytes:
