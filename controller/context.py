@@ -273,6 +273,15 @@ class ControllerContext:
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
 
+    def is_ending(self, topic: str) -> bool:
+        """Are brokers told that the topic is no more?
+
+        Kafka says so of every topic in the queue.  One whose deletion waits for a reassignment would wait for ever: who
+        is to catch up names the topic by its id, of which its leader would have heard no more.  Nor are replicas that
+        the reassignment removes stopped as those of a topic that is no more: a broker that knows better refuses that.
+        """
+        return self.is_being_deleted(topic) and not self.is_moving(topic)
+
     def is_moving(self, topic: str) -> bool:
         """Is any of the topic's partitions being reassigned?"""
         return any(partition.topic == topic for partition in self.reassigning)
