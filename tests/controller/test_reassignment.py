@@ -87,6 +87,26 @@ def test_a_later_target_supersedes_and_keeps_the_first_origin() -> None:
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
 
+class _Compared(int):
+    """A broker id that counts how often it is compared with another one."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_target_is_not_looked_for_replica_by_replica() -> None:
+    origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
+    moving = ReplicaAssignment(origin).reassign_to(target)
+    assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
+    # Each with each would be a million and more; a request may name a hundred times as many.
+    assert _Compared.times < 50_000
+
+
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
 def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(targets: list[list[int]]) -> None:
     start = ReplicaAssignment(tuple(targets[0]))

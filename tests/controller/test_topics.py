@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
 from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from controller.request_batch import RequestBatch
 from ensemble.client.service import Delete, Op
 from ensemble.errors import ErrorCode
 from journal.events import (
@@ -288,6 +290,30 @@ def test_what_is_forgotten_of_a_topic_is_found_without_a_look_at_all_others() ->
     context.replica_states = _NeverWalked(dict.fromkeys(replicas, ReplicaState.ONLINE))
     context.remove_topic("t")
     assert [replica in context.replica_states for replica in replicas] == [False, False, True, True]
+
+
+def test_what_a_new_controller_does_about_very_many_dead_replicas_does_not_grow_with_their_square(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("t", {0: [2, 3, *range(1_000, 1_200)]})
+    world.settle()
+    told: list[int] = []
+    tell = RequestBatch.add_leader_and_isr
+
+    def counted(
+        batch: RequestBatch, broker_ids: Sequence[int], partition: TopicPartition, state: Any, *, is_new: bool
+    ) -> None:
+        told.extend(broker_ids)
+        tell(batch, broker_ids, partition, state, is_new=is_new)
+
+    monkeypatch.setattr(RequestBatch, "add_leader_and_isr", counted)
+    world.kill(1)
+    world.told.clear()
+    world.start(9)
+    world.run(2_000)
+    assert len(told) < 1_000
+    # Whoever is alive is told all the same.
+    assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
 
 def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
