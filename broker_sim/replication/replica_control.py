@@ -288,7 +288,7 @@ class ReplicaControl:
                     self._let_go(topic_partition)
 
     def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
-        """A topic is deleted, of which this broker is no replica and may have been one.  Its id tells it from others."""
+        """Delete what is left here of a topic that is deleted elsewhere; its id tells it from others of that name."""
         is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
         if is_its and topic_partition not in self._offline:
             self._let_go(topic_partition)
