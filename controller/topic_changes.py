@@ -122,9 +122,7 @@ async def _write_id_again(reign: Reign, topic: str) -> None:
 
 async def watch_topic_deletions(reign: Reign) -> list[str]:
     """The topics in /admin/delete_topics, a watch left on the list."""
-    service = reign.zk.service
-    watcher = reign.signals.watcher("TopicDeletion")
-    return await reign.zk.call(lambda: service.get_children(znodes.DELETE_TOPICS, watcher))
+    return await reign.read_list(znodes.DELETE_TOPICS, "TopicDeletion")
 
 
 async def process_topic_deletion(reign: Reign, _: str) -> None:
