@@ -196,8 +196,10 @@ class Reign:
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
-        """Every topic, a watch left on the list."""
-        return await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
+        """Every topic that can be told of, a watch left on the list."""
+        names = await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
+        # Nobody could be told of a topic with a longer name, nor of any other beside it.
+        return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """The assignments of these topics, a watch left on each; what is gone or unreadable is left out."""

@@ -36,6 +36,7 @@ from kafka_protocol.zk.znodes.json_content import INT32_MAX as INT32_MAX
 from kafka_protocol.zk.znodes.json_content import ZNODE_BYTES_MAX as ZNODE_BYTES_MAX
 from kafka_protocol.zk.znodes.json_content import decode as decode
 from kafka_protocol.zk.znodes.json_content import encode as encode
+from kafka_protocol.zk.znodes.json_content import is_tellable as is_tellable
 from kafka_protocol.zk.znodes.json_content import plain_number as plain_number
 from kafka_protocol.zk.znodes.partition_state import LeaderAndIsr as LeaderAndIsr
 from kafka_protocol.zk.znodes.partition_state import decode_partition_state as decode_partition_state

@@ -13,6 +13,8 @@ INT32_MAX = 2**31 - 1
 """Ids, partition numbers and epochs travel as signed 32-bit numbers; what is larger cannot be told to anybody."""
 INT64_MAX = 2**63 - 1
 PORT_MAX = 65_535
+TEXT_BYTES_MAX = 32_767
+"""A string in a request is no longer than that; whoever is sent a longer one reads nothing of the request."""
 ZNODE_BYTES_MAX = 1_000_000
 """ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), and what is sent again would go on for ever:
 so nobody is to write it."""
@@ -43,6 +45,11 @@ def _is_int(value: object) -> bool:
 def is_int32(value: object, lowest: int, highest: int = INT32_MAX) -> bool:
     """Is it a whole number within these bounds, both included?"""
     return _is_int(value) and isinstance(value, int) and lowest <= value <= highest
+
+
+def is_tellable(text: str) -> bool:
+    """Can a request carry that text?"""
+    return len(text.encode()) <= TEXT_BYTES_MAX
 
 
 def broker_ids(value: object) -> tuple[int, ...] | None:
