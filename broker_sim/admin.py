@@ -13,7 +13,6 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.configs.broker_config import KafkaConfig
 from broker_sim.configs.config_def import ConfigError
-from broker_sim.configs.entity_znodes import ZNODE_BYTES_MAX
 from broker_sim.configs.topic_config import validate_topic_config
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
@@ -239,8 +238,7 @@ class ZkAdminManager:
         config_path, config_data = znodes.config_path("topics", name), znodes.encode_config(configs)
         partitions = {number: ReplicaAssignment(replicas) for number, replicas in assignment.items()}
         data = znodes.encode_topic(TopicAssignment(topic_id, partitions))
-        if max(len(data), len(config_data)) > ZNODE_BYTES_MAX:
-            raise Refused(KafkaError.invalid_request, f"The topic needs a znode of more than {ZNODE_BYTES_MAX} bytes.")
+        _check_size(data, config_data)
         # As Kafka: the overrides first, so that they stand when the controller sees the topic.
         if await _write(writer, Create(config_path, config_data), ErrorCode.NODE_EXISTS) is not ErrorCode.OK:
             await _write(writer, SetData(config_path, config_data))
@@ -320,12 +318,14 @@ class ZkAdminManager:
             if known is None:
                 raise Refused(KafkaError.unknown_server_error, f"{path} cannot be read.")
             grown = self._grown(topic, known)
+            encoded = znodes.encode_topic(grown)
+            _check_size(encoded)
             if not validate_only:
                 if not counted:
                     count(len(grown.partitions) - len(known.partitions))
                     counted = True
                     self._emit(admin_requested("CreatePartitions", [topic.name], client))
-                op = SetData(path, znodes.encode_topic(grown), stat.version)
+                op = SetData(path, encoded, stat.version)
                 if await _write(writer, op, ErrorCode.BAD_VERSION) is not ErrorCode.OK:
                     continue
             return TopicResult(topic.name, num_partitions=len(grown.partitions))
@@ -392,6 +392,12 @@ async def _write(writer: FencedWriter, op: Create | SetData, expected: ErrorCode
     if written.error not in (ErrorCode.OK, expected):
         raise error_for(written.error, op.path)
     return written.error
+
+
+def _check_size(*contents: bytes) -> None:
+    if max(map(len, contents)) > znodes.ZNODE_BYTES_MAX:
+        wrong = f"The topic needs a znode of more than {znodes.ZNODE_BYTES_MAX} bytes."
+        raise Refused(KafkaError.invalid_request, wrong)
 
 
 def _checked_configs(configs: Mapping[str, str | None]) -> dict[str, str]:

@@ -143,10 +143,14 @@ class MetadataCache:
         self._topics.setdefault(topic, {})[state.partition] = state
 
     def _remove(self, topic: str, topic_id: KafkaUuid | None, partition: int) -> None:
-        known = self._topics.get(topic, {})
+        known, known_id = self._topics.get(topic, {}), self._topic_ids.get(topic, topic_id)
         known.pop(partition, None)
+        if topic_id not in (None, known_id):
+            # Of the end of the one that is known nobody has told: its controller died with the word.
+            self._end(topic, known_id)
+            known, known_id = {}, topic_id
         if not known:
-            self._end(topic, self._topic_ids.get(topic, topic_id))
+            self._end(topic, known_id)
 
     def _end(self, topic: str, topic_id: KafkaUuid | None) -> None:
         self._topics.pop(topic, None)
@@ -163,7 +167,8 @@ class MetadataCache:
             return False
         known_id = self._topic_ids.get(topic)
         if state.leader == LEADER_DURING_DELETE:
-            return known_id is not None and bool(known_id != topic_id)
+            # Of one that was never heard of, this is its first and last word, and later than what is known.
+            return known_id not in (None, topic_id) and topic_id in self._ended
         if known_id != topic_id:
             return topic_id in self._ended
         known = self._topics[topic].get(state.partition)

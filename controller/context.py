@@ -169,12 +169,13 @@ class ControllerContext:
 
     def remove_topic(self, topic: str) -> None:
         """A topic is gone; forget everything about it."""
-        for partition in self.partitions_of(topic):
+        partitions = self.partitions_of(topic)
+        for replica in self.replicas_of(partitions):
+            self.replica_states.pop(replica, None)
+        for partition in partitions:
             self.leadership.pop(partition, None)
             self.partition_states.pop(partition, None)
             self.reassigning.pop(partition, None)
-        for replica in [replica for replica in self.replica_states if replica.partition.topic == topic]:
-            del self.replica_states[replica]
         self._assignments.pop(topic, None)
         topic_id = self.topic_ids.pop(topic, None)
         if topic_id is not None:
@@ -271,6 +272,15 @@ class ControllerContext:
         leader for that: without one both would wait for ever.
         """
         return self.is_being_deleted(partition.topic) and partition not in self.reassigning
+
+    def is_ending(self, topic: str) -> bool:
+        """Are brokers told that the topic is no more?
+
+        Kafka says so of every topic in the queue.  One whose deletion waits for a reassignment would wait for ever: who
+        is to catch up names the topic by its id, of which its leader would have heard no more.  Nor are replicas that
+        the reassignment removes stopped as those of a topic that is no more: a broker that knows better refuses that.
+        """
+        return self.is_being_deleted(topic) and not self.is_moving(topic)
 
     def is_moving(self, topic: str) -> bool:
         """Is any of the topic's partitions being reassigned?"""

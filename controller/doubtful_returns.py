@@ -22,7 +22,10 @@ async def give_way(reign: Reign, returned: Sequence[int]) -> None:
     remaining = [
         partition
         for partition, state in sorted(context.leadership.items())
-        if state.eligible and any(b in doubtful for b in (*state.isr, *state.eligible))
+        if state.eligible
+        and any(b in doubtful for b in (*state.isr, *state.eligible))
+        # Nobody leads there any more, and who has deleted its replica would begin another one upon the word.
+        and not context.is_going(partition)
     ]
     while remaining:
         read = await reign.store.read(remaining)

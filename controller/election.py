@@ -91,17 +91,24 @@ def leader_for_controlled_shutdown(
 
 
 def leader_after_bounce(
-    state: LeaderAndIsr, assignment: Sequence[int], live: Collection[int], bounced: Collection[int]
+    state: LeaderAndIsr,
+    assignment: Sequence[int],
+    live: Collection[int],
+    bounced: Collection[int],
+    intact: Collection[int] = (),
 ) -> LeaderAndIsr:
     """The state once live replicas turn out to be other processes than those that the state speaks of.
 
     The ISR keeps the live members that did not bounce, and only where there is none the bounced ones, so it is never
-    empty: they may be all there is, after a restart of the whole cluster say.  The leader stays if it is among those
-    kept (a bounced leader has the longest log to begin with); else it is the first of them in the assignment.
+    empty: they may be all there is, after a restart of the whole cluster say.  Of these it keeps those alone whose logs
+    are `intact`, if there are any.  Beside them one that has lost records would count towards the minimum by which the
+    leader commits, though not as one that has what was committed.  The leader stays if it is among those kept (a
+    bounced leader has the longest log to begin with); else it is the first of them in the assignment.
     """
     in_sync = trusted(state)
     steady = [b for b in in_sync if b in live and b not in bounced]
-    kept = steady or [b for b in in_sync if b in bounced]
+    back = [b for b in in_sync if b in bounced]
+    kept = steady or [b for b in back if b in intact] or back
     if not kept:
         # Nobody of the ISR is live, or none that is not doubtful; one that is eligible has bounced.
         return _lead(state, state.leader, state.isr)

@@ -23,8 +23,7 @@ LOG_DIR_EVENTS = Notifications(znodes.LOG_DIR_EVENT_NOTIFICATION, "LogDirEventNo
 
 async def watch_notifications(reign: Reign, which: Notifications) -> list[str]:
     """The paths of those that are there, a watch left on the list."""
-    service, watcher = reign.zk.service, reign.signals.watcher(which.event)
-    names = await reign.zk.call(lambda: service.get_children(which.path, watcher))
+    names = await reign.read_list(which.path, which.event)
     return [f"{which.path}/{name}" for name in names]
 
 

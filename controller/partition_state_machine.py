@@ -129,7 +129,7 @@ class PartitionStateMachine:
             if live:
                 states[partition] = LeaderAndIsr(live[0], 0, tuple(live), self._context.epoch)
             else:
-                results[partition] = Refused("no replica is live")
+                results[partition] = Refused("no replica is live", nobody_can_lead=True)
         if not states:
             return []
         updates = await self._store.create(states)

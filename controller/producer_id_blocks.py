@@ -13,7 +13,7 @@ from kio.static.primitive import i32
 
 from controller.leader_elections import NO_THROTTLE
 from controller.reign import Reign
-from ensemble.errors import BadVersion
+from ensemble.errors import BadVersion, NoNode
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
@@ -23,7 +23,7 @@ _ID_MAX = 2**63 - 1
 
 
 class ProducerIdsUnavailable(Exception):
-    """/latest_producer_id_block does not say which ids are free: unreadable, or at its end.
+    """/latest_producer_id_block does not say which ids are free: missing, unreadable, or at its end.
 
     An id given twice would let one producer's records pass for another's repetitions.
     """
@@ -36,7 +36,10 @@ async def claim_block(zk: Zk, broker_id: int) -> tuple[int, int]:
     """
     service = zk.service
     while True:
-        data, stat = await zk.call(lambda: service.get(znodes.LATEST_PRODUCER_ID_BLOCK))
+        try:
+            data, stat = await zk.call(lambda: service.get(znodes.LATEST_PRODUCER_ID_BLOCK))
+        except NoNode:
+            raise ProducerIdsUnavailable(f"{znodes.LATEST_PRODUCER_ID_BLOCK} is missing; write the last one") from None
         first = _first_free(data)
         block = znodes.encode_producer_id_block(broker_id, first, first + BLOCK_SIZE - 1)
         version = stat.version

@@ -15,7 +15,7 @@ from controller.context import PartitionState, Replica, ReplicaState
 from controller.election import ElectionStrategy
 from controller.partition_state_machine import Refused
 from controller.reign import Reign
-from controller.topic_writes import amend_topic
+from controller.topic_writes import TopicTooLarge, amend_topic
 from ensemble.client.service import Create, Delete, Op, SetData
 from ensemble.errors import ErrorCode, NoNode, error_for
 from journal.events import AssignmentChanged, TopicPartition
@@ -176,6 +176,8 @@ async def _reassign(reign: Reign, partition: TopicPartition, assignment: Replica
     context = reign.context
     reign.deletion.mark_ineligible([partition.topic])
     await _take_on(reign, partition, assignment)
+    if not await _has_begun(reign, partition, assignment):
+        return
     if not await _is_complete(reign, partition, assignment):
         await _tell_everyone_involved(reign, partition, assignment)
         for broker_id in assignment.adding:
@@ -214,6 +216,20 @@ async def _take_on(reign: Reign, partition: TopicPartition, assignment: ReplicaA
         await _remove_replicas(reign, partition, unneeded)
         await _replace_leader(reign, partition, unneeded)
     context.reassigning[partition] = None
+
+
+async def _has_begun(reign: Reign, partition: TopicPartition, assignment: ReplicaAssignment) -> bool:
+    """Has it a state?  One that nobody has led yet is begun by whoever is live, of the replicas added as well; False
+    where nobody is, so that it waits for the first of them.
+
+    There is nothing to catch up with.  And a replica that had no state of its own when the partition came online would
+    get none any more once it led: it would be told nothing after a restart, and nobody would delete it.
+    """
+    if reign.context.partition_states.get(partition) is not PartitionState.NEW:
+        return True
+    await reign.replicas.handle([Replica(partition, b) for b in assignment.adding], ReplicaState.NEW)
+    outcome = (await reign.partitions.handle([partition], PartitionState.ONLINE))[partition]
+    return not (isinstance(outcome, Refused) and outcome.nobody_can_lead)
 
 
 async def _replace_leader(reign: Reign, partition: TopicPartition, unneeded: Sequence[int]) -> None:
@@ -298,7 +314,12 @@ async def _write_assignment(reign: Reign, partition: TopicPartition, assignment:
         rows = {**found.partitions, **context.topic_assignment(topic), partition.partition: assignment}
         return TopicAssignment(context.topic_ids.get(topic), rows)
 
-    stat = await amend_topic(reign, topic, amended)
+    # What ends it makes the znode smaller.
+    bytes_max = znodes.ZNODE_BYTES_MAX if assignment.is_being_reassigned else None
+    try:
+        stat = await amend_topic(reign, topic, amended, bytes_max=bytes_max)
+    except TopicTooLarge as error:
+        raise ReassignmentFailed(str(error)) from None
     if stat is None:
         raise ReassignmentFailed("the topic has no znode")
     reign.emit(

@@ -33,7 +33,7 @@ from journal.events import ControllerEventFailed, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import FencedWriter, UnfencedWriter, Zk
-from kafka_protocol.zk.registration import Won
+from kafka_protocol.zk.registration import Won, create_recursive
 from kafka_protocol.zk.znodes import BrokerInfo, TopicAssignment
 
 
@@ -151,11 +151,27 @@ class Reign:
 
     # -- reading the cluster
 
+    async def read_list(self, path: str, event: str) -> list[str]:
+        """What stands below one of the paths that every broker makes at its start, a watch left there for that event.
+
+        Where somebody has removed it, it is made anew.  Kafka takes it for empty, and hears of nothing there until the
+        next controller.  Raises SessionExpired and ZooKeeperError.
+        """
+        service, watcher = self.zk.service, self.signals.watcher(event)
+        while True:
+            outcome = await self.zk.attempt(lambda: service.get_children(path, watcher))
+            if outcome.value is not None:
+                return outcome.value
+            if outcome.error is not ErrorCode.NO_NODE:
+                raise error_for(outcome.error, path)
+            self.report(event, f"{path} is missing; made again")
+            await create_recursive(self.zk, path)
+
     async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
         """Every registered broker with its epoch, watches left on the list and on each."""
         service, signals = self.zk.service, self.signals
-        names = await self.zk.call(lambda: service.get_children(znodes.BROKER_IDS, signals.watcher("BrokerChange")))
-        ids = sorted(int(name) for name in names if name.isdecimal())
+        names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
+        ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.broker_path(b), signals.watcher("BrokerModifications", str(b))) for b in ids]
         )
@@ -180,10 +196,10 @@ class Reign:
         return UNKNOWN_BROKER_EPOCH if Historical.NO_BROKER_EPOCH in self.config.historical else registration.czxid
 
     async def read_topic_names(self) -> list[str]:
-        """Every topic, a watch left on the list."""
-        service = self.zk.service
-        watcher = self.signals.watcher("TopicChange")
-        return await self.zk.call(lambda: service.get_children(znodes.BROKER_TOPICS, watcher))
+        """Every topic that can be told of, a watch left on the list."""
+        names = await self.read_list(znodes.BROKER_TOPICS, "TopicChange")
+        # Nobody could be told of a topic with a longer name, nor of any other beside it.
+        return [name for name in names if znodes.is_tellable(name)]
 
     async def read_topics(self, topics: Sequence[str]) -> dict[str, TopicAssignment]:
         """The assignments of these topics, a watch left on each; what is gone or unreadable is left out."""

@@ -59,6 +59,8 @@ class ReplicaStateMachine:
         self._store = store
         self._batch = batch
         self._isr_without = isr_without
+        self._told: dict[TopicPartition, tuple[LeaderAndIsr, int]] = {}
+        """In the batch under way: the state told of each partition, and whose going it was told upon."""
 
     async def startup(self) -> None:
         """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
@@ -85,6 +87,7 @@ class ReplicaStateMachine:
         for replica in replicas:
             by_broker.setdefault(replica.broker_id, []).append(replica)
         refused: list[Replica] = []
+        self._told.clear()
         for broker_id, listed in sorted(by_broker.items()):
             refused += await self._handle(broker_id, listed, target)
         self._batch.send()
@@ -152,8 +155,7 @@ class ReplicaStateMachine:
         shrunk = await self._remove_from_isr(broker_id, led)
         for partition, state in shrunk.items():
             if not context.is_going(partition):
-                others = [b for b in context.replicas(partition) if b != broker_id]
-                self._batch.add_leader_and_isr(others, partition, state, is_new=False)
+                self._tell_others(broker_id, partition, state)
         refused: list[Replica] = []
         for replica in replicas:
             unwritten = replica.partition in context.leadership and replica.partition not in shrunk
@@ -165,6 +167,19 @@ class ReplicaStateMachine:
             if replica.partition not in context.leadership:
                 self._batch.add_update_metadata(context.live_or_shutting_down_ids, [replica.partition])
         return refused
+
+    def _tell_others(self, broker_id: int, partition: TopicPartition, state: LeaderAndIsr) -> None:
+        """Of one state in one batch all but the first to go were told upon that one's going: now that one is, too.
+
+        To go through all of them again for each would take a partition of very many dead replicas hours.
+        """
+        told_state, first = self._told.get(partition, (None, broker_id))
+        if told_state == state:
+            others = [first] if first != broker_id else []
+        else:
+            others = [b for b in self._context.replicas(partition) if b != broker_id]
+            self._told[partition] = (state, broker_id)
+        self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(
         self, broker_id: int, partitions: Sequence[TopicPartition]

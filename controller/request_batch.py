@@ -139,7 +139,7 @@ class RequestBatch:
     def add_stop_replica(self, broker_ids: Iterable[int], partition: TopicPartition, *, delete: bool) -> None:
         """Tell these brokers to stop their replica, and maybe to delete it."""
         state = self._context.leadership.get(partition)
-        if self._context.is_being_deleted(partition.topic):
+        if self._context.is_ending(partition.topic):
             leader_epoch = EPOCH_DURING_DELETE
         else:
             leader_epoch = NO_EPOCH if state is None else state.leader_epoch
@@ -215,9 +215,7 @@ class RequestBatch:
 
     def _update_metadata_row(self, partition: TopicPartition, state: LeaderAndIsr) -> Any:
         context = self._context
-        if context.is_being_deleted(partition.topic) and not context.is_moving(partition.topic):
-            # Kafka says so of every topic in the queue.  One whose deletion waits for a reassignment would wait for
-            # ever: who is to catch up names the topic by its id, of which its leader would have heard no more.
+        if context.is_ending(partition.topic):
             state = LeaderAndIsr(LEADER_DURING_DELETE, 0, state.isr, state.controller_epoch)
         replicas = context.replicas(partition)
         return _UpdateMetadataRow(

@@ -122,15 +122,16 @@ async def _write_id_again(reign: Reign, topic: str) -> None:
 
 async def watch_topic_deletions(reign: Reign) -> list[str]:
     """The topics in /admin/delete_topics, a watch left on the list."""
-    service = reign.zk.service
-    watcher = reign.signals.watcher("TopicDeletion")
-    return await reign.zk.call(lambda: service.get_children(znodes.DELETE_TOPICS, watcher))
+    return await reign.read_list(znodes.DELETE_TOPICS, "TopicDeletion")
 
 
 async def process_topic_deletion(reign: Reign, _: str) -> None:
     """Topics are to be deleted; a request for one that does not exist is removed at once."""
     context = reign.context
     listed = await watch_topic_deletions(reign)
+    if not all(context.has_topic(topic) for topic in listed):
+        # Made a moment ago, perhaps: the event that tells of it may wait behind this one, and Kafka drops the request.
+        await process_topic_change(reign, "")
     unknown = [topic for topic in listed if not context.has_topic(topic)]
     known = [topic for topic in listed if context.has_topic(topic) and not context.is_being_deleted(topic)]
     refused = known if not reign.config.delete_topic_enable else []

@@ -11,7 +11,7 @@ from ensemble.errors import ErrorCode
 from ensemble.ports import Runtime
 from ensemble.records import Stat
 from kafka_protocol.zk.coordination import Outcome, Zk
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY, config_path, decode_config
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY, INT32_MAX, config_path, decode_config, plain_number
 
 UNCLEAN = "unclean.leader.election.enable"
 MINIMUM = "min.insync.replicas"
@@ -76,7 +76,7 @@ class TopicConfigs:
                 [config_path("brokers", DEFAULT_ENTITY), *(config_path("topics", topic) for topic in unknown)]
             )
             for topic, outcome in zip(unknown, outcomes, strict=True):
-                minimum = self._minimum([every, outcome])
+                minimum = self._minimum(every, outcome)
                 if minimum is not None:
                     self._minimums[topic] = minimum
         return {topic: self._minimums[topic] for topic in topics if topic in self._minimums}
@@ -86,19 +86,22 @@ class TopicConfigs:
         for topic in topics:
             self._minimums.pop(topic, None)
 
-    def _minimum(self, outcomes: Sequence[Outcome[_Config]]) -> MinimumInSync | None:
-        """Of the configurations that count, the last the most."""
+    def _minimum(self, every: Outcome[_Config], own: Outcome[_Config]) -> MinimumInSync | None:
+        """Of the configurations that count, the topic's own the most."""
         now_ms = self._runtime.now().wall_ms
         text, zxid = str(self._config.min_insync_replicas), 0
-        for outcome in outcomes:
+        for outcome in (every, own):
             if outcome.value is None:
                 if outcome.error is ErrorCode.NO_NODE:
                     continue
                 return None
             data, stat = outcome.value
             overrides = decode_config(data)
-            is_fresh = stat.version > 0 and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
+            # A topic's znode is made with the topic, before anybody leads it; the default's when it is first set.
+            is_change = stat.version > 0 or outcome is every
+            is_fresh = is_change and now_ms - stat.mtime < 2 * self._config.session_timeout_ms
             if overrides is None or is_fresh:
                 return None
             text, zxid = overrides.get(MINIMUM, text), max(zxid, stat.mzxid)
-        return MinimumInSync(int(text), zxid) if text.isdecimal() and text.isascii() else None
+        size = plain_number(text, INT32_MAX)
+        return None if size is None else MinimumInSync(size, zxid)

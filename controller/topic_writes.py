@@ -19,17 +19,28 @@ from kafka_protocol.zk.znodes import TopicAssignment
 _EMPTY = TopicAssignment(None, {})
 
 
-async def amend_topic(reign: Reign, topic: str, amended: Callable[[TopicAssignment], TopicAssignment]) -> Stat | None:
+class TopicTooLarge(Exception):
+    """A topic's znode would become too large; nothing was written."""
+
+
+async def amend_topic(
+    reign: Reign, topic: str, amended: Callable[[TopicAssignment], TopicAssignment], *, bytes_max: int | None = None
+) -> Stat | None:
     """Write a topic's znode over the very version that was read; its stat then, None where there is no such znode.
 
     `amended` is given what is there, without partitions where that is not readable, and may be called again.  Raises
-    ControllerMoved, SessionExpired, and ZooKeeperError.
+    ControllerMoved, SessionExpired, ZooKeeperError, and TopicTooLarge where it would have more than `bytes_max` bytes.
     """
-    return (await amend_topics(reign, [topic], lambda _, found: amended(found))).get(topic)
+    stats = await amend_topics(reign, [topic], lambda _, found: amended(found), bytes_max=bytes_max)
+    return stats.get(topic)
 
 
 async def amend_topics(
-    reign: Reign, topics: Sequence[str], amended: Callable[[str, TopicAssignment], TopicAssignment]
+    reign: Reign,
+    topics: Sequence[str],
+    amended: Callable[[str, TopicAssignment], TopicAssignment],
+    *,
+    bytes_max: int | None = None,
 ) -> dict[str, Stat]:
     """The same for many topics at once, in a few round trips; those without a znode are left out."""
     service = reign.zk.service
@@ -42,8 +53,10 @@ async def amend_topics(
             path = znodes.topic_path(topic)
             if outcome.value is not None:
                 data, stat = outcome.value
-                content = amended(topic, znodes.decode_topic(data) or _EMPTY)
-                writes[topic] = SetData(path, znodes.encode_topic(content), stat.version)
+                content = znodes.encode_topic(amended(topic, znodes.decode_topic(data) or _EMPTY))
+                if bytes_max is not None and len(content) > bytes_max:
+                    raise TopicTooLarge(f"{path} would need {len(content)} bytes, more than {bytes_max}")
+                writes[topic] = SetData(path, content, stat.version)
             elif outcome.error is not ErrorCode.NO_NODE:
                 raise error_for(outcome.error, path)
         waiting = []

@@ -57,8 +57,9 @@ def _fenced(
         bounced = [broker_id for broker_id in live if (context.broker_epoch(broker_id) or 0) > seen]
         # A later controller's write says that this one is over: its next fenced write will tell.
         if bounced and state.controller_epoch <= context.epoch:
-            after = leader_after_bounce(state, context.replicas(partition), live, bounced)
-            doubtful = [b for b in bounced if not context.is_intact(b)]
+            intact = [b for b in bounced if context.is_intact(b)]
+            doubtful = [b for b in bounced if b not in intact]
+            after = leader_after_bounce(state, context.replicas(partition), live, bounced, intact)
             fenced[partition] = given_way(after, doubtful) if state.eligible else not_eligible(after, doubtful)
     return fenced
 

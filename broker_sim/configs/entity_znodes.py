@@ -14,10 +14,7 @@ from ensemble.errors import ErrorCode, NoNode, error_for
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import Zk
 from kafka_protocol.zk.registration import create_recursive
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
-
-ZNODE_BYTES_MAX = 1_000_000
-"""ZooKeeper drops the connection of whoever sends more (jute.maxbuffer), so it is refused before."""
+from kafka_protocol.zk.znodes import DEFAULT_ENTITY, ZNODE_BYTES_MAX
 
 
 def node_name(name: str | None) -> str:

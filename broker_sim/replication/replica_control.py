@@ -7,6 +7,7 @@ is journalled and answered with Kafka's own code.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.logs.guarded_directory import LogDirFailed
 from broker_sim.logs.log_manager import LogManager
+from broker_sim.metadata_cache import LEADER_DURING_DELETE
 from broker_sim.replication.fetcher import ReplicaFetchers
 from broker_sim.replication.isr import RECOVERED
 from broker_sim.replication.log_dir_moves import LogDirMoves
@@ -266,7 +268,8 @@ class ReplicaControl:
         """Stop serving what an accepted UpdateMetadata says has moved to other brokers, in a later leader epoch.
 
         A broker that was taken for dead when a partition was moved away is never told to stop: in Kafka it leads on,
-        until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there.
+        until it is restarted, for whoever has not read the metadata again.  What it has on disk stays there, until the
+        topic itself is deleted: then it goes, too, or the next topic of that name would be refused here for its id.
         """
         for topic in getattr(request, "topic_states", ()):
             topic_id = topic_id_from_kafka(getattr(topic, "topic_id", None))
@@ -275,11 +278,22 @@ class ReplicaControl:
                     continue
                 topic_partition = TopicPartition(str(topic.topic_name), int(state.partition_index))
                 partition = self.partitions.get(topic_partition)
+                if state.leader == LEADER_DURING_DELETE:
+                    self._delete_stray(topic_partition, topic_id)
+                    continue
                 if partition is None or state.leader_epoch <= partition.leader_epoch:
                     continue
                 # Leader epochs of a topic that had this name before say nothing, though they be higher.
                 if topic_id is None or partition.topic_id in (None, topic_id):
                     self._let_go(topic_partition)
+
+    def _delete_stray(self, topic_partition: TopicPartition, topic_id: str | None) -> None:
+        """Delete what is left here of a topic that is deleted elsewhere; its id tells it from others of that name."""
+        is_its = topic_id is not None and self._logs.topic_id(topic_partition) == topic_id
+        if is_its and topic_partition not in self._offline:
+            self._let_go(topic_partition)
+            with suppress(LogDirFailed):
+                self._logs.delete(topic_partition)
 
     @property
     def offline_count(self) -> int:

@@ -159,6 +159,66 @@ def test_numbers_that_no_request_can_carry_do_not_end_a_reign(cluster: Cluster, 
     assert_everybody_else_is_served(cluster)
 
 
+HALF_A_PAIR = "\ud800"
+"""Text that JSON can hold and no request and no znode can."""
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/brokers/ids/9", {"version": 3, "endpoints": ["PLAINTEXT://broker-1:9092"], "rack": HALF_A_PAIR}),
+        ("/brokers/ids/9", {"version": 1, "host": HALF_A_PAIR, "port": 9092}),
+        ("/feature", {"version": 2, "status": 1, "features": {HALF_A_PAIR: {"max_version_level": 1}}}),
+        (
+            "/admin/reassign_partitions",
+            {
+                "version": 1,
+                "partitions": [
+                    {"topic": HALF_A_PAIR, "partition": 0, "replicas": [1]},
+                    {"topic": "good", "partition": 0, "replicas": [1, 2, 3]},
+                ],
+            },
+        ),
+    ],
+)
+def test_text_that_nobody_can_be_told_does_not_end_a_reign(cluster: Cluster, path: str, value: object) -> None:
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+    change_controller(cluster)
+    assert any(f"{path} is not readable" in problem for problem in failures(cluster))
+    assert_everybody_else_is_served(cluster)
+
+
+LONG = "a" * 32_768
+"""One more than a string in a request has bytes."""
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("/brokers/ids/9", {"version": 3, "endpoints": ["PLAINTEXT://broker-1:9092"], "rack": LONG}),
+        ("/brokers/ids/9", {"version": 3, "endpoints": [f"PLAINTEXT://{LONG}:9092"]}),
+        ("/brokers/ids/9", {"version": 3, "endpoints": [f"{LONG}://broker-1:9092"]}),
+        ("/brokers/ids/9", {"version": 1, "host": LONG, "port": 9092}),
+        (f"/brokers/topics/{LONG}", {"version": 2, "partitions": {"0": [1]}}),
+    ],
+)
+def test_text_longer_than_a_request_carries_is_told_to_nobody(cluster: Cluster, path: str, value: object) -> None:
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+    change_controller(cluster)
+    for node in cluster.nodes.values():
+        assert [broker.broker_id for broker in node.broker.metadata.brokers()] == [1, 2, 3]
+        assert node.broker.metadata.topics() == ["bad", "good"]
+    assert_everybody_else_is_served(cluster)
+
+
+@pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
+def test_a_registration_under_a_name_that_is_no_broker_id_is_passed_over(cluster: Cluster, name: str) -> None:
+    cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=STRANGER)
+    change_controller(cluster)
+    assert failures(cluster) == []
+    assert_everybody_else_is_served(cluster)
+
+
 @pytest.mark.parametrize("epoch", [b"null", b"-5", b"9" * 40, b"\xff", str(2**31 - 1).encode()])
 def test_an_unreadable_controller_epoch_is_named_and_mended_by_a_number(cluster: Cluster, epoch: bytes) -> None:
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, epoch)

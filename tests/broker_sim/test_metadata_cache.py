@@ -118,3 +118,13 @@ def test_a_topic_made_anew_has_none_of_the_former_ones_partitions(cache: Metadat
     cache.apply(told(1, 0, SECOND, partitions=2))
     assert [partition.partition for partition in cache.partitions("orders")] == [0, 1]
     assert cache.topic_of_id(FIRST) is None
+
+
+def test_a_topic_of_which_the_end_was_never_told_ends_with_the_next_one_of_its_name(cache: MetadataCache) -> None:
+    # Its controller died with the word, and this broker was out of reach while the next one of that name was made.
+    cache.apply(told(1, 7, partitions=3))
+    assert cache.apply(told(-2, 0, SECOND, partitions=2)) == [P0, TopicPartition("orders", 1)]
+    assert "orders" not in cache and cache.topic_id("orders") is None
+    for late in (told(1, 8), told(1, 0, SECOND)):
+        cache.apply(late)
+        assert "orders" not in cache

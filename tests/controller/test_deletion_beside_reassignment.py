@@ -58,6 +58,21 @@ def test_brokers_hear_of_a_topic_whose_deletion_waits_for_a_reassignment_until_t
     assert -2 in leaders_told()
 
 
+def test_a_replica_that_moves_away_while_a_deletion_waits_is_stopped_as_one_of_a_topic_that_lives(world: World) -> None:
+    world.create_topic("orders", {0: [1], 1: [1]})
+    world.settle()
+    reassign(world, P0, [2])
+    reassign(world, P1, [2])
+    world.ensemble.put(znodes.delete_topic_path("orders"))
+    world.settle()
+    world.told.clear()
+    caught_up(world, [1, 2])
+    # The broker knows of the topic, and would take a StopReplica of a topic's deletion for a late one.
+    stopped = [told.partitions()[P0] for told in world.requests("StopReplica", 1)]
+    assert any(row.delete_partition for row in stopped)
+    assert all(row.leader_epoch >= 0 for row in stopped)
+
+
 def test_a_topic_is_deleted_once_the_last_of_its_partitions_that_move_has_arrived(world: World) -> None:
     world.create_topic("orders", {0: [1], 1: [1], 2: [1]})
     world.settle()

@@ -6,7 +6,7 @@ import pytest
 
 from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
 from controller.historical import Historical
-from journal.events import LeaderElected, TopicPartition
+from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.znodes import LeaderAndIsr
 from tests.controller.controller_world import World
@@ -102,6 +102,24 @@ def test_a_minimum_of_which_the_leader_may_not_have_heard_makes_nobody_eligible(
     assert stands(world) == (2, (2,), (3,))
 
 
+def test_a_minimum_that_is_no_number_of_replicas_makes_nobody_eligible_and_ends_no_reign(world: World) -> None:
+    world.set_config("t", min_insync_replicas="9" * 5_000)
+    leave(world, 4, 3)
+    assert stands(world) == (2, (2,), ())
+    assert world.events(ControllerEventFailed) == []
+
+
+def test_a_default_that_was_never_set_before_is_a_minimum_of_which_leaders_may_not_have_heard(world: World) -> None:
+    world.create_topic("u", {0: [2, 3, 4]})
+    world.settle()
+    node, path = world.active(), znodes.config_path("brokers", "<default>")
+    world.ensemble.put(path, znodes.encode_config({"min.insync.replicas": "2"}))
+    world.ensemble.nodes[path].mtime_ms = node.runtime.now().wall_ms
+    leave(world, 4, 3)
+    # Whoever leads by the minimum of one that it knows may have committed more in the meantime.
+    assert (world.state("u").isr, world.state("u").eligible) == ((2,), ())
+
+
 # ---- who leads ------------------------------------------------------------------------------------------------
 
 
@@ -154,6 +172,21 @@ def test_a_replica_that_returns_without_an_intact_log_is_no_longer_eligible(worl
     assert stands(world) == (2, (2,), ())
     # The leader is told, or the partition epoch that it knows would be an old one.
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader_epoch == leader_epoch + 1
+
+
+def test_who_has_deleted_its_replica_is_not_told_of_it_again_when_it_returns(world: World) -> None:
+    leave(world, 4, 3)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    # Broker 2 has deleted; the topic goes once the others are back.
+    world.leave(2)
+    world.settle()
+    world.told.clear()
+    join(world, 2, intact=False)
+    assert world.requests("UpdateMetadata", 2) and not world.requests("LeaderAndIsr", 2)
+    world.join(3, 4)
+    world.settle()
+    assert not world.has("t")
 
 
 def test_the_last_one_standing_gives_way_to_who_is_eligible(world: World) -> None:

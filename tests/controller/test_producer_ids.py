@@ -58,3 +58,9 @@ def test_an_unreadable_block_gives_nobody_an_id_twice(world: World) -> None:
     world.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, b"junk")
     assert allocate(world, 2).error_code == KafkaError.unknown_server_error
     assert [event.event for event in world.events(ControllerEventFailed)] == ["AllocateProducerIds"]
+
+
+def test_a_block_that_somebody_removed_gives_nobody_an_id_twice_and_ends_no_reign(world: World) -> None:
+    world.ensemble.delete(znodes.LATEST_PRODUCER_ID_BLOCK)
+    assert allocate(world, 2).error_code == KafkaError.unknown_server_error
+    assert world.nodes[1].controller.is_active

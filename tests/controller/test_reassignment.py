@@ -87,6 +87,26 @@ def test_a_later_target_supersedes_and_keeps_the_first_origin() -> None:
     assert moving == ReplicaAssignment((4, 2, 1), (4,), (1,))
 
 
+class _Compared(int):
+    """A broker id that counts how often it is compared with another one."""
+
+    times = 0
+
+    def __eq__(self, other: object) -> bool:
+        _Compared.times += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
+def test_a_target_is_not_looked_for_replica_by_replica() -> None:
+    origin, target = (tuple(map(_Compared, range(first, first + 1_000))) for first in (0, 500))
+    moving = ReplicaAssignment(origin).reassign_to(target)
+    assert len(moving.replicas) == 1_500 and sorted(moving.origin) == list(origin) and moving.target == target
+    # Each with each would be a million and more; a request may name a hundred times as many.
+    assert _Compared.times < 50_000
+
+
 @given(st.lists(st.lists(st.integers(1, 6), min_size=1, max_size=4, unique=True), min_size=2, max_size=6))
 def test_whatever_supersedes_what_the_origin_is_kept_and_nobody_is_listed_twice(targets: list[list[int]]) -> None:
     start = ReplicaAssignment(tuple(targets[0]))
@@ -313,6 +333,78 @@ def test_a_partition_without_a_state_znode_fails_alone_and_the_reign_goes_on(wor
     world.ensemble.delete(znodes.partition_state_path(P0))
     assert reassign(world, [2])[0] is KafkaError.unknown_server_error
     assert not world.events(ControllerResigned)
+
+
+def test_a_reassignment_for_which_the_znode_would_become_too_large_is_refused_and_nothing_is_written(
+    world: World,
+) -> None:
+    # ZooKeeper drops the connection over more than that, and the controller would send it again for ever.
+    world.create_topic("orders", {0: [1], 1: list(range(10_000, 160_000))})
+    world.settle()
+    written = world.ensemble.data(znodes.topic_path("orders"))
+    assert len(written) < znodes.ZNODE_BYTES_MAX
+    assert reassign(world, [2], P1)[0] is KafkaError.unknown_server_error
+    assert world.ensemble.data(znodes.topic_path("orders")) == written and under_way(world) == {}
+    assert reassign(world, [2])[0] is KafkaError.none
+    assert not world.events(ControllerResigned)
+
+
+# ---- partitions that nobody has led yet ------------------------------------------------------------------------
+
+
+@pytest.fixture
+def unborn(world: World) -> World:
+    """A partition whose only replica was dead when it was made."""
+    world.leave(1)
+    world.create_topic("orders", {0: [1]})
+    world.settle()
+    assert znodes.partition_state_path(P0) not in world.ensemble.nodes
+    return world
+
+
+def test_a_partition_that_nobody_has_led_is_begun_by_the_replicas_it_moves_to(unborn: World) -> None:
+    assert reassign(unborn, [2, 3]) == (KafkaError.none, None)
+    assert unborn.brief("orders")[:2] == (2, (2, 3))
+    assert assignment(unborn) == ReplicaAssignment((2, 3)) and under_way(unborn) == {}
+    assert not unborn.events(ControllerEventFailed)
+
+
+def test_a_replica_that_began_a_partition_is_told_so_again_after_a_restart(unborn: World) -> None:
+    reassign(unborn, [2, 3])
+    # Something makes the controller look for partitions that can be led, and the leader asks for the ISR.
+    unborn.leave(4)
+    unborn.settle()
+    caught_up(unborn, [2, 3])
+    for broker_id in (3, 2):
+        unborn.leave(broker_id)
+        unborn.settle()
+        unborn.told.clear()
+        unborn.join(broker_id)
+        unborn.settle()
+        told = [told.partitions()[P0].leader_epoch for told in unborn.requests("LeaderAndIsr", broker_id)]
+        assert told and told[-1] == unborn.state("orders").leader_epoch
+
+
+def test_a_topic_of_which_a_partition_was_begun_where_it_moved_to_can_be_deleted(unborn: World) -> None:
+    reassign(unborn, [2, 3])
+    unborn.ensemble.put(znodes.delete_topic_path("orders"))
+    unborn.settle()
+    assert not unborn.has("orders")
+
+
+def test_where_nobody_is_live_to_begin_a_partition_its_reassignment_waits_for_the_first(unborn: World) -> None:
+    reassign(unborn, [1, 2])
+    assert assignment(unborn) == ReplicaAssignment((1, 2), (2,)) and unborn.brief("orders")[:2] == (2, (2,))
+    unborn.create_topic("lines", {0: [1]})
+    unborn.settle()
+    unborn.leave(2)
+    unborn.settle()
+    ask_by_znode(unborn, lines=[2])
+    assert under_way(unborn, TopicPartition("lines", 0)) and not path_is_gone(unborn)
+    unborn.join(2)
+    unborn.settle()
+    assert unborn.brief("lines")[:2] == (2, (2,)) and path_is_gone(unborn)
+    assert not unborn.events(ControllerEventFailed)
 
 
 # ---- other things that happen meanwhile -----------------------------------------------------------------------

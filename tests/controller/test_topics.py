@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.context import PartitionState, Replica, ReplicaState
+from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from controller.request_batch import RequestBatch
 from ensemble.client.service import Delete, Op
 from ensemble.errors import ErrorCode
 from journal.events import (
@@ -20,6 +22,7 @@ from journal.events import (
     TopicPartition,
 )
 from kafka_protocol.zk import znodes
+from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller import controller_world
 from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
@@ -271,6 +274,48 @@ def test_a_topic_of_many_partitions_is_deleted_in_a_few_round_trips(world: World
     assert gone(world, "t")
 
 
+class _NeverWalked(dict[Replica, ReplicaState]):
+    """States by replica that are looked up, and never gone through."""
+
+    def __iter__(self) -> Iterator[Replica]:
+        raise AssertionError("every replica of the cluster was looked at")
+
+
+def test_what_is_forgotten_of_a_topic_is_found_without_a_look_at_all_others() -> None:
+    context = ControllerContext(1, 1)
+    for topic in ("t", "u"):
+        context.add_topic(topic, None)
+        context.set_assignment(TopicPartition(topic, 0), ReplicaAssignment((2, 3)))
+    replicas = context.replicas_of(context.partitions)
+    context.replica_states = _NeverWalked(dict.fromkeys(replicas, ReplicaState.ONLINE))
+    context.remove_topic("t")
+    assert [replica in context.replica_states for replica in replicas] == [False, False, True, True]
+
+
+def test_what_a_new_controller_does_about_very_many_dead_replicas_does_not_grow_with_their_square(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.create_topic("t", {0: [2, 3, *range(1_000, 1_200)]})
+    world.settle()
+    told: list[int] = []
+    tell = RequestBatch.add_leader_and_isr
+
+    def counted(
+        batch: RequestBatch, broker_ids: Sequence[int], partition: TopicPartition, state: Any, *, is_new: bool
+    ) -> None:
+        told.extend(broker_ids)
+        tell(batch, broker_ids, partition, state, is_new=is_new)
+
+    monkeypatch.setattr(RequestBatch, "add_leader_and_isr", counted)
+    world.kill(1)
+    world.told.clear()
+    world.start(9)
+    world.run(2_000)
+    assert len(told) < 1_000
+    # Whoever is alive is told all the same.
+    assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
+
+
 def test_a_deleted_topic_can_be_created_again_from_the_start(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
@@ -500,6 +545,19 @@ def test_the_request_to_delete_what_does_not_exist_is_removed(world: World) -> N
     world.ensemble.put(znodes.delete_topic_path("nothing"))
     world.settle()
     assert gone(world, "nothing") and world.nodes[1].controller.is_active
+
+
+def test_a_topic_that_is_deleted_as_soon_as_it_is_made_is_deleted_though_another_ones_deletion_is_under_way(
+    world: World,
+) -> None:
+    world.create_topic("t", {0: [2]})
+    world.settle()
+    # What tells of the first deletion waits in front of what tells of the second topic.
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.create_topic("u", {0: [2]})
+    world.ensemble.put(znodes.delete_topic_path("u"))
+    world.settle()
+    assert gone(world, "t") and gone(world, "u")
 
 
 def test_deletion_that_is_switched_off_only_removes_the_request() -> None:

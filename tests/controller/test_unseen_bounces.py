@@ -36,10 +36,10 @@ def create(world: World, *replicas: int, **config: str) -> None:
     world.settle()
 
 
-def bounce(world: World, *broker_ids: int) -> None:
+def bounce(world: World, *broker_ids: int, intact: bool = False) -> None:
     for broker_id in broker_ids:
         world.leave(broker_id)
-    world.join(*broker_ids)
+    world.join(*broker_ids, intact=intact)
 
 
 def next_controller(world: World, broker_id: int = 9) -> Node:
@@ -104,6 +104,33 @@ def test_an_isr_that_bounced_as_a_whole_stays_and_its_leader_leads_in_another_ep
     bounce(world, 4, 3, 2)
     next_controller(world)
     assert world.brief("t") == (2, (2, 3, 4), 1)
+
+
+def test_of_an_isr_that_bounced_as_a_whole_those_stay_whose_logs_are_intact(world: World) -> None:
+    create(world, 2, 3, 4)
+    world.kill(1)
+    bounce(world, 2)
+    bounce(world, 3, 4, intact=True)
+    next_controller(world)
+    # The leader may have lost what the others have, and be followed by them.
+    assert world.brief("t") == (3, (3, 4), 1)
+    assert world.state("t").eligible == ()
+
+
+def test_who_may_have_lost_records_does_not_count_towards_the_minimum_beside_who_has_them(world: World) -> None:
+    world.join(5)
+    create(world, 2, 3, 4, 5, min_insync_replicas="3")
+    for broker_id in (5, 4):
+        world.leave(broker_id)
+        world.settle()
+    assert world.state("t").isr == (2, 3) and world.state("t").eligible == (4,)
+    world.kill(1)
+    bounce(world, 2, intact=True)
+    bounce(world, 3)
+    next_controller(world)
+    # With 3 in it, and 5 once that has caught up, the leader would commit what 4 has not, who may lead all the same.
+    assert world.state("t").isr == (2,) and world.state("t").eligible == (4,)
+    assert world.state("t").leader == 2
 
 
 @pytest.mark.parametrize("back", [2, 3, 4])

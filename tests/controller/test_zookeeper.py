@@ -12,7 +12,7 @@ from controller.occasion import Occasion
 from controller.partition_store import PartitionStore
 from ensemble.client.service import Delete
 from ensemble.errors import BadVersion, ErrorCode, NodeExists
-from journal.events import Event, TopicPartition
+from journal.events import ControllerResigned, Event, TopicPartition
 from kafka_protocol.zk import znodes
 from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
 from kafka_protocol.zk.registration import next_broker_id, register_controller
@@ -100,3 +100,29 @@ def test_notifications_are_numbered_and_their_removal_is_fenced(world: World, se
 @pytest.mark.scenario(71)
 def test_generated_broker_ids_rise_by_one_above_the_reserved_ones(world: World, zk: Zk) -> None:
     assert [world.call(next_broker_id(zk, reserved_max=1000)) for _ in range(3)] == [1001, 1002, 1003]
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["/admin/delete_topics", "/admin", "/brokers/topics", "/isr_change_notification", "/log_dir_event_notification"],
+)
+@pytest.mark.parametrize("reigning", [True, False])
+def test_a_list_that_somebody_removed_is_made_again_and_followed(world: World, path: str, reigning: bool) -> None:
+    world.start(1, 2)
+    world.join(3)
+    if not reigning:
+        # Nobody looks until the next controller does.
+        world.active().session.hold_watches = True
+    world.ensemble.delete(path)
+    world.settle()
+    if not reigning:
+        world.kill(world.active().broker_id)
+        world.settle()
+    assert path in world.ensemble.nodes
+    assert not world.events(ControllerResigned)
+    world.create_topic("t", {0: [3]})
+    world.settle()
+    assert world.brief("t") == (3, (3,), 0)
+    world.ensemble.put(znodes.delete_topic_path("t"))
+    world.settle()
+    assert not world.has("t")

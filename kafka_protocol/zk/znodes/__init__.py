@@ -32,8 +32,12 @@ from kafka_protocol.zk.znodes.controller import decode_controller as decode_cont
 from kafka_protocol.zk.znodes.controller import decode_controller_epoch as decode_controller_epoch
 from kafka_protocol.zk.znodes.controller import encode_controller as encode_controller
 from kafka_protocol.zk.znodes.controller import encode_controller_epoch as encode_controller_epoch
+from kafka_protocol.zk.znodes.json_content import INT32_MAX as INT32_MAX
+from kafka_protocol.zk.znodes.json_content import ZNODE_BYTES_MAX as ZNODE_BYTES_MAX
 from kafka_protocol.zk.znodes.json_content import decode as decode
 from kafka_protocol.zk.znodes.json_content import encode as encode
+from kafka_protocol.zk.znodes.json_content import is_tellable as is_tellable
+from kafka_protocol.zk.znodes.json_content import plain_number as plain_number
 from kafka_protocol.zk.znodes.partition_state import LeaderAndIsr as LeaderAndIsr
 from kafka_protocol.zk.znodes.partition_state import decode_partition_state as decode_partition_state
 from kafka_protocol.zk.znodes.partition_state import encode_partition_state as encode_partition_state

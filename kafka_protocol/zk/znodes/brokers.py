@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from kafka_protocol.zk.znodes.json_content import PORT_MAX, decode, encode, is_int32, plain_number
+from kafka_protocol.zk.znodes.json_content import PORT_MAX, decode, encode, is_int32, is_tellable, plain_number
 
 
 class BrokerEndpoint(NamedTuple):
@@ -83,6 +83,9 @@ def decode_broker(broker_id: int, data: bytes | None) -> BrokerInfo | None:
     else:
         return None
     rack, jmx_port = value.get("rack"), value.get("jmx_port")
+    told = [rack, *(text for e in endpoints for text in (e.listener, e.host))]
+    if not all(is_tellable(text) for text in told if isinstance(text, str)):
+        return None
     features = _features(value.get("features"))
     return BrokerInfo(
         broker_id,

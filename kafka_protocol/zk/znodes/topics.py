@@ -9,6 +9,14 @@ from kafka_protocol.topic_ids import is_topic_id
 from kafka_protocol.zk.znodes.json_content import INT32_MAX, broker_ids, decode, encode, plain_number
 
 
+def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
+    """The ids that are not among the others, in order.  A request may list a hundred thousand of each."""
+    if not gone:
+        return ids
+    looked_up = frozenset(gone)
+    return tuple([b for b in ids if b not in looked_up])
+
+
 class ReplicaAssignment(NamedTuple):
     """A partition's replicas, the preferred leader first; `adding` and `removing` are set while it is reassigned."""
 
@@ -19,12 +27,12 @@ class ReplicaAssignment(NamedTuple):
     @property
     def origin(self) -> tuple[int, ...]:
         """The replicas before the reassignment under way."""
-        return tuple(b for b in self.replicas if b not in self.adding)
+        return _without(self.replicas, self.adding)
 
     @property
     def target(self) -> tuple[int, ...]:
         """The replicas once the reassignment under way is complete."""
-        return tuple(b for b in self.replicas if b not in self.removing)
+        return _without(self.replicas, self.removing)
 
     @property
     def is_being_reassigned(self) -> bool:
@@ -35,9 +43,7 @@ class ReplicaAssignment(NamedTuple):
         """The assignment while replicas move to the target, which may supersede another one (KIP-455)."""
         wanted, origin = tuple(target), self.origin
         full = tuple(dict.fromkeys((*wanted, *origin)))
-        return ReplicaAssignment(
-            full, tuple(b for b in full if b not in origin), tuple(b for b in full if b not in wanted)
-        )
+        return ReplicaAssignment(full, _without(full, origin), _without(full, wanted))
 
     def without(self, broker_id: int) -> ReplicaAssignment:
         """The assignment once that replica is no more."""

@@ -331,6 +331,15 @@ def test_a_topic_that_cannot_grow_so_is_refused(
     assert refused is not None and refused[0] is error and says in refused[1]
 
 
+def test_a_topic_does_not_grow_beyond_what_its_znode_holds(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster.run(cluster.client.create_topic("orders", 2, 2))
+    size = len(cluster.ensemble.data("/brokers/topics/orders"))
+    monkeypatch.setattr(znodes, "ZNODE_BYTES_MAX", size + 10)
+    refused = cluster.refused(cluster.client.create_partitions("orders", 4))
+    assert refused == (ErrorCode.invalid_request, f"The topic needs a znode of more than {size + 10} bytes.")
+    cluster.run(cluster.client.create_partitions("orders", 3))
+
+
 def test_growing_an_unknown_topic_is_refused(cluster: Cluster) -> None:
     refused = cluster.refused(cluster.client.create_partitions("nothing", 3))
     assert refused is not None and refused[0] is ErrorCode.unknown_topic_or_partition

@@ -251,9 +251,9 @@ def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(c
     assert cluster[1].values == cluster[2].values == ["a"]
 
 
-def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID) -> object:
-    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition."""
-    row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
+def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2) -> object:
+    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition; leader -2: that it is deleted."""
+    row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
@@ -275,3 +275,24 @@ def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_i
     cluster.elect(1, [1, 2])
     cluster.elect(1, [1, 2])
     assert cluster[1].values == ["a"]
+
+
+@pytest.mark.parametrize("still_serves", [True, False])
+def test_what_a_partition_left_where_it_moved_away_goes_with_its_topic(cluster: Cluster, still_serves: bool) -> None:
+    cluster.produce(1, "a")
+    manager = cluster[1].manager
+    if not still_serves:
+        manager.leave_strays(moved_away(cluster, 1))
+    manager.leave_strays(moved_away(cluster, 0, leader=-2))
+    assert TP not in manager.partitions
+    cluster.delete(2)
+    cluster.create([1, 2])
+    cluster.produce(1, "b")
+    cluster.settle()
+    assert cluster[1].values == cluster[2].values == ["b"]
+
+
+def test_what_is_served_of_a_topic_stays_where_another_that_had_its_name_is_deleted(cluster: Cluster) -> None:
+    cluster.produce(1, "a")
+    cluster[1].manager.leave_strays(moved_away(cluster, 0, UUID(int=6), leader=-2))
+    assert cluster[1].partition.is_leader and cluster[1].values == ["a"]
