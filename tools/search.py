@@ -114,9 +114,9 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
     if folder.state.runs:
         search.resume(folder.kept(), folder.state.runs)
         search.cpu_s = folder.state.cpu_s
-    for path, found in folder.findings().items():
-        search.found[found.invariant] = found
-        say(f"found before, in run {found.run}: {found.problems[0]}  replay: zabka replay {path} --story")
+    for path, before in folder.findings().items():
+        search.found[before.invariant] = before
+        say(f"found before, in run {before.run}: {before.problems[0]}  replay: zabka replay {path} --story")
     shown = _Shown(search)
     with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
         try:

@@ -61,6 +61,7 @@ class ClientPort:
         self._policy = policy
         self._server: asyncio.AbstractServer | None = None
         self._secure: list[SecureEntrance] = []
+        self._unified: SecureEntrance | None = None
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
@@ -69,35 +70,35 @@ class ClientPort:
         self._next = 0
         self._last: ConnectResponse | Reply | None = None
         self._last_framed = b""
-        self.bytes_received = 0
-        self.bytes_sent = 0
+        self.bytes_received = self.bytes_sent = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port, in place of one that is open.  Raises PortError."""
+        """Open the port, in place of one that is open, and as that one for clients with TLS, too.  Raises PortError."""
+        if self._unified is not None:
+            return await self._unified.listen(host, port, "the client port")
         if self._server is not None:
             self._server.close()
         self._server = await listen(lambda: ClientConnection(self, None), host, port, "the client port")
 
     async def listen_secure(self, host: str, port: int, store: TlsStore) -> None:
         """Open the TLS port.  Raises PortError."""
-        await self._listen_tls(self._entrance(store, accepts_plain=False), host, port, "the secure client port")
+        await self._entrance(store, accepts_plain=False).listen(host, port, "the secure client port")
 
     async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
         """Open the client port for clients with TLS and without.  Raises PortError."""
-        await self._listen_tls(self._entrance(store, accepts_plain=True), host, port, "the client port")
+        self._unified = self._entrance(store, accepts_plain=True)
+        await self._unified.listen(host, port, "the client port")
 
     def _entrance(self, store: TlsStore, *, accepts_plain: bool) -> SecureEntrance:
-        return SecureEntrance(
+        entrance = SecureEntrance(
             self.admission,
             store,
             connection=lambda entrance: ClientConnection(self, entrance),
             on_refused=self.listener.on_client_refused,
             accepts_plain=accepts_plain,
         )
-
-    async def _listen_tls(self, entrance: SecureEntrance, host: str, port: int, purpose: str) -> None:
         self._secure.append(entrance)
-        await entrance.listener.listen(host, port, purpose)
+        return entrance
 
     async def close(self) -> None:
         """Stop listening and close every connection."""

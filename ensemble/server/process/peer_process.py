@@ -317,7 +317,7 @@ async def _open_ports(
 
 async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Callable[[str], None]) -> None:
     store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
-    if store is not None and config.client_port_unification:
+    if store is not None and config.client_port and config.client_port_unification:
         await clients.listen_unified(config.client_address, config.client_port, store)
     elif config.client_port:
         await clients.listen(config.client_address, config.client_port)
