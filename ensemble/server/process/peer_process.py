@@ -41,7 +41,7 @@ from ensemble.server.process.driver import PeerDriver
 from ensemble.server.process.endings import Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
-from ensemble.server.process.ownership import claim
+from ensemble.server.process.ownership import OwnedMembershipFiles, claim
 from ensemble.server.process.surroundings import Surroundings
 from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from ensemble.txnlog.directories import Directories
@@ -50,7 +50,7 @@ from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
-from ensemble.txnlog.storage import Storage, complaint, is_full
+from ensemble.txnlog.storage import MembershipFiles, Storage, complaint, is_full
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import HistoryReplaced, NodeStarted
@@ -227,9 +227,7 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         snapshot_suffix=config.storage.snapshot_suffix,
         fsync_warning_ms=config.storage.fsync_warning_ms,
         quick_sync_us=config.storage.quick_sync_us,
-        memberships=DynamicConfigFiles(config.path, config.my_id, directories.files)
-        if config.path is not None
-        else None,
+        memberships=_membership_files(config, directories.files),
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
         driver.emit(event)
@@ -258,6 +256,13 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         await _close(driver, control)
         storage.close()
     return ending.anew
+
+
+def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
+    """Where the memberships of a server that has a zoo.cfg are kept."""
+    if config.path is None:
+        return None
+    return OwnedMembershipFiles(DynamicConfigFiles(config.path, config.my_id, files), config, files)
 
 
 class _Ending:
