@@ -38,7 +38,7 @@ from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
-from ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
+from ensemble.runtime.node_process import LogStream, may_open_all_files, new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.txnlog.files import make_directories
 from journal.cause import Cause
@@ -116,6 +116,7 @@ def _read_config(path: Path) -> KafkaConfig:
 
 def run_broker(config_path: Path) -> None:
     """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
+    may_open_all_files()
     config = _read_config(config_path)
     with ExitStack() as held:
         lock_log_dirs(config, held)

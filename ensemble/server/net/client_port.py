@@ -34,7 +34,7 @@ from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_listener import ClientListener, Newcomer
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
-from ensemble.server.net.sockets import keep_alive, listen, remote_name
+from ensemble.server.net.sockets import keep_alive, listen, may_stay, remote_name
 from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 OUTSTANDING_HIGH = 4000
@@ -257,7 +257,7 @@ class ClientConnection(asyncio.Protocol):
         self.remote = remote_name(transport)
         host = self.remote.rpartition(":")[0]
         # Who comes by the TLS port was admitted before the handshake.
-        if self._secure is None and not self._port.admission.admit(host):
+        if self._secure is None and not (may_stay(transport) and self._port.admission.admit(host)):
             transport.abort()
             return
         self._host = host

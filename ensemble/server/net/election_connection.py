@@ -21,7 +21,7 @@ from ensemble.server.net.election_wire import (
 )
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
-from ensemble.server.net.sockets import keep_alive, remote_name
+from ensemble.server.net.sockets import keep_alive, may_stay, remote_name
 from ensemble.zab.messages import Notification
 from journal.message_log import MessageLine
 
@@ -101,7 +101,7 @@ class ElectionConnection(asyncio.Protocol):
         if self._dialled is None:
             self._port.unidentified += 1
             self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
-            if self._port.unidentified > UNIDENTIFIED_MAX:
+            if self._port.unidentified > UNIDENTIFIED_MAX or not may_stay(transport):
                 self._give_up()
             return
         transport.write(self._port.opening())

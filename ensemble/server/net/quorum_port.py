@@ -19,7 +19,7 @@ from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
 from ensemble.server.net.quorum_packets import encode_shared
 from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.server.net.sockets import keep_alive, remote_name
+from ensemble.server.net.sockets import keep_alive, may_stay, remote_name
 from ensemble.zab.messages import Commit, Packet, Proposal, Snap
 from ensemble.zab.server_line import Address, ServerLine
 from journal.message_log import MessageLine
@@ -314,7 +314,7 @@ class QuorumLink(asyncio.Protocol):
             self._link_id = self._port.register(self)
             self._port.listener.on_link_up(self._link_id, self._leader)
             return
-        if self._port.accepted > ACCEPTED_MAX:
+        if self._port.accepted > ACCEPTED_MAX or not may_stay(transport):
             self.close()
         else:
             loop = asyncio.get_running_loop()

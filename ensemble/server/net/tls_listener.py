@@ -13,7 +13,7 @@ from typing import Protocol
 from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.tls import TlsStore
 from ensemble.server.net.port_owner import port_trouble
-from ensemble.server.net.sockets import BACKLOG, PortError
+from ensemble.server.net.sockets import BACKLOG, PortError, leaves_room
 
 ACCEPT_PAUSE_S = 0.2
 """How long to wait where no connection can be accepted (too many open files)."""
@@ -104,7 +104,7 @@ class TlsListener:
             if len(self._welcoming) >= self._handshakes_max:
                 self._keeper.on_too_many_handshakes()
                 accepted.close()
-            elif not self._keeper.admit(host):
+            elif not (leaves_room(accepted) and self._keeper.admit(host)):
                 accepted.close()
             else:
                 task = loop.create_task(self._welcome(accepted, host, f"{host}:{address[1]}"))

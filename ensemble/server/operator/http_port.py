@@ -20,7 +20,7 @@ from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.config.tls import certificate_of
 from ensemble.server.net.port_owner import port_trouble
-from ensemble.server.net.sockets import PortError, remote_name
+from ensemble.server.net.sockets import PortError, may_stay, remote_name
 from ensemble.server.net.tls_listener import TlsListener
 from ensemble.server.operator.http_body import Body
 from ensemble.server.operator.https import Https
@@ -113,7 +113,7 @@ class HttpPort:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= CONNECTIONS_MAX:
+        if len(self._writers) >= CONNECTIONS_MAX or not may_stay(writer.transport):
             writer.close()
             return
         self._writers[id(writer)] = writer

@@ -21,7 +21,7 @@ from ensemble.ids import PeerId, Zxid, zxid_text
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults
-from ensemble.runtime.node_process import new_event_loop, node_logger
+from ensemble.runtime.node_process import may_open_all_files, new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.server.config.dynamic_config import DynamicConfigFiles
 from ensemble.server.config.stored_sizes import oversized_warning
@@ -83,6 +83,7 @@ def run_peer(config_path: Path) -> bool:
 
     Raises ConfigError, DataDirectoryError, PortError, OSError where it cannot start, Stopped where it cannot go on.
     """
+    may_open_all_files()
     config = load(config_path)
     log = node_logger(config.node)
     for warning in config.warnings:
