@@ -6,7 +6,7 @@ election and replace what the others have.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
@@ -45,7 +45,7 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
     if not config.servers:
         return
     path = config.data_dir / VERSION_DIRECTORY / OWNER_NAME
-    present = Owner(config.my_id, _ensemble(config.servers))
+    present = Owner(config.my_id, _ensemble(config.servers.items()))
     before = _read(path, files)
     if before is not None and before.server != present.server:
         raise DataDirectoryError(
@@ -86,13 +86,13 @@ class OwnedMembershipFiles:
         """See `DynamicConfigFiles.save`.  Raises OSError where the note cannot be written."""
         before = _read(self._path, self._files)
         earlier = [*before.ensemble.values()] if before is not None else []
-        present = Owner(self._my_id, _ensemble(membership.lines), earlier)
+        present = Owner(self._my_id, _ensemble(membership.lines.items()), earlier)
         replace_file(self._path, msgspec.json.encode(present), OWNER_NAME + ".tmp", self._files)
         self._kept.save(membership)
 
 
-def _ensemble(lines: Mapping[int, ServerLine]) -> dict[str, str]:
-    return {str(number): f"{line.host}:{line.quorum_port}" for number, line in lines.items()}
+def _ensemble(lines: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
+    return {str(number): f"{line.host}:{line.quorum_port}" for number, line in lines}
 
 
 def _named(owner: Owner) -> str:

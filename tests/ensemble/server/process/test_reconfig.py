@@ -67,6 +67,9 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             text = reconfigure(client, joining=f"server.{moved}=127.0.0.1:{quorum}:{election};127.0.0.1:{client_port}")
             ensemble.client_ports[moved] = client_port
             wait_for_membership(ensemble, text, (1, 2, 3))
+            conf = ensemble.word(moved, "conf")
+            told = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
+            assert all(line in conf for line in told), "it tells where it is, not where it was"
             # The next election goes over its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
