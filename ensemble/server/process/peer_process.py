@@ -168,6 +168,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         membership=config.ensemble_text() if config.servers else "",
         next_membership=config.next_membership.text if config.next_membership is not None else "",
         reconfig_enabled=config.reconfig_enabled,
+        several_addresses=config.several_addresses,
         standalone_enabled=config.standalone_enabled,
         auth=config.auth,
         observes_followers=bool(config.observer_master_port),
