@@ -142,8 +142,9 @@ def was_interrupted(failed: BaseException) -> bool:
 
 
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself."""
-    return record.msg != "KeyboardInterrupt while sending command."
+    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself.  While
+    Spark starts its own handler of Ctrl-C is there, whose call to Java is the one that fails."""
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def first_line(reason: Exception) -> str:

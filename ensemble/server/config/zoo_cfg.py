@@ -154,10 +154,9 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
     raw = read_properties(text)
     values = Values(raw)
-    values.used |= ACCEPTED
+    values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
     data_dir = _data_dir(values)
     membership = read_membership(raw, files)
-    values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
     servers = _lines(membership)
     several_addresses = values.flag("multiAddress.enabled", False)
     if not several_addresses and any(line.others for line in servers.values()):
