@@ -35,10 +35,11 @@ from ensemble.client.client_tap import ClientTap
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.descriptors import may_open_all_files
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
-from ensemble.runtime.node_process import LogStream, may_open_all_files, new_event_loop, node_logger
+from ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.txnlog.files import make_directories
 from journal.cause import Cause

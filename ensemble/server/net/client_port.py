@@ -28,13 +28,14 @@ from ensemble.records import (
     ReplyFrames,
     ServerMessage,
 )
+from ensemble.runtime.descriptors import may_stay
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
 from ensemble.server.net.arriving import Arriving
 from ensemble.server.net.client_listener import ClientListener, Newcomer
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
-from ensemble.server.net.sockets import keep_alive, listen, may_stay, remote_name
+from ensemble.server.net.sockets import keep_alive, listen, remote_name
 from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 OUTSTANDING_HIGH = 4000
@@ -238,9 +239,7 @@ class ClientConnection(asyncio.Protocol):
         self._port = port
         self._secure = secure
         self._host: str | None = None
-        self._noted = 0
-        self._told_bytes = 0
-        self._large_bytes = 0
+        self._noted = self._told_bytes = self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
         self._arriving = Arriving()

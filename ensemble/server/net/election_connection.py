@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from ensemble.ids import PeerId
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.descriptors import may_stay
 from ensemble.server.net.election_wire import (
     ADDRESS_BYTES_MAX,
     FrameReader,
@@ -21,7 +22,7 @@ from ensemble.server.net.election_wire import (
 )
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
-from ensemble.server.net.sockets import keep_alive, may_stay, remote_name
+from ensemble.server.net.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Notification
 from journal.message_log import MessageLine
 

@@ -12,7 +12,8 @@ from typing import cast
 
 from ensemble.auth.digest_md5 import SaslError
 from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step
-from ensemble.server.net.sockets import may_stay, remote_name
+from ensemble.runtime.descriptors import may_stay
+from ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
 """Negotiations of others that are under way on the quorum port; more are turned away."""

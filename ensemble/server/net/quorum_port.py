@@ -10,6 +10,7 @@ from ensemble.auth.digest_md5 import SaslError
 from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.descriptors import may_stay
 from ensemble.runtime.links import LinkFaults
 from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.reachability import CHECKED, Reachability
@@ -19,7 +20,7 @@ from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
 from ensemble.server.net.quorum_packets import encode_shared
 from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.server.net.sockets import keep_alive, may_stay, remote_name
+from ensemble.server.net.sockets import keep_alive, remote_name
 from ensemble.zab.messages import Commit, Packet, Proposal, Snap
 from ensemble.zab.server_line import Address, ServerLine
 from journal.message_log import MessageLine

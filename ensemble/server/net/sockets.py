@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import resource
 import socket
 from collections.abc import Callable
-from typing import Protocol
 
 from ensemble.server.net.port_owner import port_trouble
 
 BACKLOG = 1024
-DESCRIPTORS_KEPT = 1100
-"""So many, or a quarter of what there are, no connection gets that somebody else opened: more than can be accepted in
-one go before the first of them is looked at."""
 
 
 class PortError(Exception):
@@ -29,26 +24,6 @@ async def listen(
         return await loop.create_server(factory, host or None, port, backlog=BACKLOG, reuse_address=True)
     except OSError as bad:
         raise PortError(port_trouble(purpose, host, port, bad)) from None
-
-
-class _Numbered(Protocol):
-    def fileno(self) -> int: ...
-
-
-def may_stay(transport: asyncio.BaseTransport) -> bool:
-    """Whether a connection that was accepted leaves room for others' needs: see `leaves_room`."""
-    accepted: _Numbered | None = transport.get_extra_info("socket")
-    return accepted is None or leaves_room(accepted)
-
-
-def leaves_room(accepted: _Numbered) -> bool:
-    """Whether a socket that was accepted is none of the last descriptors.
-
-    The kernel gives out the lowest number that is free, so a high one says that few are left.  Those are for the log,
-    for snapshots and for calls to other servers: a server that has none for these ends.
-    """
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    return limit == resource.RLIM_INFINITY or accepted.fileno() < limit - min(DESCRIPTORS_KEPT, limit // 4)
 
 
 def keep_alive(transport: asyncio.BaseTransport, unacknowledged_ms: int = 0) -> None:

@@ -16,11 +16,12 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from ensemble.runtime.descriptors import may_stay
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.config.tls import certificate_of
 from ensemble.server.net.port_owner import port_trouble
-from ensemble.server.net.sockets import PortError, may_stay, remote_name
+from ensemble.server.net.sockets import PortError, remote_name
 from ensemble.server.net.tls_listener import TlsListener
 from ensemble.server.operator.http_body import Body
 from ensemble.server.operator.https import Https

@@ -19,9 +19,10 @@ import structlog
 
 from ensemble.ids import PeerId, Zxid, zxid_text
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.descriptors import may_open_all_files
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults
-from ensemble.runtime.node_process import may_open_all_files, new_event_loop, node_logger
+from ensemble.runtime.node_process import new_event_loop, node_logger
 from ensemble.runtime.workers import THREADS
 from ensemble.server.config.dynamic_config import DynamicConfigFiles
 from ensemble.server.config.stored_sizes import oversized_warning
