@@ -35,6 +35,7 @@ from ensemble.client.client_tap import ClientTap
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.descriptors import may_open_all_files
 from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
@@ -116,6 +117,7 @@ def _read_config(path: Path) -> KafkaConfig:
 
 def run_broker(config_path: Path) -> None:
     """Run a broker until SIGTERM or SIGINT, then hand its leaderships over.  Raises what `main` turns into a line."""
+    may_open_all_files()
     config = _read_config(config_path)
     with ExitStack() as held:
         lock_log_dirs(config, held)

@@ -16,6 +16,7 @@ from typing import Any, cast
 from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
 from broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
 from broker_sim.request_times import RequestTimes, ThreadClock
+from ensemble.runtime.descriptors import may_stay
 from ensemble.runtime.supervisor import ends_loudly
 from kafka_protocol.kafka_tap import KafkaTap, ServerLine
 from kafka_protocol.ports import KafkaMessage
@@ -197,6 +198,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's by shape only.
         self._transport = transport = cast(asyncio.Transport, transport)
+        if not may_stay(transport):
+            transport.abort()
+            return
         if self._port.tap is not None:
             self._line = self._port.tap.server(transport)
         peer = transport.get_extra_info("peername")

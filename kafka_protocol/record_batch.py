@@ -469,6 +469,12 @@ def offset_after(data: bytes, from_offset: int) -> int:
     return max(from_offset, headers[-1].next_offset) if headers else from_offset
 
 
+def stamped_offsets(data: bytes) -> list[range]:
+    """The offsets of those whole batches of a fetch's answer whose records bear the leader's time (LogAppendTime)."""
+    headers = split_batches(data, checked=False) or []
+    return [range(h.base_offset, h.next_offset) for h in headers if h.attributes & LOG_APPEND_TIME]
+
+
 def decode_records(data: bytes, from_offset: int = 0) -> list[Record]:
     """The data records of a fetch's answer from `from_offset` on: a batch that only ends there begins earlier, a part
     of a batch at the end is left out, and so are control batches.  Raises BatchUnreadable."""

@@ -9,8 +9,9 @@ import shutil
 import signal
 import tempfile
 import threading
+import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -90,7 +91,7 @@ def a_session(
     try:
         yield spark
     finally:
-        spark.stop()
+        stop(spark)
 
 
 def _session(
@@ -124,9 +125,26 @@ def _session(
                 signal.signal(signal.SIGINT, interrupted)
 
 
+def stop(spark: SparkSession) -> None:
+    """End a session; where Java has ended before, as it does at Ctrl-C on a terminal, nothing is left to be ended."""
+    with suppress(Py4JError, OSError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        spark.stop()
+
+
+def was_interrupted(failed: BaseException) -> bool:
+    """Whether Ctrl-C stands behind a failure.  PySpark tidies up behind a call that is broken off, by further calls;
+    where Java has heard of Ctrl-C as well these fail, and that is what is raised."""
+    before: BaseException | None = failed
+    while before is not None and not isinstance(before, KeyboardInterrupt):
+        before = before.__context__
+    return before is not None
+
+
 def _is_no_interruption(record: logging.LogRecord) -> bool:
-    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself."""
-    return record.msg != "KeyboardInterrupt while sending command."
+    """Of a call that Ctrl-C breaks off py4j tells with a stack, past its own logger; the command says it itself.  While
+    Spark starts its own handler of Ctrl-C is there, whose call to Java is the one that fails."""
+    return record.msg not in ("KeyboardInterrupt while sending command.", "Exception while sending command.")
 
 
 def first_line(reason: Exception) -> str:

@@ -58,7 +58,7 @@ def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int
     from pipeline import versions
     from pipeline.audits.jobs import own_place
     from pipeline.packed import NotPacked
-    from pipeline.session import FAILURES, NoSpark, first_line
+    from pipeline.session import FAILURES, NoSpark, first_line, was_interrupted
 
     console = Console(stderr=True)
     progress = Progress(
@@ -75,6 +75,8 @@ def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int
         except (NotPacked, NoSpark, versions.InUse, OSError) as reason:
             say(str(reason), error=True)
         except FAILURES as reason:
+            if was_interrupted(reason):
+                raise KeyboardInterrupt from None
             say(f"Spark could not do it: {first_line(reason)}", error=True)
     return None
 
@@ -92,10 +94,10 @@ def _judged_rows(place: TopicPlace | Uri, out: Path, master: str) -> int:
     from pipeline.audits.jobs import audit_rows, own_place
     from pipeline.entries import ENTRIES
     from pipeline.places import batch
-    from pipeline.session import open_session
+    from pipeline.session import open_session, stop
 
     spark = open_session(master, "zabka audit", directory=own_place(out))
     try:
         return audit_rows(batch(spark, place, ",".join(ENTRIES)), out)
     finally:
-        spark.stop()
+        stop(spark)

@@ -112,7 +112,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
     from pipeline.campaign.engine import NotPlayed, run_campaign
     from pipeline.campaign.spark_players import spark_players
     from pipeline.packed import NotPacked
-    from pipeline.session import FAILURES, NoSpark, first_line
+    from pipeline.session import FAILURES, NoSpark, first_line, was_interrupted
 
     progress = Progress(
         TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(),
@@ -132,7 +132,11 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
                 return run_campaign(campaign, ledger, players, tell)
         except (NotPacked, NoSpark, NotPlayed) as reason:
             fail(reason, USAGE)
-        except FAILURES as reason:
+        except (*FAILURES, OSError) as reason:
+            if was_interrupted(reason):
+                raise KeyboardInterrupt from None
+            if isinstance(reason, OSError):
+                raise
             fail(
                 f"Spark could not play them all: {first_line(reason)}; the same command goes on from what is kept",
                 USAGE,

@@ -5,16 +5,18 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from bisect import bisect_right
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from journal.events import TopicPartition
 from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.client import RETRIED
+from kafka_protocol.client.client import RETRIED, Fetched
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.client.group_admin import GroupAdmin
-from kafka_protocol.record_batch import Record
+from kafka_protocol.record_batch import BatchUnreadable, Record
 from tools.console import POLL_MS, partitions_of, properties_of
 from tools.java_numbers import java_int, java_long
 from tools.kafka_command import CommandFailed, asyncio_runtime, parser, run
@@ -31,24 +33,34 @@ class _Shown(NamedTuple):
     timestamp: bool
     partition: bool
     offset: bool
+    headers: bool
     key: bool
     value: bool
     key_separator: bytes
     line_separator: bytes
+    headers_separator: bytes
+    null: bytes
 
-    def line(self, record: Record, partition: int) -> bytes:
+    def line(self, record: Record, partition: int, *, is_stamped: bool = False) -> bytes:
+        """A record as it is printed; `is_stamped` where its time is its leader's."""
         parts: list[bytes] = []
         if self.timestamp:
-            parts.append(b"CreateTime:%d" % record.timestamp_ms)
+            parts.append(b"%s:%d" % (b"LogAppendTime" if is_stamped else b"CreateTime", record.timestamp_ms))
         if self.partition:
             parts.append(b"Partition:%d" % partition)
         if self.offset:
             parts.append(b"Offset:%d" % record.offset)
+        if self.headers:
+            headers = [name.encode() + b":" + self._text(value) for name, value in record.headers]
+            parts.append(self.headers_separator.join(headers) if headers else b"NO_HEADERS")
         if self.key:
-            parts.append(b"null" if record.key is None else record.key)
+            parts.append(self._text(record.key))
         if self.value:
-            parts.append(b"null" if record.value is None else record.value)
+            parts.append(self._text(record.value))
         return self.key_separator.join(parts) + self.line_separator
+
+    def _text(self, data: bytes | None) -> bytes:
+        return self.null if data is None else data
 
 
 def main(arguments: list[str]) -> int:
@@ -61,7 +73,14 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--max-messages", type=int, default=-1)
     made.add_argument("--timeout-ms", type=int, default=-1, help="leave where nothing came for so long")
     made.add_argument("--group", help="commit offsets under this name, and begin where it left off")
-    made.add_argument("--property", action="append", default=[], metavar="print.key=true|print.offset=true|…")
+    made.add_argument(
+        "--property",
+        action="append",
+        default=[],
+        metavar="print.key=true|print.offset=true|…",
+        help="print.… of timestamp, partition, offset, headers, key, value; key.separator, headers.separator, "
+        "line.separator; null.literal",
+    )
     options = made.parse_args(arguments)
     if options.offset is not None and options.partition is None:
         made.error("The partition is required when offset is specified.")
@@ -78,10 +97,13 @@ async def _consume(client: AdminClient, options: argparse.Namespace) -> None:
         timestamp=flag("print.timestamp"),
         partition=flag("print.partition"),
         offset=flag("print.offset"),
+        headers=flag("print.headers"),
         key=flag("print.key"),
         value=flag("print.value", "true"),
         key_separator=properties.get("key.separator", "\t").encode(),
         line_separator=properties.get("line.separator", "\n").encode(),
+        headers_separator=properties.get("headers.separator", ",").encode(),
+        null=properties.get("null.literal", "null").encode(),
     )
     numbers = await partitions_of(client, options.topic)
     if options.partition is not None:
@@ -137,13 +159,17 @@ class _Reader:
         while True:
             quiet = True
             for partition in self._positions:
-                for record in await self._records(partition, POLL_MS if quiet else 0):
+                found = await self._fetched(partition, POLL_MS if quiet else 0)
+                for record in found.records:
                     if 0 <= messages_max <= self.printed:
                         return
-                    sys.stdout.buffer.write(shown.line(record, partition.partition))
+                    is_stamped = _is_among(record.offset, found.stamped)
+                    sys.stdout.buffer.write(shown.line(record, partition.partition, is_stamped=is_stamped))
                     self._positions[partition] = record.offset + 1
                     self.printed += 1
                     quiet = False
+                # Compaction may have left nothing of a batch, or of its end.
+                self._positions[partition] = max(self._positions[partition], found.next_offset)
                 sys.stdout.buffer.flush()
             if 0 <= messages_max <= self.printed:
                 return
@@ -152,13 +178,15 @@ class _Reader:
             elif 0 <= timeout_ms <= (time.monotonic() - last) * 1000:
                 return
 
-    async def _records(self, partition: TopicPartition, max_wait_ms: int) -> list[Record]:
+    async def _fetched(self, partition: TopicPartition, max_wait_ms: int) -> Fetched:
         """What comes next; nothing where there is nothing yet, or nobody who serves it."""
         position = self._positions[partition]
         try:
             found = await self._client.fetch(partition, position, max_wait_ms=max_wait_ms, timeout_ms=PATIENCE_MS)
             self._silent.discard(partition)
-            return found.records
+            return found
+        except BatchUnreadable as damaged:
+            raise CommandFailed(f"{partition}: what is at offset {position} cannot be read: {damaged}") from None
         except (KafkaUnavailable, KafkaRequestFailed) as reason:
             error = reason.error if isinstance(reason, KafkaRequestFailed) else None
             if error is ErrorCode.offset_out_of_range:
@@ -169,7 +197,13 @@ class _Reader:
             elif partition not in self._silent:
                 self._silent.add(partition)
                 _warn(f"{partition} is waited for: {reason}")
-            return []
+            return Fetched([], -1, -1)
+
+
+def _is_among(offset: int, ranges: Sequence[range]) -> bool:
+    """Whether one of these, which follow one another, has that offset."""
+    place = bisect_right(ranges, offset, key=lambda each: each.start)
+    return place > 0 and offset in ranges[place - 1]
 
 
 def _warn(text: str) -> None:

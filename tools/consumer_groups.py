@@ -68,8 +68,11 @@ def _check_options(made: argparse.ArgumentParser, options: argparse.Namespace) -
             made.error(f"Option [reset-offsets] takes exactly one of the following: {', '.join(_WAYS)}")
         if not options.topic and not options.all_topics:
             made.error("One of the reset scopes should be defined: --all-topics, --topic.")
-    if options.delete_offsets and not options.topic:
-        made.error("Option [delete-offsets] takes the following option: --topic")
+        if options.dry_run and options.execute:
+            made.error("Option [reset-offsets] only accepts one of [execute] and [dry-run]")
+    if options.delete_offsets and not (options.topic and options.group):
+        # There, too, --all-groups is nothing that offsets are deleted of.
+        made.error("Option [delete-offsets] takes the following options: [group], [topic]")
 
 
 def _tell(reason: Exception) -> None:

@@ -109,14 +109,15 @@ def _answered() -> Iterator[None]:
     """What a job cannot do is said in a sentence, and ends the command."""
     from pipeline import stream as job
     from pipeline import versions
-    from pipeline.session import FAILURES, first_line
+    from pipeline.session import FAILURES, first_line, was_interrupted
 
     try:
         yield
-    except (versions.InUse, job.LostCheckpoint, OSError, ValueError) as reason:
-        _err.print(str(reason), markup=False)
-    except FAILURES as reason:
-        _err.print(f"Spark could not do it: {first_line(reason)}", markup=False)
+    except (versions.InUse, job.LostCheckpoint, OSError, ValueError, *FAILURES) as reason:
+        if was_interrupted(reason):
+            raise KeyboardInterrupt from None
+        is_sparks = isinstance(reason, FAILURES)
+        _err.print(f"Spark could not do it: {first_line(reason)}" if is_sparks else str(reason), markup=False)
     else:
         return
     raise typer.Exit(2)
@@ -130,6 +131,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     """
     from pipeline import jobs
     from pipeline.runs import journal_files
+    from pipeline.session import stop
 
     place = _place(data)
     with _answered():
@@ -149,7 +151,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
                 jobs.read_journal(spark, place), target, lambda name, count: status.update(f"{name}: {count:,} rows")
             )
     finally:
-        spark.stop()
+        stop(spark)
     for name, count in written.rows.items():
         table.add_row(name, f"{count:,}")
     _out.print(f"written to {target}")
@@ -177,6 +179,7 @@ def stream(
     from pipeline import stream as job
     from pipeline import versions
     from pipeline.places import Uri
+    from pipeline.session import stop
 
     place = _place(data)
     if isinstance(place, Uri):
@@ -206,7 +209,7 @@ def stream(
             job.end(query)
         finally:
             (lake / job.PROGRESS).unlink(missing_ok=True)
-            spark.stop()
+            stop(spark)
 
 
 @contextmanager

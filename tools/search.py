@@ -12,7 +12,6 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
@@ -107,13 +106,17 @@ def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
 
 
 def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
-    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder."""
+    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder, and what it has counts.
+    Raises OtherSearch, OSError."""
     from simulation.search.tape_search import TapeSearch
 
     search = TapeSearch(wanted)
     if folder.state.runs:
         search.resume(folder.kept(), folder.state.runs)
         search.cpu_s = folder.state.cpu_s
+    for path, before in folder.findings().items():
+        search.found[before.invariant] = before
+        say(f"found before, in run {before.run}: {before.problems[0]}  replay: zabka replay {path} --story")
     shown = _Shown(search)
     with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
         try:
@@ -171,26 +174,32 @@ def command(
     """Look for a violation with tapes of choices that are changed by what they reached; exit code 1 where one is
     found."""
     from simulation.search.runs import SEARCHED
-    from simulation.search.tape_folder import OtherSearch, TapeFolder
+    from simulation.search.tape_folder import OtherSearch, TapeFolder, held
     from simulation.search.tape_search import Wanted, planted
 
     wanted = Wanted(scenario, tuple(set_ or ()), plant, seed)
-    try:
-        if scenario not in SEARCHED:
-            raise ValueError(f"there is no scenario {scenario!r} to search; there are {', '.join(sorted(SEARCHED))}")
-        import_from_here()
-        planted(plant)
-        wanted.world()
-        folder = TapeFolder(out, wanted)
-    except (ValueError, BadSetting, OtherSearch, OSError, msgspec.DecodeError) as reason:
-        say(str(reason), error=True)
-        raise typer.Exit(USAGE) from None
-    ended = _ended(runs, minutes, findings)
-    try:
-        search = search_for(wanted, folder, jobs, ended)
-    except BrokenProcessPool:
-        say(KILLED, error=True)
-        raise typer.Exit(USAGE) from None
+    with ExitStack() as stack:
+        try:
+            if scenario not in SEARCHED:
+                known = ", ".join(sorted(SEARCHED))
+                raise ValueError(f"there is no scenario {scenario!r} to search; there are {known}")
+            import_from_here()
+            planted(plant)
+            wanted.world()
+            stack.enter_context(held(out))
+            folder = TapeFolder(out, wanted)
+        except (ValueError, BadSetting, OtherSearch, OSError) as reason:
+            say(str(reason), error=True)
+            raise typer.Exit(USAGE) from None
+        ended = _ended(runs, minutes, findings)
+        try:
+            search = search_for(wanted, folder, jobs, ended)
+        except OtherSearch as reason:
+            say(str(reason), error=True)
+            raise typer.Exit(USAGE) from None
+        except BrokenProcessPool:
+            say(KILLED, error=True)
+            raise typer.Exit(USAGE) from None
     if search.found:
         raise typer.Exit(1)
     # 0 says that everything held that was to be tried.

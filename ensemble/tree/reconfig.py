@@ -13,7 +13,15 @@ from ensemble.ids import PeerId, Zxid
 from ensemble.properties import read_properties
 from ensemble.records import ReconfigRequest
 from ensemble.zab.application import EnsembleView
-from ensemble.zab.membership import BadMembership, Membership, NoNumber, membership_from, peer_id_of, read_line
+from ensemble.zab.membership import (
+    PEER_ID_MAX,
+    BadMembership,
+    Membership,
+    NoNumber,
+    membership_from,
+    peer_id_of,
+    read_line,
+)
 from ensemble.zab.server_line import ServerLine
 
 
@@ -35,6 +43,7 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
             return ErrorCode.BAD_ARGUMENTS
         else:
             membership = _changed(last_seen, _text(request.joining or b""), _text(request.leaving or b""), zxid)
+        _check_servers(membership, ensemble)
     except NoNumber:
         return ErrorCode.MARSHALLING_ERROR
     except BadMembership:
@@ -44,6 +53,15 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
     if not membership.quorum.contains(dict.fromkeys(ensemble.synced)):
         return ErrorCode.NEW_CONFIG_NO_QUORUM
     return membership
+
+
+def _check_servers(membership: Membership, ensemble: EnsembleView) -> None:
+    """Raise BadMembership for servers with which none of the others would start again."""
+    for peer, line in membership.lines.items():
+        if peer > PEER_ID_MAX:
+            raise BadMembership(f"server {peer}: ids end at {PEER_ID_MAX}")
+        if line.others and not ensemble.several_addresses:
+            raise BadMembership(f"server {peer} has several addresses, but multiAddress.enabled is not true")
 
 
 def _text(raw: bytes) -> str:

@@ -65,6 +65,8 @@ class EnsembleView(msgspec.Struct, frozen=True):
     synced: tuple[PeerId, ...]
     enabled: bool
     standalone_enabled: bool
+    several_addresses: bool = False
+    """Whether a server may have more than one (multiAddress.enabled)."""
 
 
 class Application(Protocol):
@@ -216,6 +218,7 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     """The last one proposed, where it is not known to be in force."""
     auth: AuthPolicy = OPEN_POLICY
     reconfig_enabled: bool = False
+    several_addresses: bool = False
     read_only_mode: bool = False
     """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
     has_oracle: bool = False

@@ -34,6 +34,7 @@ class Handover:
             synced=(self._core.my_id, *(peer.peer_id for peer in learners if peer.counts)),
             enabled=reconfiguration.enabled,
             standalone_enabled=self._core.config.standalone_enabled,
+            several_addresses=self._core.config.several_addresses,
         )
 
     def complete(self, adopted: Iterable[PeerId]) -> None:

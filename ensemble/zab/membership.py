@@ -16,6 +16,9 @@ from ensemble.properties import read_properties
 from ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
 from ensemble.zab.server_line import ServerLine, parse_server_line
 
+PEER_ID_MAX = 255
+"""Java takes any number, but a session's id begins with the lowest eight bits of its server's: those of 256 are
+those of 0, and both could give one id to two sessions."""
 _NUMBER_MAX = 2**63 - 1
 _DIGITS_MAX = 100
 

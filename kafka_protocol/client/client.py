@@ -15,7 +15,7 @@ from ensemble.ports import Future, Runtime
 from journal.events import TopicPartition
 from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
 from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after
+from kafka_protocol.record_batch import Record, build_batch, decode_records, offset_after, stamped_offsets
 from kafka_protocol.topic_ids import topic_id_from_kafka
 from kafka_protocol.wire.data_messages import (
     FetchPartition,
@@ -99,6 +99,8 @@ class Fetched(NamedTuple):
     log_start_offset: int
     next_offset: int = -1
     """Where to go on reading; beyond the last record where compaction took what came after it."""
+    stamped: Sequence[range] = ()
+    """The offsets of those records whose time is their leader's, and not their producer's."""
 
 
 class KafkaClient:
@@ -307,7 +309,8 @@ class KafkaClient:
                 return error_code(got.error_code), Fetched([], -1, -1)
             data = bytes(got.records or b"")
             marks = int(got.high_watermark), int(got.log_start_offset)
-            return ErrorCode.none, Fetched(decode_records(data, offset), *marks, offset_after(data, offset))
+            found = decode_records(data, offset)
+            return ErrorCode.none, Fetched(found, *marks, offset_after(data, offset), stamped_offsets(data))
 
         return await self.at_leader(topic_partition, ask, read, timeout_ms)
 

@@ -8,10 +8,11 @@ and no other.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import msgspec
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
@@ -52,5 +53,6 @@ def _play(context: SparkContext, runs: Sequence[Run], keep: Keep) -> None:
     try:
         context.parallelize(encoded, len(encoded)).foreachPartition(task)
     except KeyboardInterrupt:
-        context.cancelAllJobs()
+        with suppress(Py4JError, OSError):  # Java may have ended.
+            context.cancelAllJobs()
         raise

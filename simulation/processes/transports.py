@@ -54,6 +54,10 @@ class SocketView:
         """This end."""
         return self._address
 
+    def fileno(self) -> int:
+        """None of the kernel's: a simulated machine does not run out of them."""
+        return -1
+
     def setsockopt(self, level: int, option: int, value: int) -> None:
         """Of the options only keepalive means anything here."""
         if self._socket is not None and (level, option) == (real.SOL_SOCKET, real.SO_KEEPALIVE) and value:

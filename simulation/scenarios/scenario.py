@@ -11,6 +11,7 @@ from ensemble.ids import COUNTER_MAX
 from journal.events import Entry
 from journal.writer import encode_line
 from simulation.cores.cores import SNAP_COUNT
+from simulation.scenarios.core_steps import Expect
 from simulation.scenarios.file_steps import FileSteps
 from simulation.scenarios.kafka_steps import KafkaSteps
 from simulation.scenarios.stage import Stage
@@ -27,6 +28,9 @@ class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
     fixed: str = ""
 
 
+_PEERS_OF_STEPS = ("peer", "source", "target", "one", "other")
+
+
 class CoreScenario(Scenario, frozen=True, tag="cores"):
     """A script over the bare protocol: every packet and every fsync is a step."""
 
@@ -37,6 +41,14 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     """Where the zxid's counter ends; ZooKeeper's own needs four thousand million writes to get there."""
     steps: tuple[FileSteps, ...] = ()
     """Those of `file_steps` are for a `FileScenario`."""
+
+    def __post_init__(self) -> None:
+        """Raises ValueError where a step names a peer that there is not."""
+        for number, step in enumerate(self.steps, start=1):
+            named = [getattr(step, field) for field in _PEERS_OF_STEPS if hasattr(step, field)]
+            for peer in (*named, *getattr(step, "peers", ())):
+                if not (1 <= peer <= self.peers or (peer == 0 and isinstance(step, Expect))):
+                    raise ValueError(f"step {number} names peer {peer}; there are {self.peers}")
 
 
 class FileScenario(CoreScenario, frozen=True, tag="files"):

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from random import Random
 from time import perf_counter
 from typing import Any, cast
+from unittest import mock
 
 import pytest
 from kio.schema.errors import ErrorCode
@@ -107,6 +108,19 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
         return await channel.call(Endpoint(1, "127.0.0.1", port), message, 5_000)
     finally:
         channel.close()
+
+
+def test_a_connection_that_would_take_the_last_descriptors_is_closed() -> None:
+    """They are for logs and checkpoints: a broker that cannot open one loses the directory."""
+
+    async def test() -> None:
+        async with serving() as (served, _):
+            assert await ask(served.number, request(ApiKey.METADATA, 5, topics=[])) is not None
+            with mock.patch("resource.getrlimit", return_value=(4, 4)), pytest.raises(ChannelBroken):
+                await ask(served.number, request(ApiKey.METADATA, 5, topics=[]))
+            assert await ask(served.number, request(ApiKey.METADATA, 5, topics=[])) is not None
+
+    run(test)
 
 
 GARBAGE = {

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import asyncio
 import io
 import json
 from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from contextlib import redirect_stderr, redirect_stdout, suppress
 from pathlib import Path
 from unittest import mock
 
@@ -15,13 +16,14 @@ from kio.schema.errors import ErrorCode
 
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from journal.events import TopicPartition
+from kafka_protocol import record_batch
 from kafka_protocol.client.admin_client import ConfigEntry
-from kafka_protocol.client.client import PartitionInfo, TopicInfo
+from kafka_protocol.client.client import Fetched, PartitionInfo, TopicInfo
 from kafka_protocol.client.group_admin import GroupInfo, MemberInfo
 from kafka_protocol.client.partitioner import murmur2, partition_for
 from kafka_protocol.client.reassignment_client import Ongoing
 from kafka_protocol.ports import Endpoint
-from kafka_protocol.record_batch import Record
+from kafka_protocol.record_batch import BatchUnreadable, Record
 from testing.live.cluster import LiveCluster
 from tools import (
     broker_api_versions,
@@ -253,8 +255,68 @@ def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_p
     zabka_cluster.until(lambda: brokers_with_a_log() == [1, 3])
 
 
+SHOWN = consume._Shown(
+    timestamp=True, partition=True, offset=True, headers=False, key=True, value=True, key_separator=b"\t",
+    line_separator=b"\n", headers_separator=b",", null=b"null",
+)  # fmt: skip
+
+
 def test_a_record_without_a_key_is_printed_with_null() -> None:
-    shown = consume._Shown(
-        timestamp=True, partition=True, offset=True, key=True, value=True, key_separator=b"\t", line_separator=b"\n"
+    assert SHOWN.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"
+    assert SHOWN._replace(null=b"-").line(Record(b"k", None, 5, 7), 3).endswith(b"\tk\t-\n")
+
+
+def test_a_record_is_printed_with_its_headers_where_they_are_asked_for() -> None:
+    shown = SHOWN._replace(timestamp=False, partition=False, offset=False, headers=True)
+    both = Record(b"k", b"v", headers=(("a", b"1"), ("b", None)))
+    assert shown.line(both, 0) == b"a:1,b:null\tk\tv\n"
+    assert shown.line(Record(b"k", b"v"), 0) == b"NO_HEADERS\tk\tv\n"
+
+
+def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int], str]:
+    """What a console consumer of t-0 has printed when its fetches were answered so, and where it stands then."""
+    client = mock.Mock(fetch=mock.AsyncMock(side_effect=[*answers, CommandFailed("enough")]))
+    positions, out = {TopicPartition("t", 0): 0}, io.TextIOWrapper(io.BytesIO(), write_through=True)
+    with redirect_stdout(out), suppress(CommandFailed):
+        asyncio.run(consume._Reader(client, positions, consume.LATEST).read(SHOWN, -1, -1))
+    assert isinstance(out.buffer, io.BytesIO)
+    return positions, out.buffer.getvalue().decode()
+
+
+def test_a_record_that_its_leader_stamped_is_printed_as_such() -> None:
+    stamped = record_batch.build_batch([Record(None, b"leader's", 5)], base_offset=1)
+    header = record_batch.split_batches(stamped)
+    assert header is not None
+    marked, _ = record_batch.with_checksum(
+        header[0]._replace(attributes=record_batch.LOG_APPEND_TIME), stamped[record_batch.HEADER_SIZE :]
     )
-    assert shown.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"
+    data = record_batch.build_batch([Record(None, b"producer's", 4)]) + marked
+    found = Fetched(record_batch.decode_records(data), 2, 0, 2, record_batch.stamped_offsets(data))
+    times = [line.split("\t")[0] for line in read(found)[1].splitlines()]
+    assert times == ["CreateTime:4", "LogAppendTime:5"]
+
+
+def test_a_consumer_goes_on_behind_what_compaction_took() -> None:
+    assert read(Fetched([Record(None, b"v", 5, 7)], 100, 0, 90), Fetched([], 100, 0, 100))[0] == {
+        TopicPartition("t", 0): 100
+    }
+
+
+def test_records_that_cannot_be_read_are_one_line() -> None:
+    client = mock.Mock(fetch=mock.AsyncMock(side_effect=BatchUnreadable("a batch is damaged")))
+    reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST)
+    with pytest.raises(CommandFailed, match="t-0: what is at offset 3 cannot be read: a batch is damaged"):
+        asyncio.run(reader.read(SHOWN, -1, -1))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--delete-offsets", "--all-groups", "--topic", "t"),
+        ("--reset-offsets", "--group", "g", "--topic", "t", "--to-latest", "--execute", "--dry-run"),
+    ],
+)
+def test_consumer_groups_refuses_options_that_would_do_nothing(arguments: tuple[str, ...]) -> None:
+    code, _, err = called(consumer_groups.main, *arguments, "--bootstrap-server", "127.0.0.1:1")
+    assert code == 1
+    assert err.startswith("Option [")

@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 from simulation.kernel.garbage import SEEDS_A_COLLECTION
 from simulation.search.explore import Bounds, Exploration
 from simulation.search.tape_file import read_tape
+from simulation.search.tape_folder import held
 from simulation.world import World
 from tools import replay as replay_verb
 from tools import search as search_verb
@@ -127,6 +128,40 @@ def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
     code, said = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
     assert code == 2
     assert "another --out" in said
+
+
+def test_a_finding_counts_also_where_its_search_is_gone_on_with(tmp_path: Path) -> None:
+    options = ("--plant", PLANT, "--out", str(tmp_path))
+    assert search(*options)[0] == 1
+    (path,) = (tmp_path / "found").glob("*.json")
+    code, said = search(*options)
+    assert code == 1
+    assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in said
+    assert f"zabka replay {path} --story" in said
+
+
+def test_a_search_that_is_killed_leaves_no_file_in_halves(tmp_path: Path) -> None:
+    """What a kill leaves of a file that is being written is not among those that are read."""
+    with mock.patch.object(Path, "replace", side_effect=KeyboardInterrupt):
+        search("--runs", "5", "--out", str(tmp_path))
+    assert not [*tmp_path.rglob("*.json")]
+
+
+def test_a_damaged_file_of_a_search_is_named_in_one_line(tmp_path: Path) -> None:
+    assert search("--runs", "5", "--out", str(tmp_path))[0] == 0
+    path = min((tmp_path / "kept").glob("*.json"))
+    path.write_bytes(path.read_bytes()[:20])
+    code, said = search("--runs", "10", "--out", str(tmp_path))
+    assert code == 2
+    assert str(path) in said
+    assert len(said.splitlines()) == 1
+
+
+def test_two_searches_at_once_want_two_directories(tmp_path: Path) -> None:
+    with held(tmp_path):
+        code, said = search("--runs", "2", "--out", str(tmp_path))
+    assert code == 2
+    assert "another process searches" in said
 
 
 def test_replay_takes_a_seed_or_a_tape(tmp_path: Path) -> None:

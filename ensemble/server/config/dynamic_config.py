@@ -16,11 +16,8 @@ from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import exists, read_text, remove_all, replace_file
-from ensemble.zab.membership import BadMembership, Membership, membership_from
+from ensemble.zab.membership import PEER_ID_MAX, BadMembership, Membership, membership_from
 
-PEER_ID_MAX = 255
-"""Java takes any number, but a session's id begins with the lowest eight bits of its server's: those of 256 are
-those of 0, and both could give one id to two sessions."""
 _POINTER = "dynamicConfigFile"
 
 
@@ -93,7 +90,9 @@ def _checked(members: Mapping[str, str], version: int) -> Membership:
         membership = membership_from(members)
     except BadMembership as bad:
         raise ConfigError(str(bad)) from None
-    _check_addresses(membership)
+    if not version:
+        # What came by a reconfiguration is in force, whoever judged it: a server that did not start would undo nothing.
+        _check_addresses(membership)
     if not membership.voters:
         raise ConfigError("every server is an observer: at least one participant is needed")
     return membership.with_version(version)
@@ -131,9 +130,24 @@ class DynamicConfigFiles:
                 _write(self._config.with_name(self._config.name + ".bak"), static, self._files)
             mine = membership.lines.get(self._my_id)
             named = mine is not None and mine.client_port is not None
-            _write(self._config, _pointing_at(path, static, drops_client_port=named), self._files)
+            text = _pointing_at(path, static, drops_client_port=named)
+            _write(self._config, text if named else self._with_client_port(text, static), self._files)
         if exists(_next_of(self._config), self._files):
             remove_all([_next_of(self._config)], self._files)
+
+    def _with_client_port(self, text: str, static: str) -> str:
+        """The text of a zoo.cfg for a membership that names no client port for this server: the port that the one
+        before named, and which is open, stays."""
+        values = read_properties(static)
+        try:
+            before = read_membership(values, self._files)
+        except ConfigError:
+            before = None
+        mine = before.lines.get(self._my_id) if before is not None else None
+        if "clientPort" in values or mine is None or mine.client_port is None:
+            return text
+        host = [f"clientPortAddress={mine.client_host}"] if mine.client_host else []
+        return "\n".join([text, f"clientPort={mine.client_port}", *host])
 
 
 def _write(path: Path, text: str, files: Files) -> None:

@@ -18,7 +18,6 @@ from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError as ConfigError
 from ensemble.server.config.config_values import Values
 from ensemble.server.config.dynamic_config import (
-    PEER_ID_MAX,
     is_membership_key,
     peer_type_warnings,
     read_membership,
@@ -42,7 +41,7 @@ from ensemble.server.config.tree_keys import read_tree_rules
 from ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
 from ensemble.tree_rules import TreeRules
 from ensemble.txnlog.files import read_text
-from ensemble.zab.membership import Membership
+from ensemble.zab.membership import PEER_ID_MAX, Membership
 from ensemble.zab.server_line import ServerLine
 from journal.message_log import CONTROL, LEVELS
 
@@ -63,6 +62,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     membership: Membership | None
     next_membership: Membership | None
     reconfig_enabled: bool
+    several_addresses: bool
     standalone_enabled: bool
     path: Path | None
     tick_time: int
@@ -154,12 +154,12 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
     raw = read_properties(text)
     values = Values(raw)
-    values.used |= ACCEPTED
+    values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
     data_dir = _data_dir(values)
     membership = read_membership(raw, files)
-    values.used |= {key for key in raw if is_membership_key(key)} | {"dynamicConfigFile"}
     servers = _lines(membership)
-    if not values.flag("multiAddress.enabled", False) and any(line.others for line in servers.values()):
+    several_addresses = values.flag("multiAddress.enabled", False)
+    if not several_addresses and any(line.others for line in servers.values()):
         raise ConfigError("a server has several addresses, but multiAddress.enabled is not true")
     my_id = _my_id(data_dir, servers, files)
     mine = servers.get(my_id)
@@ -177,6 +177,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         client_address=client_address,
         membership=membership,
         next_membership=_next_membership(path, raw, files),
+        several_addresses=several_addresses,
         reconfig_enabled=values.flag("reconfigEnabled", False),
         standalone_enabled=values.flag("standaloneEnabled", True),
         path=path,

@@ -28,6 +28,7 @@ from ensemble.records import (
     ReplyFrames,
     ServerMessage,
 )
+from ensemble.runtime.descriptors import may_stay
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
 from ensemble.server.net.arriving import Arriving
@@ -61,6 +62,7 @@ class ClientPort:
         self._policy = policy
         self._server: asyncio.AbstractServer | None = None
         self._secure: list[SecureEntrance] = []
+        self._unified: SecureEntrance | None = None
         self._connections: dict[ConnectionId, ClientConnection] = {}
         self._newcomers: dict[ClientConnection, None] = {}
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
@@ -69,35 +71,35 @@ class ClientPort:
         self._next = 0
         self._last: ConnectResponse | Reply | None = None
         self._last_framed = b""
-        self.bytes_received = 0
-        self.bytes_sent = 0
+        self.bytes_received = self.bytes_sent = 0
 
     async def listen(self, host: str, port: int) -> None:
-        """Open the port, in place of one that is open.  Raises PortError."""
+        """Open the port, in place of one that is open, and as that one for clients with TLS, too.  Raises PortError."""
+        if self._unified is not None:
+            return await self._unified.listen(host, port, "the client port")
         if self._server is not None:
             self._server.close()
         self._server = await listen(lambda: ClientConnection(self, None), host, port, "the client port")
 
     async def listen_secure(self, host: str, port: int, store: TlsStore) -> None:
         """Open the TLS port.  Raises PortError."""
-        await self._listen_tls(self._entrance(store, accepts_plain=False), host, port, "the secure client port")
+        await self._entrance(store, accepts_plain=False).listen(host, port, "the secure client port")
 
     async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
         """Open the client port for clients with TLS and without.  Raises PortError."""
-        await self._listen_tls(self._entrance(store, accepts_plain=True), host, port, "the client port")
+        self._unified = self._entrance(store, accepts_plain=True)
+        await self._unified.listen(host, port, "the client port")
 
     def _entrance(self, store: TlsStore, *, accepts_plain: bool) -> SecureEntrance:
-        return SecureEntrance(
+        entrance = SecureEntrance(
             self.admission,
             store,
             connection=lambda entrance: ClientConnection(self, entrance),
             on_refused=self.listener.on_client_refused,
             accepts_plain=accepts_plain,
         )
-
-    async def _listen_tls(self, entrance: SecureEntrance, host: str, port: int, purpose: str) -> None:
         self._secure.append(entrance)
-        await entrance.listener.listen(host, port, purpose)
+        return entrance
 
     async def close(self) -> None:
         """Stop listening and close every connection."""
@@ -237,9 +239,7 @@ class ClientConnection(asyncio.Protocol):
         self._port = port
         self._secure = secure
         self._host: str | None = None
-        self._noted = 0
-        self._told_bytes = 0
-        self._large_bytes = 0
+        self._noted = self._told_bytes = self._large_bytes = 0
         self._transport: asyncio.Transport | None = None
         self._id: ConnectionId | None = None
         self._arriving = Arriving()
@@ -256,7 +256,7 @@ class ClientConnection(asyncio.Protocol):
         self.remote = remote_name(transport)
         host = self.remote.rpartition(":")[0]
         # Who comes by the TLS port was admitted before the handshake.
-        if self._secure is None and not self._port.admission.admit(host):
+        if self._secure is None and not (may_stay(transport) and self._port.admission.admit(host)):
             transport.abort()
             return
         self._host = host

@@ -12,6 +12,7 @@ from typing import Protocol, cast
 
 from ensemble.ids import PeerId
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.descriptors import may_stay
 from ensemble.server.net.election_wire import (
     ADDRESS_BYTES_MAX,
     FrameReader,
@@ -101,7 +102,7 @@ class ElectionConnection(asyncio.Protocol):
         if self._dialled is None:
             self._port.unidentified += 1
             self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
-            if self._port.unidentified > UNIDENTIFIED_MAX:
+            if self._port.unidentified > UNIDENTIFIED_MAX or not may_stay(transport):
                 self._give_up()
             return
         transport.write(self._port.opening())

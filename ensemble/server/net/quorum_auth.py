@@ -12,6 +12,7 @@ from typing import cast
 
 from ensemble.auth.digest_md5 import SaslError
 from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step
+from ensemble.runtime.descriptors import may_stay
 from ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
@@ -87,7 +88,8 @@ class SaslDoor(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self._auth.negotiating += 1
         accepted = isinstance(self._side, ServerSide)
-        if (accepted and self._auth.negotiating > NEGOTIATING_MAX) or not self._checked(transport):
+        room = self._auth.negotiating <= NEGOTIATING_MAX and may_stay(transport)
+        if (accepted and not room) or not self._checked(transport):
             transport.abort()
             return
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, transport.abort)

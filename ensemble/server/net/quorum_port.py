@@ -10,6 +10,7 @@ from ensemble.auth.digest_md5 import SaslError
 from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
 from ensemble.ids import LinkId, PeerId
 from ensemble.jute import MalformedRecord
+from ensemble.runtime.descriptors import may_stay
 from ensemble.runtime.links import LinkFaults
 from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.reachability import CHECKED, Reachability
@@ -314,7 +315,7 @@ class QuorumLink(asyncio.Protocol):
             self._link_id = self._port.register(self)
             self._port.listener.on_link_up(self._link_id, self._leader)
             return
-        if self._port.accepted > ACCEPTED_MAX:
+        if self._port.accepted > ACCEPTED_MAX or not may_stay(transport):
             self.close()
         else:
             loop = asyncio.get_running_loop()

@@ -28,8 +28,17 @@ class SecureEntrance:
         self._connection = connection
         self._on_refused = on_refused
         self._accepts_plain = accepts_plain
-        limits = admission.limits
-        self.listener = TlsListener(store, self, handshakes_max=limits.handshakes, detects_plain=accepts_plain)
+        self.listener = self._new_listener()
+
+    def _new_listener(self) -> TlsListener:
+        handshakes_max = self._admission.limits.handshakes
+        return TlsListener(self._store, self, handshakes_max=handshakes_max, detects_plain=self._accepts_plain)
+
+    async def listen(self, host: str, port: int, purpose: str) -> None:
+        """Open the port, in place of one that is open.  Raises PortError."""
+        self.listener.close()
+        self.listener = self._new_listener()
+        await self.listener.listen(host, port, purpose)
 
     def admit(self, host: str) -> bool:
         """Within the limits on connections?"""

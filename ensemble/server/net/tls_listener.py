@@ -10,6 +10,7 @@ import asyncio
 import socket
 from typing import Protocol
 
+from ensemble.runtime.descriptors import leaves_room
 from ensemble.runtime.supervisor import ends_loudly
 from ensemble.server.config.tls import TlsStore
 from ensemble.server.net.port_owner import port_trouble
@@ -104,7 +105,7 @@ class TlsListener:
             if len(self._welcoming) >= self._handshakes_max:
                 self._keeper.on_too_many_handshakes()
                 accepted.close()
-            elif not self._keeper.admit(host):
+            elif not (leaves_room(accepted) and self._keeper.admit(host)):
                 accepted.close()
             else:
                 task = loop.create_task(self._welcome(accepted, host, f"{host}:{address[1]}"))

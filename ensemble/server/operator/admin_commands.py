@@ -129,7 +129,7 @@ class AdminCommands:
     # -- the server --------------------------------------------------------------------------------------------------
 
     def _configuration(self) -> Fields:
-        facts = server_facts.configuration(self._config)
+        facts = server_facts.configuration(self._config, self._peer)
         names = {
             "clientPort": "client_port", "dataDir": "data_dir", "dataLogDir": "data_log_dir", "tickTime": "tick_time",
             "maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout",
@@ -234,13 +234,14 @@ class AdminCommands:
         status = self._peer.status()
         if not (status.serving or status.read_only):
             return {"voting": False, "zabstate": ""}
-        mine = self._config.servers.get(self._config.my_id)
+        mine = server_facts.own_line(self._config, self._peer)
+        host, port = server_facts.client_address(self._config, self._peer)
         return {
             "myid": status.peer_id,
             "is_leader": status.state is PeerState.LEADING,
             "quorum_address": _addresses(mine, 0),
             "election_address": _addresses(mine, 1),
-            "client_address": f"{bracketed(self._config.client_address)}:{self._config.client_port}",
+            "client_address": f"{bracketed(host)}:{port}",
             "voting": status.peer_id in self._peer.membership.voters,
             "last_zxid": f"0x{status.last_zxid:x}",
             "zab_epoch": status.last_zxid >> 32,

@@ -16,6 +16,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
+from ensemble.runtime.descriptors import may_stay
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.config.tls import certificate_of
@@ -113,7 +114,7 @@ class HttpPort:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= CONNECTIONS_MAX:
+        if len(self._writers) >= CONNECTIONS_MAX or not may_stay(writer.transport):
             writer.close()
             return
         self._writers[id(writer)] = writer

@@ -13,12 +13,13 @@ from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from ensemble.ids import SessionId
+from ensemble.ids import PeerId, SessionId
 from ensemble.server.config.zoo_cfg import ZooConfig
 from ensemble.tree.service import Service
 from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.zab.messages import PeerState
 from ensemble.zab.peer import Peer
+from ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"
@@ -79,12 +80,26 @@ def short_op(name: str) -> str:
     return _SHORT_OPS.get(name, "NA")
 
 
-def configuration(config: ZooConfig) -> dict[str, object]:
+def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
+    """Where this server is, by the membership in force, or where that has no such server by its zoo.cfg; None where it
+    is alone."""
+    return peer.membership.lines.get(PeerId(config.my_id)) or config.servers.get(config.my_id)
+
+
+def client_address(config: ZooConfig, peer: Peer) -> tuple[str, int]:
+    """Where clients without TLS find this server; port 0 for nowhere."""
+    mine = own_line(config, peer)
+    if mine is None or mine.client_port is None:
+        return config.client_address, config.client_port
+    return mine.client_host, mine.client_port
+
+
+def configuration(config: ZooConfig, peer: Peer) -> dict[str, object]:
     """ZooKeeperServerConf, by the names of `conf`; what is of an ensemble only where there is one."""
     data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
     data_size, log_size = directory_sizes(config)
     facts: dict[str, object] = {
-        "clientPort": config.client_port or -1,
+        "clientPort": client_address(config, peer)[1] or -1,
         "secureClientPort": config.secure_client_port or -1,
         "dataDir": data,
         "dataDirSize": data_size,
@@ -97,7 +112,7 @@ def configuration(config: ZooConfig) -> dict[str, object]:
         "clientPortListenBacklog": -1,
         "serverId": config.my_id if config.servers else 0,
     }
-    mine = config.servers.get(config.my_id)
+    mine = own_line(config, peer)
     if mine is not None:
         facts |= {
             "initLimit": config.init_limit,

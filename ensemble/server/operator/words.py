@@ -126,7 +126,7 @@ class Words:
 
     def _conf(self) -> str:
         config = self._config
-        facts = server_facts.configuration(config)
+        facts = server_facts.configuration(config, self._peer)
         lines = [f"{key}={value}" for key, value in facts.items()]
         if config.my_id in config.servers:
             lines += ["membership: ", self._peer.membership.text]

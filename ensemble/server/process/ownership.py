@@ -6,24 +6,35 @@ election and replace what the others have.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 import msgspec
 
 from ensemble.runtime.files import HOST, Files
+from ensemble.server.config.dynamic_config import DynamicConfigFiles
 from ensemble.server.config.zoo_cfg import ZooConfig
 from ensemble.txnlog.directory import VERSION_DIRECTORY
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import read_bytes, write_bytes
+from ensemble.txnlog.files import read_bytes, replace_file, write_bytes
+from ensemble.zab.membership import Membership
+from ensemble.zab.server_line import ServerLine
 
 OWNER_NAME = ".owner"
 
 
-class Owner(msgspec.Struct, frozen=True):
-    """The server that last used a data directory, and its ensemble: host:quorumPort by id."""
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The server that last used a data directory, and its ensemble: host:quorumPort by id.  `earlier` are the addresses
+    before the membership that came into force last, which a crash may have kept out of zoo.cfg."""
 
     server: int
     ensemble: dict[str, str]
+    earlier: list[str] = []
+
+    @property
+    def addresses(self) -> set[str]:
+        """Where its ensemble is, or was a moment ago."""
+        return {*self.ensemble.values(), *self.earlier}
 
 
 def claim(config: ZooConfig, files: Files = HOST) -> None:
@@ -34,9 +45,7 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
     if not config.servers:
         return
     path = config.data_dir / VERSION_DIRECTORY / OWNER_NAME
-    present = Owner(
-        config.my_id, {str(number): f"{line.host}:{line.quorum_port}" for number, line in config.servers.items()}
-    )
+    present = Owner(config.my_id, _ensemble(config.servers.items()))
     before = _read(path, files)
     if before is not None and before.server != present.server:
         raise DataDirectoryError(
@@ -56,7 +65,34 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
     """Whether no server is where one was.  Whoever has a control socket is laid out anew at each `zabka up`."""
-    return config.control_socket is None and set(before.ensemble.values()).isdisjoint(present.ensemble.values())
+    return config.control_socket is None and before.addresses.isdisjoint(present.ensemble.values())
+
+
+class OwnedMembershipFiles:
+    """Where memberships are kept, with the note of whose the data directory is: an ensemble whose servers all move
+    while they run is still the one that it was."""
+
+    def __init__(self, kept: DynamicConfigFiles, config: ZooConfig, files: Files = HOST) -> None:
+        self._kept = kept
+        self._path = config.data_dir / VERSION_DIRECTORY / OWNER_NAME
+        self._my_id = config.my_id
+        self._files = files
+
+    def save_next(self, membership: Membership) -> None:
+        """See `DynamicConfigFiles.save_next`."""
+        self._kept.save_next(membership)
+
+    def save(self, membership: Membership) -> None:
+        """See `DynamicConfigFiles.save`.  Raises OSError where the note cannot be written."""
+        before = _read(self._path, self._files)
+        earlier = [*before.ensemble.values()] if before is not None else []
+        present = Owner(self._my_id, _ensemble(membership.lines.items()), earlier)
+        replace_file(self._path, msgspec.json.encode(present), OWNER_NAME + ".tmp", self._files)
+        self._kept.save(membership)
+
+
+def _ensemble(lines: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:
+    return {str(number): f"{line.host}:{line.quorum_port}" for number, line in lines}
 
 
 def _named(owner: Owner) -> str:

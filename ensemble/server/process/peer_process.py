@@ -19,6 +19,7 @@ import structlog
 
 from ensemble.ids import PeerId, Zxid, zxid_text
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from ensemble.runtime.descriptors import may_open_all_files
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.links import ControlSocket, LinkFaults
 from ensemble.runtime.node_process import new_event_loop, node_logger
@@ -41,7 +42,7 @@ from ensemble.server.process.driver import PeerDriver
 from ensemble.server.process.endings import Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
 from ensemble.server.process.oracle import OracleWatch
-from ensemble.server.process.ownership import claim
+from ensemble.server.process.ownership import OwnedMembershipFiles, claim
 from ensemble.server.process.surroundings import Surroundings
 from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from ensemble.txnlog.directories import Directories
@@ -50,7 +51,7 @@ from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
-from ensemble.txnlog.storage import Storage, complaint, is_full
+from ensemble.txnlog.storage import MembershipFiles, Storage, complaint, is_full
 from ensemble.zab.application import EnsembleConfig
 from ensemble.zab.peer import Peer
 from journal.events import HistoryReplaced, NodeStarted
@@ -83,6 +84,7 @@ def run_peer(config_path: Path) -> bool:
 
     Raises ConfigError, DataDirectoryError, PortError, OSError where it cannot start, Stopped where it cannot go on.
     """
+    may_open_all_files()
     config = load(config_path)
     log = node_logger(config.node)
     for warning in config.warnings:
@@ -167,6 +169,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         membership=config.ensemble_text() if config.servers else "",
         next_membership=config.next_membership.text if config.next_membership is not None else "",
         reconfig_enabled=config.reconfig_enabled,
+        several_addresses=config.several_addresses,
         standalone_enabled=config.standalone_enabled,
         auth=config.auth,
         observes_followers=bool(config.observer_master_port),
@@ -227,9 +230,7 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         snapshot_suffix=config.storage.snapshot_suffix,
         fsync_warning_ms=config.storage.fsync_warning_ms,
         quick_sync_us=config.storage.quick_sync_us,
-        memberships=DynamicConfigFiles(config.path, config.my_id, directories.files)
-        if config.path is not None
-        else None,
+        memberships=_membership_files(config, directories.files),
     )
     for event in (NodeStarted("peer", config.my_id, config.values), *recovery.damages):
         driver.emit(event)
@@ -258,6 +259,13 @@ async def serve(config: ZooConfig, loaded: Loaded, surroundings: Surroundings) -
         await _close(driver, control)
         storage.close()
     return ending.anew
+
+
+def _membership_files(config: ZooConfig, files: Files) -> MembershipFiles | None:
+    """Where the memberships of a server that has a zoo.cfg are kept."""
+    if config.path is None:
+        return None
+    return OwnedMembershipFiles(DynamicConfigFiles(config.path, config.my_id, files), config, files)
 
 
 class _Ending:
@@ -317,7 +325,7 @@ async def _open_ports(
 
 async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Callable[[str], None]) -> None:
     store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
-    if store is not None and config.client_port_unification:
+    if store is not None and config.client_port and config.client_port_unification:
         await clients.listen_unified(config.client_address, config.client_port, store)
     elif config.client_port:
         await clients.listen(config.client_address, config.client_port)

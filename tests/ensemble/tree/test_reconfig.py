@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from ensemble.errors import ErrorCode
@@ -100,6 +101,10 @@ def test_the_version_is_looked_at_before_the_request() -> None:
         {"members": "server.1=a:1:2;3\nclientPort=5"},
         {"members": ""},
         {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:9:9;3"},
+        # Nobody starts with these (see `read_membership`).
+        {"joining": "server.256=10.0.0.4:1:2:observer;3"},
+        {"joining": "server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3"},
+        {"members": "server.1=10.0.0.1:1:2;3,server.2=10.0.0.2:1:2|10.0.1.2:1:2;3"},
     ],
 )
 def test_a_membership_that_is_unreadable_or_too_small_is_a_bad_argument(request_: dict[str, str]) -> None:
@@ -124,6 +129,12 @@ def test_two_voters_with_an_observer_are_enough_for_a_whole_membership() -> None
 def test_servers_on_a_loopback_host_may_share_an_address() -> None:
     local = "server.4=127.0.0.1:1:2:observer;3,server.5=127.0.0.1:1:2:observer;3"
     assert changed(ask(joining=local)).observers == (4, 5)
+
+
+def test_a_server_may_have_several_addresses_where_all_may() -> None:
+    several = msgspec.structs.replace(view(), several_addresses=True)
+    joined = changed(ask(joining="server.4=10.0.0.4:1:2|10.0.1.4:1:2:observer;3", ensemble=several))
+    assert len(joined.lines[PeerId(4)].addresses) == 2
 
 
 def test_groups_are_changed_as_a_whole_alone() -> None:

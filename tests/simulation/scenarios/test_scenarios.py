@@ -105,6 +105,17 @@ def test_a_scenario_that_does_not_hold_exits_with_1_and_prints_its_replay_comman
     assert "log of 1 is '', the script expects '1.1'" in said and "replay: zabka scenarios run" in said
 
 
+@pytest.mark.parametrize("step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}'])
+def test_a_script_that_names_a_peer_that_is_not_there_is_none(
+    step: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.json"
+    head = '{"driver":"cores","name":"a","title":"","hypothesis":"","steps":[{"type":"Start"},'
+    path.write_text(f"{head}{step}]}}")
+    assert cli.run([str(path)], None) == 2
+    assert "step 2 names peer" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("name", "live", "said"),
     [

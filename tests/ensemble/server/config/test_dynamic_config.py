@@ -66,6 +66,28 @@ def test_a_client_port_in_the_own_line_replaces_the_one_in_zoo_cfg(tmp_path: Pat
     assert (after.client_port, after.client_address) == (2199, "127.0.0.1")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0"])
+def test_a_membership_that_names_no_client_port_leaves_the_one_that_is_open(tmp_path: Path, host: str) -> None:
+    """A whole membership may name none; zoo.cfg no longer does where the one before named one."""
+    path = written(tmp_path)
+    files = DynamicConfigFiles(path, 1)
+    line = "server.1=127.0.0.1:2888:3888:participant"
+    files.save(Membership.parse(f"{line};{host}:2199\nversion=100000007"))
+    for version in ("100000008", "100000009"):
+        files.save(Membership.parse(f"{line}\nversion={version}"))
+        config = reload(path)
+        assert (config.client_port, config.client_address) == (2199, host)
+
+
+def test_a_membership_that_was_judged_by_others_is_taken_as_it_is(tmp_path: Path) -> None:
+    """ZooKeeper lets servers on a loopback host share their ports: none would start again if that were refused."""
+    path = written(tmp_path)
+    shared = "server.4=127.0.0.1:2888:3888:observer;0.0.0.0:2184"
+    membership = Membership.parse(NEW.replace("server.4=127.0.0.1:2891:3891:participant;0.0.0.0:2184", shared))
+    DynamicConfigFiles(path, 1).save(membership)
+    assert reload(path).membership == membership
+
+
 def test_a_proposed_membership_is_kept_until_it_is_in_force(tmp_path: Path) -> None:
     path = written(tmp_path)
     files = DynamicConfigFiles(path, 1)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
+import subprocess
+import sys
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from ensemble.runtime.descriptors import leaves_room
 from ensemble.server.net.election_connection import UNACKNOWLEDGED_MS, ElectionConnection
 from ensemble.server.net.sockets import keep_alive
 
@@ -26,6 +31,34 @@ class Transport(asyncio.Transport):
 
     def abort(self) -> None:
         """It is closed by whoever made it."""
+
+
+class Numbered:
+    """A socket with that descriptor."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+
+@pytest.mark.parametrize(
+    ("limit", "last"),
+    [(1024, 767), (100_000, 98_899), (resource.RLIM_INFINITY, 2**31 - 1)],
+)
+def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int, last: int) -> None:
+    with mock.patch("resource.getrlimit", return_value=(limit, limit)):
+        assert leaves_room(Numbered(last))
+        assert limit == resource.RLIM_INFINITY or not leaves_room(Numbered(last + 1))
+
+
+def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:
+    asks = "import resource; from ensemble.runtime.descriptors import may_open_all_files; "
+    asks += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
+    asks += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
+    told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True, timeout=60)
+    assert told.stdout == "(200, 200)\n"
 
 
 class Hub:

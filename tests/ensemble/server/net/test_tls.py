@@ -7,11 +7,18 @@ import ssl
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 
+from bench.free_ports import free_ports
+from ensemble.auth.policy import OPEN_POLICY
+from ensemble.records import ConnectRequest
 from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.limits import Limits
 from ensemble.server.config.tls import TlsSettings, TlsStore, openssl_name, stands_for
+from ensemble.server.net.admission import Admission
+from ensemble.server.net.client_port import ClientPort
 from ensemble.server.net.peer_security import PeerSecurity, open_port
 from ensemble.server.net.tls_listener import TlsListener
 from tests.ensemble.server.pem_files import Authority, needs_openssl
@@ -215,6 +222,35 @@ def test_one_port_can_serve_both_kinds(authority: Authority) -> None:
 
     listening(door, store, test)
     assert (door.inside, door.failures) == (2, [])
+
+
+def test_a_client_port_for_both_kinds_is_one_also_where_it_moves(authority: Authority) -> None:
+    """A membership that comes into force may name another client port for this server."""
+    store, first, second = TlsStore(settings(authority)), *free_ports(2)
+    admission = Admission(Limits(), lambda: 0.0, 0)
+
+    async def greeted(port: int, context: ssl.SSLContext | None) -> bool:
+        before = admission.counts.connection_request_count
+        _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+        hello = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
+        writer.write(len(hello).to_bytes(4, "big") + hello)
+        await until(lambda: admission.counts.connection_request_count > before)
+        writer.close()
+        return True
+
+    async def main() -> None:
+        port = ClientPort(mock.Mock(), admission, OPEN_POLICY)
+        async with asyncio.timeout(20):
+            await port.listen_unified("127.0.0.1", first, store)
+            assert await greeted(first, store.client_context())
+            await port.listen("127.0.0.1", second)
+            assert await greeted(second, None)
+            assert await greeted(second, store.client_context())
+            with pytest.raises(ConnectionRefusedError):
+                await asyncio.open_connection("127.0.0.1", first)
+            await port.close()
+
+    asyncio.run(main())
 
 
 def test_a_changed_store_is_read_again_where_asked_for(authority: Authority, tmp_path: Path) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import resource
 import socket
 import struct
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,30 @@ def solo(tmp_path: Path) -> Iterator[Ensemble]:
 
 def warnings(ensemble: Ensemble) -> list[str]:
     return [line for line in ensemble.log(1).splitlines() if "[warning" in line]
+
+
+# -- whoever connects -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("port", ["client", "quorum"])
+def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble, port: str) -> None:
+    """A log or a snapshot that cannot be opened is the end of a server, and anybody can connect."""
+    quorum, election = free_ports(2)
+    keys = f"snapCount=20\nstandaloneEnabled=false\nserver.1=127.0.0.1:{quorum}:{election}\n"
+    solo.config(1).write_text(solo.config(1).read_text() + keys)
+    solo.start(1)
+    solo.wait_for_quorum()
+    with solo.client(1) as client, ExitStack() as crowd:
+        client.create("/a")
+        resource.prlimit(solo.processes[1].pid, resource.RLIMIT_NOFILE, (120, 120))
+        attacked = solo.client_ports[1] if port == "client" else quorum
+        for _ in range(200):
+            crowd.enter_context(socket.create_connection(("127.0.0.1", attacked), 5))
+        snapshots = len([*solo.data(1).glob("snapshot.*")])
+        for number in range(100):
+            client.set("/a", b"%d" % number)
+        wait_until(lambda: len([*solo.data(1).glob("snapshot.*")]) > snapshots)
+    assert solo.stop(1) == 0
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------

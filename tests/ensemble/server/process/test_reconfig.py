@@ -67,6 +67,9 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             text = reconfigure(client, joining=f"server.{moved}=127.0.0.1:{quorum}:{election};127.0.0.1:{client_port}")
             ensemble.client_ports[moved] = client_port
             wait_for_membership(ensemble, text, (1, 2, 3))
+            conf = ensemble.word(moved, "conf")
+            told = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
+            assert all(line in conf for line in told), "it tells where it is, not where it was"
             # The next election goes over its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
@@ -74,5 +77,31 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             ensemble.start(other)
             wait_until(lambda: ensemble.leader() is not None)
             write(client, 1)
+    finally:
+        ensemble.close()
+
+
+def test_servers_that_have_all_moved_come_back(tmp_path: Path) -> None:
+    """A history belongs to the ensemble that its server has become, and not to the one in which it once began."""
+    ensemble = Ensemble(tmp_path, 3)
+    try:
+        enable(ensemble)
+        for i in (1, 2, 3):
+            lines = ensemble.config(i).read_text().splitlines()
+            kept = [line for line in lines if not line.startswith("zabka.control.socket")]
+            ensemble.config(i).write_text("\n".join(kept) + "\n")
+        ensemble.start(1, 2, 3)
+        ensemble.wait_for_quorum()
+        for moved in (1, 2, 3):
+            client_port, quorum, election = free_ports(3)
+            line = f"server.{moved}=127.0.0.1:{quorum}:{election};127.0.0.1:{client_port}"
+            with super_client(ensemble) as client:
+                text = reconfigure(client, joining=line)
+            ensemble.client_ports[moved] = client_port
+            wait_for_membership(ensemble, text, (1, 2, 3))
+        for i in (1, 2, 3):
+            ensemble.kill(i)
+        ensemble.start(1, 2, 3)
+        ensemble.wait_for_quorum()
     finally:
         ensemble.close()

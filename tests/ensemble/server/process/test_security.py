@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import struct
 import time
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from kazoo.client import KazooClient
@@ -18,6 +20,9 @@ from kazoo.security import make_acl
 
 from bench.free_ports import free_ports
 from ensemble.client.kazoo import KazooClient as OurClient
+from ensemble.server.config.zoo_cfg import load
+from ensemble.server.net.client_port import ClientPort
+from ensemble.server.process import peer_process
 from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, exchange, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 
@@ -205,6 +210,19 @@ def test_no_secret_is_ever_logged_or_journalled(secured: Secured) -> None:
     texts = {path: path.read_bytes() for path in written}
     assert any(b"node_started" in text for text in texts.values())
     assert [(path.name, secret) for path, text in texts.items() for secret in SECRETS if secret.encode() in text] == []
+
+
+def test_a_server_without_a_client_port_has_none_for_clients_without_tls(tmp_path: Path) -> None:
+    """Also where client.portUnification=true, which says something of a port that is not there."""
+    path = tmp_path / "zoo.cfg"
+    path.write_text(
+        f"dataDir={tmp_path}\nsecureClientPort=2281\nclient.portUnification=true\n"
+        f"ssl.keyStore.location={Authority(tmp_path / 'ssl').store('server', '/CN=server', 'DNS:localhost')}\n"
+        f"ssl.trustStore.location={tmp_path / 'ssl' / 'ca.pem'}\n"
+    )
+    clients = mock.Mock(spec=ClientPort)
+    asyncio.run(peer_process._listen_for_clients(load(path), clients, lambda problem: None))
+    assert [call[0] for call in clients.method_calls] == ["listen_secure"]
 
 
 def test_a_wrong_store_password_is_one_clear_line(secured: Secured, tmp_path: Path) -> None:
