@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -251,9 +252,11 @@ def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(c
     assert cluster[1].values == cluster[2].values == ["a"]
 
 
-def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID) -> object:
-    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition."""
-    row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
+def moved_away(
+    cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, replicas: Sequence[int] = (2, 3)
+) -> object:
+    """The UpdateMetadata that tells broker 1 that brokers 2 and 3, or these, have the partition."""
+    row = {"partition_index": 0, "leader": 2, "leader_epoch": leader_epoch, "isr": [2], "replicas": list(replicas)}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
@@ -275,3 +278,13 @@ def test_a_leader_whose_partition_has_moved_to_others_stops_though_nobody_told_i
     cluster.elect(1, [1, 2])
     cluster.elect(1, [1, 2])
     assert cluster[1].values == ["a"]
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
+def test_what_is_told_of_a_later_leader_epoch_ends_no_replica_that_is_still_assigned_here(
+    cluster: Cluster, replicas: tuple[int, ...]
+) -> None:
+    # The LeaderAndIsr of that epoch may come later; and a row that names no replicas moves nothing away.
+    manager = cluster[1].manager
+    manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
+    assert TP in manager.partitions and cluster[1].partition.is_leader

@@ -285,6 +285,19 @@ def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
     brokers.stop_all()
 
 
+def test_a_broker_that_is_shut_down_in_the_midst_of_a_move_touches_no_disk_any_more(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    brokers.broker().replicas.shutdown()
+    names = brokers.lying()
+    assert all(names), "the copy is left for the next start"
+    pictures = brokers.disks[1][0].pictures = brokers.disks[1][1].pictures = []
+    brokers.wait(1_000)
+    assert pictures == [] and brokers.lying() == names
+    brokers.restart()
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+
+
 def test_asking_for_another_directory_gives_the_move_up(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     assert brokers.move(LEFT) is ErrorCode.none
