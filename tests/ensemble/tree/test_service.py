@@ -416,7 +416,9 @@ def test_a_peer_can_start_over_from_a_snapshot():
     service = ensemble.services[0]
     snapshot = service.snapshot()
     ensemble.run(0, service.stop_serving(ensemble.now))
+    service.counters.digests.append((ensemble.zxid, service.tree.digest))
     service.restore(None)
     assert service.last_applied == 0 and service.tree.stat("/a") is None
+    assert not service.counters.digests, "those were of another history"
     service.restore(snapshot)
     assert service.last_applied == ensemble.zxid and service.snapshot() == snapshot
