@@ -23,8 +23,10 @@ from tests.mutation.mutants import ROOT, Mutant, modules
 TESTS = (
     "tests/controller", "tests/broker_sim", "tests/ensemble/zab", "tests/ensemble/txnlog", "tests/ensemble/tree",
     "tests/ensemble/server/config", "tests/ensemble/server/net/test_wire.py", "tests/journal/test_message_log.py",
+    "tests/kafka_protocol/zk/test_coordination.py",
 )  # fmt: skip
-"""Those of the rooms, and of the neighbours that hold parts of them: lines of servers, packets and their names."""
+"""Those of the rooms, and of the neighbours that hold parts of them: lines of servers, packets and their names, and the
+controller's queues."""
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
 """How many seeds of each scenario; together they take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]

@@ -19,6 +19,7 @@ from ensemble.runtime.files import HOST
 from journal import events as e
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record, build_batch
+from kafka_protocol.wire.kafka_schema import ApiKey, request
 from kafka_protocol.zk import znodes
 from tests.broker_sim import broker_world
 from tests.broker_sim.groups.group_driver import GROUP, find
@@ -64,6 +65,14 @@ class BrittleDirectory(MemoryLogDirectory):
     def write_text(self, name: str, file: str, text: str) -> None:
         self.check()
         super().write_text(name, file, text)
+
+    def rename_partition(self, name: str, to: str) -> None:
+        self.check()
+        super().rename_partition(name, to)
+
+    def delete_partition(self, name: str) -> None:
+        self.check()
+        super().delete_partition(name)
 
 
 class TwoDisks(broker_world.Cluster):
@@ -144,6 +153,29 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
     assert fetched.result()[0].error == ErrorCode.kafka_storage_error
     assert at_once(replicas.list_offset(partition, -1, -1, False))[0] == ErrorCode.kafka_storage_error
     assert partition not in replicas.partitions
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_replica_whose_disk_fails_is_not_said_to_be_deleted(cluster: TwoDisks, is_known: bool) -> None:
+    """Neither where the failure is known already nor where the deletion is what meets it: the topic is not gone."""
+    (partition, other) = cluster.lying_on(1, 1)
+    kept = cluster.lying_on(1, 0)[0]
+    cluster.disks[1][1].is_broken = True
+    if is_known:
+        cluster.produce(1, other)
+    replicas = cluster.nodes[1].broker.replicas
+    rows = [
+        {"partition_index": each.partition, "leader_epoch": -1, "delete_partition": True} for each in (partition, kept)
+    ]
+    topics = [{"topic_name": "orders", "partition_states": rows}]
+    epoch = replicas.controller_epoch
+    message = request(
+        ApiKey.STOP_REPLICA, 4, controller_id=1, controller_epoch=epoch, broker_epoch=-1, topic_states=topics
+    )
+    answer: Any = replicas.stop_replica(message)
+    errors = [row.error_code for row in answer.partition_errors]
+    assert (answer.error_code, errors) == (0, [ErrorCode.kafka_storage_error, 0])
+    assert partition in cluster.lying_on(1, 1) and kept not in cluster.lying_on(1, 0)
 
 
 def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_another_are(cluster: TwoDisks) -> None:

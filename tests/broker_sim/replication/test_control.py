@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
@@ -251,9 +252,12 @@ def test_a_topic_made_again_is_not_stopped_by_what_was_asked_of_the_former_one(c
     assert cluster[1].values == cluster[2].values == ["a"]
 
 
-def moved_away(cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2) -> object:
-    """The UpdateMetadata that tells broker 1 that brokers 2 and 3 have the partition; leader -2: that it is deleted."""
-    row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": [2, 3]}
+def moved_away(
+    cluster: Cluster, leader_epoch: int, topic_id: UUID = TOPIC_ID, leader: int = 2, replicas: Sequence[int] = (2, 3)
+) -> object:
+    """The UpdateMetadata that tells a broker that brokers 2 and 3, or these, have the partition; leader -2: that it is
+    deleted."""
+    row = {"partition_index": 0, "leader": leader, "leader_epoch": leader_epoch, "isr": [2], "replicas": list(replicas)}
     topics = [{"topic_name": TP.topic, "topic_id": topic_id, "partition_states": [row]}]
     outer = {"controller_id": 9, "controller_epoch": cluster.controller_epoch, "broker_epoch": -1}
     return request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer)
@@ -296,3 +300,35 @@ def test_what_is_served_of_a_topic_stays_where_another_that_had_its_name_is_dele
     cluster.produce(1, "a")
     cluster[1].manager.leave_strays(moved_away(cluster, 0, UUID(int=6), leader=-2))
     assert cluster[1].partition.is_leader and cluster[1].values == ["a"]
+
+
+@pytest.mark.parametrize("replicas", [(1, 2), (2, 1, 3), ()])
+def test_what_is_told_of_a_later_leader_epoch_ends_no_replica_that_is_still_assigned_here(
+    cluster: Cluster, replicas: tuple[int, ...]
+) -> None:
+    # The LeaderAndIsr of that epoch may come later; and a row that names no replicas moves nothing away.
+    manager = cluster[1].manager
+    manager.leave_strays(moved_away(cluster, 1, replicas=replicas))
+    assert TP in manager.partitions and cluster[1].partition.is_leader
+
+
+@pytest.mark.parametrize("told_id", [TOPIC_ID, UUID(int=0)])
+@pytest.mark.parametrize("version", [4, 7])
+def test_a_topic_without_an_id_here_or_in_what_is_told_is_taken_for_the_same(version: int, told_id: UUID) -> None:
+    cluster = Cluster(1)
+    cluster.states[TP] = {
+        "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
+    }  # fmt: skip
+    manager = cluster[1].manager
+    manager.become_leader_or_follower(cluster.leader_and_isr(version=version))
+    assert (cluster[1].partition.topic_id is None) is (version == 4)
+    manager.leave_strays(moved_away(cluster, 1, told_id))
+    assert TP not in manager.partitions
+
+
+def test_a_follower_whose_partition_has_moved_to_others_fetches_no_more(cluster: Cluster) -> None:
+    replica = cluster[2].partition
+    cluster[2].manager.leave_strays(moved_away(cluster, 1, replicas=(1, 3)))
+    cluster.produce(1, "a", acks=1)
+    cluster.run(2_000)
+    assert replica.log.end_offset == 0 and TP not in cluster[2].manager.partitions

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.ports import FetchParams, FetchPartition
 from journal import events as e
 from kafka_protocol.record_batch import Record, build_batch, decode_records
-from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+from tests.broker_sim.replication.replication_cluster import TP, Channel, Cluster, at_once, batch
 
 
 @pytest.fixture
@@ -312,6 +314,26 @@ def test_many_partitions_share_one_fetcher_and_all_move() -> None:
     assert cluster.now_ms < 1_100
 
 
+def test_a_leader_is_told_which_partition_its_follower_fetches_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once: else it answers of that one on and on, and the session begins anew with every answer."""
+    cluster = Cluster(2)
+    for name in (TP, e.TopicPartition("orders", 1)):
+        cluster.create([1, 2], name)
+    cluster.run(1_000)
+    asked: list[Any] = []
+    call = Channel.call
+
+    def note(channel: Channel, to: Any, message: Any, timeout_ms: int) -> Any:
+        asked.append(message)
+        return call(channel, to, message, timeout_ms)
+
+    monkeypatch.setattr(Channel, "call", note)
+    cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
+    cluster.run(3_000)
+    told = [row for each in asked for topic in each.forgotten_topics_data for row in topic.partitions]
+    assert told == [0] and all(each.session_epoch > 0 for each in asked)
+
+
 def test_an_idempotent_producer_is_known_after_a_kill_and_after_a_clean_stop(cluster: Cluster) -> None:
     def send(broker_id: int, sequence: int) -> tuple[int, int]:
         data = batch("a", producer_id=5, producer_epoch=0, base_sequence=sequence)
@@ -403,6 +425,18 @@ def test_a_follower_whose_id_is_0_is_a_follower_and_hears_of_what_is_not_committ
     cluster.produce_later(1, batch("a"), acks=1)
     assert cluster[1].partition.log.high_watermark == 0
     assert waiting.done() and waiting.result()[0].records
+
+
+def test_a_follower_whose_id_is_0_does_not_wait_in_an_older_segment_though_that_is_not_committed() -> None:
+    cluster = Cluster(1)
+    cluster.create([1, 0])
+    cluster[1].partition.log.segment_bytes = 1
+    for value in "xy":
+        cluster.produce_later(1, batch(value), acks=1)
+    assert cluster[1].partition.log.high_watermark == 0
+    wanted = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
+    assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **wanted).done()
+    assert not cluster.fetch_later(1, 0, **wanted).done(), "a consumer may read nothing yet"
 
 
 def test_a_fetch_that_waits_is_fenced_as_soon_as_its_leader_begins_another_epoch(cluster: Cluster) -> None:

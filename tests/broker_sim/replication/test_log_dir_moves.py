@@ -285,6 +285,39 @@ def test_a_follower_moves_too_and_leadership_and_isr_stay() -> None:
     brokers.stop_all()
 
 
+def test_a_broker_that_is_shut_down_in_the_midst_of_a_move_touches_no_disk_any_more(brokers: Brokers) -> None:
+    brokers.move(RIGHT)
+    brokers.broker().replicas.shutdown()
+    names = brokers.lying()
+    assert all(names), "the copy is left for the next start"
+    pictures = brokers.disks[1][0].pictures = brokers.disks[1][1].pictures = []
+    brokers.wait(1_000)
+    assert pictures == [] and brokers.lying() == names
+    brokers.restart()
+    brokers.wait(100)
+    assert brokers.lying() == ([], ["orders-0"])
+
+
+@pytest.mark.parametrize("is_told", [True, False])
+def test_a_replica_that_is_not_served_any_more_moves_no_further(brokers: Brokers, is_told: bool) -> None:
+    """Be it stopped, or told only that others have the partition now."""
+    brokers.move(RIGHT)
+    names = brokers.lying()
+    replicas = brokers.broker().replicas
+    outer = {"controller_id": 1, "controller_epoch": replicas.controller_epoch, "broker_epoch": -1}
+    if is_told:
+        row = {"partition_index": 0, "leader_epoch": 0, "delete_partition": False}
+        topics = [{"topic_name": "orders", "partition_states": [row]}]
+        answer: Any = replicas.stop_replica(request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer))
+        assert [row.error_code for row in answer.partition_errors] == [0]
+    else:
+        row = {"partition_index": 0, "leader": 2, "leader_epoch": 1, "isr": [2], "replicas": [2]}
+        topics = [{"topic_name": "orders", "partition_states": [row]}]
+        replicas.leave_strays(request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer))
+    brokers.wait(1_000)
+    assert brokers.lying() == names
+
+
 def test_asking_for_another_directory_gives_the_move_up(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     assert brokers.move(LEFT) is ErrorCode.none

@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
+from broker_sim.slices import PAUSE_MS
 from journal.events import TopicPartition
 from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch
@@ -214,6 +215,19 @@ def test_a_slice_is_all_that_is_done_in_a_turn() -> None:
         scheduler.step()
         seen.append(len(log))
     assert seen == [1, 2, 3, 4, 5]
+
+
+def test_between_two_slices_there_is_a_pause_however_many_validations_were_begun() -> None:
+    scheduler = Scheduler()
+    turns = ValidationTurns(SimRuntime(scheduler, Random(1)))
+    log: list[int] = []
+    for number in range(3):
+        turns.add(Counted(log, number, 5).work(), lambda outcome: None)
+    seen = []
+    for turn in range(1, 5):
+        scheduler.run_until(turn * PAUSE_MS * 1_000)
+        seen.append(len(log))
+    assert seen == [1, 2, 3, 4]
 
 
 def test_a_request_of_many_turns_waits_for_one_slice_at_most() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from broker_sim.logs.log_manager import LogManager
 from broker_sim.replication.isr import PendingExpand
-from tests.broker_sim.replication.replication_cluster import Cluster
+from journal import events as e
+from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from tests.broker_sim.replication.test_isr import catch_up, still
 
 
@@ -40,3 +42,38 @@ def test_a_change_of_an_isr_that_was_about_to_be_proposed_is_not() -> None:
     cluster[1].manager.shutdown()
     cluster.run(5_000)
     assert cluster.alterations == []
+
+
+def test_a_follower_asks_its_leader_for_nothing_more() -> None:
+    cluster = Cluster(2)
+    cluster.create([1, 2])
+    cluster.produce(1, "a")
+    cluster.settle()
+    replica = cluster[2].partition
+    cluster[2].manager.shutdown()
+    cluster.produce(1, "b", acks=1)
+    cluster.run(2_000)
+    assert replica.log.end_offset == 1
+
+
+def test_whatever_is_asked_of_it_is_refused() -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    log = cluster[1].partition.log
+    cluster[1].manager.shutdown()
+    late = cluster.produce_later(1, batch("late"))
+    assert [row.error for row in late.result()] == [ErrorCode.not_leader_or_follower]
+    assert log.end_offset == 0 and TP not in cluster[1].manager.partitions
+
+
+def test_how_far_its_replicas_came_is_told_at_once_and_never_again() -> None:
+    cluster = Cluster(1)
+    cluster.create([1])
+    cluster.run(1_000)
+    cluster.produce(1, "a")
+    told = len(cluster.events(e.ReplicaProgressed))
+    cluster[1].manager.shutdown()
+    (last,) = cluster.events(e.ReplicaProgressed)[told:]
+    assert last.replicas == [("orders", 0, 1, 1)]
+    cluster.run(1_000)
+    assert len(cluster.events(e.ReplicaProgressed)) == told + 1

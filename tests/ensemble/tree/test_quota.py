@@ -334,6 +334,14 @@ def test_the_leader_says_once_that_a_quota_is_used_up_soft_or_hard():
     assert len(ensemble.facts(QuotaExceeded)) == 2, "and again when it happens again"
 
 
+@pytest.mark.parametrize("limits", ["count=0,bytes=-1", "count=-1,bytes=0"])
+def test_a_limit_of_nothing_is_one_and_the_first_znode_or_byte_goes_beyond_it(limits):
+    ensemble, client = limited("/later", limits=limits, rules=TreeRules())
+    assert ensemble.facts(QuotaExceeded) == [], "nothing is no more than nothing"
+    ensemble.ask(client, create("/later", b"1"))
+    assert [(each.path, each.count, each.bytes) for each in ensemble.facts(QuotaExceeded)] == [("/later", 1, 1)]
+
+
 def test_a_session_that_ends_gives_back_what_it_used():
     ensemble, client = limited(limits=HARD)
     other = ensemble.connect()

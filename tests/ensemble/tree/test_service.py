@@ -2,6 +2,8 @@
 
 import struct
 
+import pytest
+
 from ensemble.errors import ErrorCode
 from ensemble.ids import SessionId
 from ensemble.records import (
@@ -119,6 +121,40 @@ def test_requests_left_by_an_older_connection_are_not_mistaken_for_the_new_ones(
     created, read = ensemble.take(new)
     assert created.body.path == "/new" and read.err == 0
     assert ensemble.sent[old] == [ConnectResponse(0, 10_000, *session)]
+
+
+@pytest.mark.parametrize(("request_", "xid"), [(CLOSE, 1), (create("/a"), 0)])
+def test_a_session_that_expires_is_told_nothing_of_what_it_asked_too_late(request_, xid):
+    """Neither that its close was done, which another one was, nor a write that has the number of the leader's close."""
+    ensemble = Ensemble(servers=2)
+    client = ensemble.connect(server=1)
+    ensemble.take(client)
+    ensemble.auto = False
+    ensemble.advance(12_000)
+    ensemble.send(client, request_, xid)
+    ensemble.commit(1)
+    assert ensemble.facts(SessionClosed) and client in ensemble.closed
+    assert ensemble.take(client) == []
+    ensemble.commit()
+    assert "/a" not in ensemble.services[0].tree.nodes
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_nothing_is_left_of_a_session_that_is_over_whatever_it_waited_for(is_gone):
+    ensemble = Ensemble(auto=False)
+    client = ensemble.connect()
+    ensemble.commit()
+    ensemble.take(client)
+    ensemble.send(client, sync())
+    ensemble.send(client, exists("/"))
+    if is_gone:
+        ensemble.hang_up(client)
+    ensemble.advance(12_000)
+    ensemble.commit()
+    clients = ensemble.services[0].clients
+    assert not clients.sessions and not clients.syncing
+    ensemble.finish_sync()
+    assert ensemble.take(client) == []
 
 
 def test_too_many_waiting_requests_end_the_connection():
@@ -380,7 +416,9 @@ def test_a_peer_can_start_over_from_a_snapshot():
     service = ensemble.services[0]
     snapshot = service.snapshot()
     ensemble.run(0, service.stop_serving(ensemble.now))
+    service.counters.digests.append((ensemble.zxid, service.tree.digest))
     service.restore(None)
     assert service.last_applied == 0 and service.tree.stat("/a") is None
+    assert not service.counters.digests, "those were of another history"
     service.restore(snapshot)
     assert service.last_applied == ensemble.zxid and service.snapshot() == snapshot

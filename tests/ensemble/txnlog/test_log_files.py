@@ -67,6 +67,19 @@ def test_a_log_file_has_its_room_ahead_and_more_when_that_is_used_up(tmp_path: P
     assert path.read_bytes()[:16] == b"ZKLG" + (2).to_bytes(4, "big") + bytes(8)
 
 
+def test_a_log_file_is_durable_when_the_next_one_begins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The barrier behind it is answered when the next file is synced: nobody comes back to this one."""
+    done: list[str] = []
+    pwrite, fdatasync, close = os.pwrite, os.fdatasync, os.close
+    monkeypatch.setattr(HOST, "pwrite", lambda fd, data, at: (done.append("written"), pwrite(fd, data, at))[1])
+    monkeypatch.setattr(HOST, "fdatasync", lambda fd: (done.append("durable"), fdatasync(fd))[1])
+    monkeypatch.setattr(HOST, "close", lambda fd: (done.append("closed"), close(fd))[1])
+    writer = LogWriter(tmp_path, 1000)
+    writer.append([a_txn(EPOCH_1 + 1)])
+    writer.roll()
+    assert done[-3:] == ["written", "durable", "closed"]
+
+
 def test_a_log_file_is_as_large_from_the_begin_as_zookeepers(tmp_path: Path) -> None:
     """zookeeper.preAllocSize is 65536 KB where nobody says otherwise."""
     writer = LogWriter(tmp_path)

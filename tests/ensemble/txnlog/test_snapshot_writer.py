@@ -193,8 +193,11 @@ def test_when_too_many_lists_have_gathered_everything_is_made_anew(
     owner.create("/secret", b"", SECRETS[0])
     owner.snapshot()
     assert owner.made_for_next() == 0
-    monkeypatch.setattr(snapshot_writer, "ACLS_TAKEN", -5)
-    assert owner.made_for_next() == len(owner.tree.blocks)
+    blocks = len(owner.tree.blocks)
+    monkeypatch.setattr(snapshot_writer, "ACLS_TAKEN", 3 - blocks)
+    assert owner.made_for_next() == 0, "three lists, and room for three"
+    monkeypatch.setattr(snapshot_writer, "ACLS_TAKEN", 2 - blocks)
+    assert owner.made_for_next() == blocks
 
 
 def test_another_tree_takes_nothing_over(owner: Owner) -> None:
