@@ -47,7 +47,7 @@ async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenSta
         if not fenced:
             return
         settled = await reign.store.settled({partition: row.state for partition, row in fenced.items()})
-        # Whoever left the ISR just now may be eligible, by the configuration, and has all that those here may have lost.
+        # Whoever left the ISR just now may be eligible, by the configuration: it has all that those here may have lost.
         updates = await reign.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(reign, found, updates)
         found = {}
