@@ -57,9 +57,7 @@ async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenSta
                 found[partition] = row
 
 
-def _fenced(
-    context: ControllerContext, states: Mapping[TopicPartition, WrittenState]
-) -> dict[TopicPartition, _Fenced]:
+def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenState]) -> dict[TopicPartition, _Fenced]:
     fenced: dict[TopicPartition, _Fenced] = {}
     for partition, (state, zxid) in states.items():
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
