@@ -59,7 +59,11 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     if bounced:
         for broker_id in bounced:
             context.remove_broker(broker_id)
-        await _on_failure(reign, bounced)
+        # The last one in sync stays it: rather one that has its log.  Kafka takes the one of the highest id.
+        intact = [b for b in bounced if current[b][0].log_intact]
+        for broker_ids in ([b for b in bounced if b not in intact], intact):
+            if broker_ids:
+                await _on_failure(reign, broker_ids)
         for broker_id in bounced:
             context.add_broker(*current[broker_id])
         await _on_startup(reign, bounced)

@@ -105,7 +105,7 @@ class PartitionStore:
 
     async def update(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> Updates:
         """Write states over the versions that their partition epochs name."""
-        settled = await self._eligibility.settle(states)
+        settled = await self.settled(states)
         ours = {p: state._replace(controller_epoch=self._writer.epoch) for p, state in settled.items()}
         ops = [
             SetData(partition_state_path(p), encode_partition_state(state), state.partition_epoch)
@@ -113,6 +113,10 @@ class PartitionStore:
         ]
         written = await self._writer.write_together(ops)
         return await self._settle(ours, written, ErrorCode.BAD_VERSION)
+
+    async def settled(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
+        """The states with those eligible with whom they would be written."""
+        return await self._eligibility.settle(states)
 
     async def confirmed(self, states: Mapping[TopicPartition, LeaderAndIsr]) -> dict[TopicPartition, LeaderAndIsr]:
         """The states, with those eligible who are by the configuration of this moment."""

@@ -59,8 +59,8 @@ class ReplicaStateMachine:
         self._store = store
         self._batch = batch
         self._isr_without = isr_without
-        self._told: dict[TopicPartition, tuple[LeaderAndIsr, int]] = {}
-        """In the batch under way: the state told of each partition, and whose going it was told upon."""
+        self._told: dict[TopicPartition, tuple[LeaderAndIsr, list[int]]] = {}
+        """In the batch under way: the state told of each partition, and whom it was not told, if a replica's."""
 
     async def startup(self) -> None:
         """Bring every replica online or offline, as its broker is; the dead ones leave the ISRs."""
@@ -173,12 +173,14 @@ class ReplicaStateMachine:
 
         To go through all of them again for each would take a partition of very many dead replicas hours.
         """
-        told_state, first = self._told.get(partition, (None, broker_id))
+        told_state, left_out = self._told.get(partition, (None, []))
         if told_state == state:
-            others = [first] if first != broker_id else []
+            others = left_out
         else:
-            others = [b for b in self._context.replicas(partition) if b != broker_id]
-            self._told[partition] = (state, broker_id)
+            replicas = self._context.replicas(partition)
+            others = [b for b in replicas if b != broker_id]
+            # Who is assigned no longer, and is to delete its replica, hears nothing of it.
+            self._told[partition] = (state, [broker_id] if len(others) < len(replicas) else [])
         self._batch.add_leader_and_isr(others, partition, state, is_new=False)
 
     async def _remove_from_isr(

@@ -15,6 +15,7 @@ unless somebody is noted as eligible, for then it is noted, too, which registrat
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from controller.context import ControllerContext
 from controller.election import leader_after_bounce
@@ -24,6 +25,13 @@ from controller.reign import Reign
 from ensemble.errors import ErrorCode
 from journal.events import TopicPartition
 from kafka_protocol.zk.znodes import LeaderAndIsr
+
+
+class _Fenced(NamedTuple):
+    """What is to become of a partition, and which of those that are in sync then may have lost records."""
+
+    state: LeaderAndIsr
+    doubtful: list[int]
 
 
 async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenState]) -> None:
@@ -38,7 +46,9 @@ async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenSta
         fenced = _fenced(reign.context, found)
         if not fenced:
             return
-        updates = await reign.store.update(fenced)
+        settled = await reign.store.settled({partition: row.state for partition, row in fenced.items()})
+        # Whoever left the ISR just now may be eligible, by the configuration: it has all that those here may have lost.
+        updates = await reign.store.update({p: given_way(state, fenced[p].doubtful) for p, state in settled.items()})
         _took_effect(reign, found, updates)
         found = {}
         for partition, row in (await reign.store.read_written(updates.conflicted)).items():
@@ -47,10 +57,8 @@ async def fence_bounced(reign: Reign, states: Mapping[TopicPartition, WrittenSta
                 found[partition] = row
 
 
-def _fenced(
-    context: ControllerContext, states: Mapping[TopicPartition, WrittenState]
-) -> dict[TopicPartition, LeaderAndIsr]:
-    fenced: dict[TopicPartition, LeaderAndIsr] = {}
+def _fenced(context: ControllerContext, states: Mapping[TopicPartition, WrittenState]) -> dict[TopicPartition, _Fenced]:
+    fenced: dict[TopicPartition, _Fenced] = {}
     for partition, (state, zxid) in states.items():
         live = [broker_id for broker_id in (*state.isr, *state.eligible) if context.is_live(broker_id)]
         seen = state.broker_epoch_seen if state.eligible else zxid
@@ -60,7 +68,7 @@ def _fenced(
             intact = [b for b in bounced if context.is_intact(b)]
             doubtful = [b for b in bounced if b not in intact]
             after = leader_after_bounce(state, context.replicas(partition), live, bounced, intact)
-            fenced[partition] = given_way(after, doubtful) if state.eligible else not_eligible(after, doubtful)
+            fenced[partition] = _Fenced(not_eligible(after, doubtful), doubtful)
     return fenced
 
 

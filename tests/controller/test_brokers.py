@@ -182,6 +182,20 @@ def test_a_bounced_broker_is_a_failure_and_then_a_startup(world: World) -> None:
     assert world.requests("LeaderAndIsr", 2)[-1].partitions()[T0].leader == 3
 
 
+@pytest.mark.parametrize("intact", [2, 3])
+def test_of_an_isr_that_bounces_as_a_whole_one_stays_whose_log_is_intact(world: World, intact: int) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]})
+    world.settle()
+    world.leave(2, 3)
+    for broker_id in (2, 3):
+        world.join(broker_id, intact=broker_id == intact)
+    world.settle()
+    assert [e.bounced for e in world.events(BrokerLivenessChanged) if e.bounced] == [[2, 3]]
+    assert world.brief("t")[:2] == (intact, (intact,))
+
+
 def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
     world.start(1)
     world.join(2)

@@ -407,6 +407,21 @@ def test_where_nobody_is_live_to_begin_a_partition_its_reassignment_waits_for_th
     assert not unborn.events(ControllerEventFailed)
 
 
+def test_replicas_that_are_removed_together_hear_nothing_of_who_leads_from_then_on(world: World) -> None:
+    world.create_topic("orders", {0: [3, 1, 2]})
+    world.settle()
+    caught_up(world, [1, 3])
+    world.told.clear()
+    # Broker 1 leaves the ISR, 2 is not in it: one state is told upon the going of both.
+    reassign(world, [3])
+    assert world.brief("orders")[:2] == (3, (3,))
+    assert world.requests("LeaderAndIsr", 3)
+    for broker_id in (1, 2):
+        told = [each.partitions()[P0].replicas for each in world.requests("LeaderAndIsr", broker_id)]
+        assert all(broker_id in replicas for replicas in told)
+        assert world.requests("StopReplica", broker_id)[-1].partitions()[P0].delete_partition
+
+
 # ---- other things that happen meanwhile -----------------------------------------------------------------------
 
 

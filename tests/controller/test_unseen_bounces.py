@@ -133,6 +133,33 @@ def test_who_may_have_lost_records_does_not_count_towards_the_minimum_beside_who
     assert world.state("t").leader == 2
 
 
+def test_who_came_back_without_its_log_gives_way_to_who_is_not_back_yet_below_the_minimum(world: World) -> None:
+    create(world, 2, 3, 4, min_insync_replicas="2")
+    world.leave(4)
+    world.settle()
+    world.kill(1)
+    world.leave(3)
+    bounce(world, 2)
+    next_controller(world)
+    # Broker 3 has what 2 may have lost.
+    assert world.brief("t")[:2] == (-1, (2,)) and world.state("t").eligible == (3,)
+    world.join(3, intact=True)
+    world.settle()
+    assert world.brief("t")[:2] == (3, (3,))
+    assert not any(event.unclean for event in world.events(LeaderElected))
+
+
+def test_where_none_that_is_eligible_has_its_log_the_first_one_back_leads(world: World) -> None:
+    create(world, 2, 3, min_insync_replicas="2")
+    world.kill(1)
+    world.leave(3)
+    bounce(world, 2)
+    next_controller(world)
+    world.join(3)
+    world.settle()
+    assert world.brief("t")[:2] == (2, (2,)) and world.state("t").eligible == ()
+
+
 @pytest.mark.parametrize("back", [2, 3, 4])
 def test_after_a_restart_of_the_whole_cluster_the_first_member_to_return_leads(world: World, back: int) -> None:
     create(world, 2, 3, 4, unclean_leader_election_enable="false")
