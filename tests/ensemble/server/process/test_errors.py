@@ -8,7 +8,7 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 from bench.free_ports import free_ports
 from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.ports import Instant
+from ensemble.records import ConnectRequest
 from ensemble.runtime.links import LinkFaults
 from ensemble.server.config.zoo_cfg import ZooConfig, parse
 from ensemble.server.net.election_port import ElectionPort
@@ -69,6 +70,37 @@ def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble
             client.set("/a", b"%d" % number)
         wait_until(lambda: len([*solo.data(1).glob("snapshot.*")]) > snapshots)
     assert solo.stop(1) == 0
+
+
+def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tmp_path: Path) -> None:
+    """Whoever has no more room for clients must still take a follower back, or there is soon no quorum."""
+    hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
+    ensemble = Ensemble(tmp_path, 3, tick_time=1000)
+    try:
+        ensemble.start()
+        leader = ensemble.wait_for_quorum()
+        follower = min(i for i in (1, 2, 3) if i != leader)
+        ensemble.kill(follower)
+        resource.prlimit(ensemble.processes[leader].pid, resource.RLIMIT_NOFILE, (120, 120))
+        with ExitStack() as crowd:
+            first, answered = None, True
+            while answered:
+                client = crowd.enter_context(socket.create_connection(("127.0.0.1", ensemble.client_ports[leader]), 5))
+                with suppress(ConnectionError):
+                    client.sendall(len(hello).to_bytes(4, "big") + hello)
+                    answered = client.recv(100) != b""
+                    first = first or client
+                    continue
+                answered = False
+            assert first is not None
+            ensemble.start(follower)
+            wait_until(lambda: "Mode: follower" in ensemble.word(follower, "srvr"))
+            first.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                first.recv(100)  # Its session has not ended: nobody has made room.
+        assert "connections are closed" in ensemble.log(leader)
+    finally:
+        ensemble.close()
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
