@@ -52,7 +52,7 @@ def may_stay(transport: asyncio.BaseTransport, *, is_of_few: bool = False) -> bo
 
 
 def leaves_room(accepted: _Numbered, *, is_of_few: bool = False) -> bool:
-    """Whether a socket that was accepted is none of the last descriptors; `is_of_few` at a port that is not for clients.
+    """Whether a socket that was accepted is none of the last descriptors; `is_of_few` at a port that is for no clients.
 
     The kernel gives out the lowest number that is free, so a high one says that few are left.  Those are for the log,
     for snapshots and for calls to other servers: a server that has none for these ends.

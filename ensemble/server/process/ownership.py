@@ -85,9 +85,10 @@ class OwnedMembershipFiles:
     def save(self, membership: Membership) -> None:
         """See `DynamicConfigFiles.save`.  Raises OSError where the note cannot be written."""
         before = _read(self._path, self._files)
-        present = Owner(self._my_id, _ensemble(membership.lines.items()))
+        ensemble = _ensemble(membership.lines.items())
+        present = Owner(self._my_id, ensemble)
         if before is not None and before.addresses != present.addresses:
-            self._write(msgspec.structs.replace(present, earlier=sorted(before.addresses)))
+            self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
         # Another ensemble may begin where this one was.
         if before != present:

@@ -131,7 +131,9 @@ def test_a_script_without_peers_is_none(capsys: pytest.CaptureFixture[str], tmp_
     assert "there must be a peer" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}', '{"type":"Expect","what":"log"}'])
+@pytest.mark.parametrize(
+    "step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}', '{"type":"Expect","what":"log"}']
+)
 def test_a_script_that_names_a_peer_that_is_not_there_is_none(
     step: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
