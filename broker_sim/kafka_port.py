@@ -113,6 +113,11 @@ class KafkaPort:
 
     # ---- who is let in ----------------------------------------------------------------------------------------
 
+    @property
+    def is_of_few(self) -> bool:
+        """Whether this port is for the other brokers alone: clients must leave them descriptors."""
+        return self._quotas.is_protected(self.listener)
+
     def arrive(self, connection: _Connection) -> None:
         """A client has connected; it is heard once there is room for it."""
         connection.number = self._quotas.number()
@@ -198,7 +203,7 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are asyncio's by shape only.
         self._transport = transport = cast(asyncio.Transport, transport)
-        if not may_stay(transport):
+        if not may_stay(transport, is_of_few=self._port.is_of_few):
             transport.abort()
             return
         if self._port.tap is not None:

@@ -149,7 +149,8 @@ class ConnectionQuotas:
             if not turn.done():
                 turn.set_result(None)
 
-    def _is_protected(self, listener: str) -> bool:
+    def is_protected(self, listener: str) -> bool:
+        """Whether this is the other brokers' listener, and clients have another."""
         return listener == self._protected and len(self._listeners) > 1
 
     def _has_room(self, listener: str) -> bool:
@@ -157,12 +158,12 @@ class ConnectionQuotas:
         own = limits.listeners.get(listener)
         if self._listeners[listener].connections >= (limits.max_connections if own is None else own.max_connections):
             return False
-        return self._is_protected(listener) or self._total < limits.max_connections
+        return self.is_protected(listener) or self._total < limits.max_connections
 
     def _close_surplus(self) -> None:
         """Where the other brokers' connections made it too many: close others, those silent longest first."""
         for name, listener in self._listeners.items():
-            while self._total > self._limits.max_connections and not self._is_protected(name):
+            while self._total > self._limits.max_connections and not self.is_protected(name):
                 address = listener.evict()
                 if address is None:
                     break
@@ -177,7 +178,7 @@ class ConnectionQuotas:
         throttle_ms = self._note(
             self._listeners[listener].created, per_second if own is None else own.creations_per_second
         )
-        if self._is_protected(listener):
+        if self.is_protected(listener):
             return throttle_ms
         return max(throttle_ms, self._note(self._created, per_second))
 
@@ -204,6 +205,6 @@ class ConnectionQuotas:
             # It will not be served, and counts nowhere.
             now_ms = self._runtime.now().mono_ms
             counted = [created, self._listeners[listener].created]
-            for amount in counted if self._is_protected(listener) else [*counted, self._created]:
+            for amount in counted if self.is_protected(listener) else [*counted, self._created]:
                 amount.add(-1, now_ms)
             raise ConnectionThrottled(throttle_ms)

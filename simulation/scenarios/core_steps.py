@@ -20,6 +20,7 @@ STEPS_MAX = 5_000
 ROUNDS_MAX = 30
 SILENCE_MS = 10_000
 """Longer than anybody waits for a sign of life."""
+_DIGITS_MAX = 10
 FINALIZE, RESEND = "election.finalize", "election.resend"
 
 
@@ -82,7 +83,7 @@ class Deliver(CoreStep, frozen=True):
     def play(self, cores: Cores) -> None:
         """Deliver the packets that are named."""
         for _ in range(STEPS_MAX if self.until else self.count):
-            if len(cores.carrying(self.source, self.target)) <= self.link:
+            if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
                 raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
             packet = cores.deliver(self.source, self.target, self.link)
             if self.until and type(packet).__name__ == self.until:
@@ -99,7 +100,7 @@ class Lose(CoreStep, frozen=True):
     def play(self, cores: Cores) -> None:
         """Let the end overtake what is under way."""
         carrying = cores.carrying(self.source, self.target)
-        if len(carrying) <= self.link or carrying[self.link].under_way_to(self.target)[-1] is not None:
+        if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
             raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
         cores.lose(self.source, self.target, self.link)
 
@@ -215,8 +216,10 @@ def zxid_list(zxids: list[int]) -> str:
 
 
 def parsed_zxid(text: str) -> int:
-    """The zxid of `2.1`."""
-    epoch, counter = text.split(".")
+    """The zxid of `2.1`.  Raises StepFailed where it is none."""
+    epoch, _, counter = text.partition(".")
+    if not (epoch.isdecimal() and counter.isdecimal() and max(len(epoch), len(counter)) <= _DIGITS_MAX):
+        raise StepFailed(f"{text!r} is no zxid, as 2.1 is")
     return int(epoch) << 32 | int(counter)
 
 
@@ -230,7 +233,8 @@ def observed(cores: Cores, what: str, peer: int) -> str:
     if what == "log":
         return zxid_list(node.disk.history())
     if what == "tree":
-        assert node.application is not None
+        if node.application is None:
+            raise StepFailed(f"{peer} is down and serves no tree")
         return zxid_list([zxid for zxid, _ in node.application.entries])
     if what == "epochs":
         return f"{node.disk.accepted} {node.disk.current}"

@@ -85,7 +85,10 @@ class LoseNewestLog(FileStep, frozen=True):
 
     def play(self, cores: Cores) -> None:
         """Remove it."""
-        _down(cores, self.peer).files(self.peer).lose_newest_log()
+        try:
+            _down(cores, self.peer).files(self.peer).lose_newest_log()
+        except LookupError:
+            raise StepFailed(f"{self.peer} has no log") from None
 
 
 class Replace(FileStep, frozen=True):
@@ -105,6 +108,8 @@ class SpoilSnapshot(FileStep, frozen=True):
 
     def play(self, cores: Cores) -> None:
         """Tell the peer."""
+        if cores.nodes[self.peer].peer is None:
+            raise StepFailed(f"{self.peer} is down")
         _on_files(cores).spoil_snapshot(self.peer)
 
 

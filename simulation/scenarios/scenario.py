@@ -43,11 +43,13 @@ class CoreScenario(Scenario, frozen=True, tag="cores"):
     """Those of `file_steps` are for a `FileScenario`."""
 
     def __post_init__(self) -> None:
-        """Raises ValueError where a step names a peer that there is not."""
+        """Raises ValueError where there is no peer, or a step names one that there is not."""
+        if self.peers < 1:
+            raise ValueError(f"there must be a peer, and there are {self.peers}")
         for number, step in enumerate(self.steps, start=1):
             named = [getattr(step, field) for field in _PEERS_OF_STEPS if hasattr(step, field)]
             for peer in (*named, *getattr(step, "peers", ())):
-                if not (1 <= peer <= self.peers or (peer == 0 and isinstance(step, Expect))):
+                if not (1 <= peer <= self.peers or (isinstance(step, Expect) and step.what == "answered")):
                     raise ValueError(f"step {number} names peer {peer}; there are {self.peers}")
 
 

@@ -110,6 +110,20 @@ async def ask(port: int, message: KafkaMessage) -> KafkaMessage:
         channel.close()
 
 
+def test_clients_leave_descriptors_for_the_other_brokers_where_these_have_a_listener_of_their_own() -> None:
+    """As max.connections does: replicas that cannot fetch leave the ISR, and producers wait for nothing."""
+
+    async def test() -> None:
+        async with serving() as (served, port):
+            with mock.patch("broker_sim.kafka_port.may_stay", lambda transport, *, is_of_few: is_of_few):
+                with pytest.raises(ChannelBroken):
+                    await ask(served.number, request(ApiKey.METADATA, 5, topics=[]))
+                port._quotas.add_listener("CLIENTS", lambda: None)
+                assert await ask(served.number, request(ApiKey.METADATA, 5, topics=[])) is not None
+
+    run(test)
+
+
 def test_a_connection_that_would_take_the_last_descriptors_is_closed() -> None:
     """They are for logs and checkpoints: a broker that cannot open one loses the directory."""
 

@@ -305,7 +305,7 @@ def test_a_consumer_goes_on_behind_what_compaction_took() -> None:
 def test_records_that_cannot_be_read_are_one_line() -> None:
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=BatchUnreadable("a batch is damaged")))
     reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST)
-    with pytest.raises(CommandFailed, match="t-0: what is at offset 3 cannot be read: a batch is damaged"):
+    with pytest.raises(CommandFailed, match="t-0: what comes from offset 3 on cannot be read: a batch is damaged"):
         asyncio.run(reader.read(SHOWN, -1, -1))
 
 

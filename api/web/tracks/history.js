@@ -142,12 +142,17 @@ export class History {
     this.busy = true;
     try {
       const { entries, through } = await readEvents(this.run, `until=${until}&limit=${limit}&not_types=${unseen.join(",")}`);
+      if (this.spans !== null && until < this.begins && (through > until || until < first_seq)) {
+        // Nothing older is kept any more.  What is here stays; a state of later than it began would be none of its beginning.
+        [this.whole, this.trouble] = [true, ""];
+        this.#goOn();
+        return;
+      }
       const begin = entries.length < limit ? Math.max(first_seq, through) : entries[0].seq;
       const before = begin <= 1 ? emptyState() : (await read(`/runs/${this.run}/state?at=${begin - 1}`)).state;
       await this.#fold(before, [...entries, ...this.events]);
       this.begins = begin;
-      // Where the API found nothing to look through, older events have gone since it was asked for the first number.
-      this.whole = begin <= first_seq || through > until;
+      this.whole = begin <= first_seq;
       this.trouble = "";
     } catch (reason) {
       this.#fail(reason);

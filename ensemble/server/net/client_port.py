@@ -68,13 +68,14 @@ class ClientPort:
         self._unflushed: dict[ConnectionId, ClientConnection] = {}
         # Left over by a turn that had something for very many.
         self._late: dict[ConnectionId, ClientConnection] = {}
-        self._next = 0
+        self._next = self.bytes_received = self.bytes_sent = 0
         self._last: ConnectResponse | Reply | None = None
         self._last_framed = b""
-        self.bytes_received = self.bytes_sent = 0
+        self.open_at: tuple[str, int] | None = None
 
     async def listen(self, host: str, port: int) -> None:
         """Open the port, in place of one that is open, and as that one for clients with TLS, too.  Raises PortError."""
+        self.open_at = host, port
         if self._unified is not None:
             return await self._unified.listen(host, port, "the client port")
         if self._server is not None:
@@ -88,7 +89,7 @@ class ClientPort:
     async def listen_unified(self, host: str, port: int, store: TlsStore) -> None:
         """Open the client port for clients with TLS and without.  Raises PortError."""
         self._unified = self._entrance(store, accepts_plain=True)
-        await self._unified.listen(host, port, "the client port")
+        await self.listen(host, port)
 
     def _entrance(self, store: TlsStore, *, accepts_plain: bool) -> SecureEntrance:
         entrance = SecureEntrance(

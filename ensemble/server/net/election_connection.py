@@ -102,7 +102,7 @@ class ElectionConnection(asyncio.Protocol):
         if self._dialled is None:
             self._port.unidentified += 1
             self._deadline = asyncio.get_running_loop().call_later(OPENING_TIMEOUT_S, self._give_up)
-            if self._port.unidentified > UNIDENTIFIED_MAX or not may_stay(transport):
+            if self._port.unidentified > UNIDENTIFIED_MAX or not may_stay(transport, is_of_few=True):
                 self._give_up()
             return
         transport.write(self._port.opening())

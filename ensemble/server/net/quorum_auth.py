@@ -88,7 +88,7 @@ class SaslDoor(asyncio.Protocol):
         self._transport = transport = cast(asyncio.Transport, transport)
         self._auth.negotiating += 1
         accepted = isinstance(self._side, ServerSide)
-        room = self._auth.negotiating <= NEGOTIATING_MAX and may_stay(transport)
+        room = self._auth.negotiating <= NEGOTIATING_MAX and may_stay(transport, is_of_few=True)
         if (accepted and not room) or not self._checked(transport):
             transport.abort()
             return

@@ -315,7 +315,7 @@ class QuorumLink(asyncio.Protocol):
             self._link_id = self._port.register(self)
             self._port.listener.on_link_up(self._link_id, self._leader)
             return
-        if self._port.accepted > ACCEPTED_MAX or not may_stay(transport):
+        if self._port.accepted > ACCEPTED_MAX or not may_stay(transport, is_of_few=True):
             self.close()
         else:
             loop = asyncio.get_running_loop()

@@ -32,7 +32,9 @@ class SecureEntrance:
 
     def _new_listener(self) -> TlsListener:
         handshakes_max = self._admission.limits.handshakes
-        return TlsListener(self._store, self, handshakes_max=handshakes_max, detects_plain=self._accepts_plain)
+        return TlsListener(
+            self._store, self, handshakes_max=handshakes_max, detects_plain=self._accepts_plain, is_of_few=False
+        )
 
     async def listen(self, host: str, port: int, purpose: str) -> None:
         """Open the port, in place of one that is open.  Raises PortError."""

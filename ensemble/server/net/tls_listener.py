@@ -48,8 +48,18 @@ class Doorkeeper(Protocol):
 class TlsListener:
     """Listening sockets, the task that accepts on each, and the handshakes under way."""
 
-    def __init__(self, store: TlsStore, keeper: Doorkeeper, *, handshakes_max: int, detects_plain: bool) -> None:
+    def __init__(
+        self,
+        store: TlsStore,
+        keeper: Doorkeeper,
+        *,
+        handshakes_max: int,
+        detects_plain: bool,
+        is_of_few: bool = True,
+    ) -> None:
+        """`is_of_few` where it is not for clients: see `leaves_room`."""
         self._store = store
+        self._is_of_few = is_of_few
         self._keeper = keeper
         self._handshakes_max = handshakes_max
         self._detects_plain = detects_plain
@@ -105,7 +115,7 @@ class TlsListener:
             if len(self._welcoming) >= self._handshakes_max:
                 self._keeper.on_too_many_handshakes()
                 accepted.close()
-            elif not (leaves_room(accepted) and self._keeper.admit(host)):
+            elif not (leaves_room(accepted, is_of_few=self._is_of_few) and self._keeper.admit(host)):
                 accepted.close()
             else:
                 task = loop.create_task(self._welcome(accepted, host, f"{host}:{address[1]}"))

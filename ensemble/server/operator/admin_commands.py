@@ -129,7 +129,7 @@ class AdminCommands:
     # -- the server --------------------------------------------------------------------------------------------------
 
     def _configuration(self) -> Fields:
-        facts = server_facts.configuration(self._config, self._peer)
+        facts = server_facts.configuration(self._config, self._peer, self._clients)
         names = {
             "clientPort": "client_port", "dataDir": "data_dir", "dataLogDir": "data_log_dir", "tickTime": "tick_time",
             "maxClientCnxns": "max_client_cnxns", "minSessionTimeout": "min_session_timeout",
@@ -235,7 +235,7 @@ class AdminCommands:
         if not (status.serving or status.read_only):
             return {"voting": False, "zabstate": ""}
         mine = server_facts.own_line(self._config, self._peer)
-        host, port = server_facts.client_address(self._config, self._peer)
+        host, port = server_facts.client_address(self._config, self._clients)
         return {
             "myid": status.peer_id,
             "is_leader": status.state is PeerState.LEADING,

@@ -114,7 +114,7 @@ class HttpPort:
             writer.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._writers) >= CONNECTIONS_MAX or not may_stay(writer.transport):
+        if len(self._writers) >= CONNECTIONS_MAX or not may_stay(writer.transport, is_of_few=True):
             writer.close()
             return
         self._writers[id(writer)] = writer

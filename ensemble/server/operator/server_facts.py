@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Protocol
 
 from ensemble.ids import PeerId, SessionId
 from ensemble.server.config.zoo_cfg import ZooConfig
@@ -80,26 +81,33 @@ def short_op(name: str) -> str:
     return _SHORT_OPS.get(name, "NA")
 
 
+class Open(Protocol):
+    """A port for clients."""
+
+    @property
+    def open_at(self) -> tuple[str, int] | None:
+        """Where it is open, or was last told to be; None before that."""
+        ...
+
+
 def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
     """Where this server is, by the membership in force, or where that has no such server by its zoo.cfg; None where it
     is alone."""
     return peer.membership.lines.get(PeerId(config.my_id)) or config.servers.get(config.my_id)
 
 
-def client_address(config: ZooConfig, peer: Peer) -> tuple[str, int]:
-    """Where clients without TLS find this server; port 0 for nowhere."""
-    mine = own_line(config, peer)
-    if mine is None or mine.client_port is None:
-        return config.client_address, config.client_port
-    return mine.client_host, mine.client_port
+def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
+    """Where clients without TLS find this server; port 0 for nowhere.  A membership may name no port, and leave open
+    the one that another has named."""
+    return clients.open_at or (config.client_address, config.client_port)
 
 
-def configuration(config: ZooConfig, peer: Peer) -> dict[str, object]:
+def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, object]:
     """ZooKeeperServerConf, by the names of `conf`; what is of an ensemble only where there is one."""
     data, log = config.data_dir / VERSION_DIRECTORY, config.data_log_dir / VERSION_DIRECTORY
     data_size, log_size = directory_sizes(config)
     facts: dict[str, object] = {
-        "clientPort": client_address(config, peer)[1] or -1,
+        "clientPort": client_address(config, clients)[1] or -1,
         "secureClientPort": config.secure_client_port or -1,
         "dataDir": data,
         "dataDirSize": data_size,

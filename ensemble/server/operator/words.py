@@ -21,7 +21,7 @@ NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 _SESSION = (1 << 64) - 1
 
 
-class OpenConnections(Protocol):
+class OpenConnections(server_facts.Open, Protocol):
     """What words tell of a server's connections."""
 
     def address(self, connection_id: ConnectionId) -> str:
@@ -126,7 +126,7 @@ class Words:
 
     def _conf(self) -> str:
         config = self._config
-        facts = server_facts.configuration(config, self._peer)
+        facts = server_facts.configuration(config, self._peer, self._connections)
         lines = [f"{key}={value}" for key, value in facts.items()]
         if config.my_id in config.servers:
             lines += ["membership: ", self._peer.membership.text]

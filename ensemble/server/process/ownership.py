@@ -25,7 +25,7 @@ OWNER_NAME = ".owner"
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
     """The server that last used a data directory, and its ensemble: host:quorumPort by id.  `earlier` are the addresses
-    before the membership that came into force last, which a crash may have kept out of zoo.cfg."""
+    before a membership that came into force, for as long as a crash may have kept that out of zoo.cfg."""
 
     server: int
     ensemble: dict[str, str]
@@ -85,10 +85,17 @@ class OwnedMembershipFiles:
     def save(self, membership: Membership) -> None:
         """See `DynamicConfigFiles.save`.  Raises OSError where the note cannot be written."""
         before = _read(self._path, self._files)
-        earlier = [*before.ensemble.values()] if before is not None else []
-        present = Owner(self._my_id, _ensemble(membership.lines.items()), earlier)
-        replace_file(self._path, msgspec.json.encode(present), OWNER_NAME + ".tmp", self._files)
+        ensemble = _ensemble(membership.lines.items())
+        present = Owner(self._my_id, ensemble)
+        if before is not None and before.addresses != present.addresses:
+            self._write(Owner(self._my_id, ensemble, sorted(before.addresses)))
         self._kept.save(membership)
+        # Another ensemble may begin where this one was.
+        if before != present:
+            self._write(present)
+
+    def _write(self, owner: Owner) -> None:
+        replace_file(self._path, msgspec.json.encode(owner), OWNER_NAME + ".tmp", self._files)
 
 
 def _ensemble(lines: Iterable[tuple[int, ServerLine]]) -> dict[str, str]:

@@ -259,6 +259,32 @@ test("a history whose oldest events have gone meanwhile is whole where the API h
   assert.deepEqual([history.whole, history.begins], [true, 50]);
 });
 
+test("what the page holds of events that the API keeps no longer stays as it was, with the state from which it began", async (context) => {
+  // The page has read from 50 on; meanwhile everything up to 59 has gone.
+  const events = [elected(50, 1, 1), elected(70, 2, 2)];
+  let oldest = 50;
+  context.mock.method(globalThis, "fetch", async (path) => {
+    const { searchParams: said } = new URL(path, "http://api");
+    const at = Number(said.get("at"));
+    if (path.includes("/state") && at < oldest - 1) return new Response(JSON.stringify({ detail: "gone", oldest }), { status: 410 });
+    if (path.includes("/state")) return new Response(JSON.stringify({ state: { ...fold(events.filter(({ seq }) => seq <= at)), seq: at } }));
+    const until = Number(said.get("until"));
+    const through = until < oldest ? until + 1 : oldest;
+    return new Response(JSON.stringify(events.filter(({ seq }) => seq >= through && seq <= until)), { headers: { "x-looked-through": String(through) } });
+  });
+  // Asked for the oldest number the API has said the old one, or the new one already.
+  for (const first_seq of [20, 60]) {
+    oldest = 50;
+    const history = new History("live", () => undefined);
+    await history.begin(20, 90, []);
+    const shown = () => [history.spans.lanes.get("controller").map(({ id, from_us }) => [id, from_us / 1e6]), history.begins];
+    assert.deepEqual(shown(), [[[1, 50], [2, 70]], 50]);
+    oldest = 60;
+    await history.older(first_seq, []);
+    assert.deepEqual([...shown(), history.whole, history.trouble], [[[1, 50], [2, 70]], 50, true, ""]);
+  }
+});
+
 test("before as many events as are kept the lanes are those that the API tells, and meet the others without a gap", async (context) => {
   const asked = [];
   const spans = [

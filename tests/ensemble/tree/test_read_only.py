@@ -272,6 +272,8 @@ def test_a_read_only_server_touches_neither_log_nor_snapshots():
 class NobodyConnected:
     """The connections of a server that has no port."""
 
+    open_at = None
+
     def address(self, connection_id):
         return "somewhere"
 

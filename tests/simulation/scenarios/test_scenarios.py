@@ -105,7 +105,35 @@ def test_a_scenario_that_does_not_hold_exits_with_1_and_prints_its_replay_comman
     assert "log of 1 is '', the script expects '1.1'" in said and "replay: zabka scenarios run" in said
 
 
-@pytest.mark.parametrize("step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}'])
+@pytest.mark.parametrize(
+    ("driver", "step", "said"),
+    [
+        ("cores", '"type":"Expect","what":"tree","peer":1', "1 is down"),
+        ("cores", '"type":"Deliver","source":1,"target":2,"link":-1', "nothing is under way"),
+        ("files", '"type":"Rot","peer":1,"zxid":"abc"', "'abc' is no zxid"),
+        ("files", '"type":"LoseNewestLog","peer":1', "1 has no log"),
+        ("files", '"type":"SpoilSnapshot","peer":1', "1 is down"),
+    ],
+)
+def test_a_step_that_cannot_be_taken_says_why(
+    driver: str, step: str, said: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text(f'{{"driver":"{driver}","name":"a","title":"","hypothesis":"","steps":[{{{step}}}]}}')
+    assert cli.run([str(path)], None) == 1
+    assert "step 1" in (told := capsys.readouterr().out) and said in told
+
+
+def test_a_script_without_peers_is_none(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "wrong.json"
+    path.write_text('{"driver":"cores","name":"a","title":"","hypothesis":"","peers":0}')
+    assert cli.run([str(path)], None) == 2
+    assert "there must be a peer" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "step", ['{"type":"GiveUp","peer":9}', '{"type":"Elect","peers":[1,2,0]}', '{"type":"Expect","what":"log"}']
+)
 def test_a_script_that_names_a_peer_that_is_not_there_is_none(
     step: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:

@@ -12,6 +12,7 @@ from unittest import mock
 
 import pytest
 
+from ensemble.runtime import descriptors
 from ensemble.runtime.descriptors import leaves_room
 from ensemble.server.net.election_connection import UNACKNOWLEDGED_MS, ElectionConnection
 from ensemble.server.net.sockets import keep_alive
@@ -44,13 +45,47 @@ class Numbered:
 
 
 @pytest.mark.parametrize(
-    ("limit", "last"),
-    [(1024, 767), (100_000, 98_899), (resource.RLIM_INFINITY, 2**31 - 1)],
+    ("limit", "last", "last_of_few"),
+    [(1200, 899, 999), (100_000, 98_349, 98_899), (resource.RLIM_INFINITY, 2**31 - 1, 2**31 - 1)],
 )
-def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int, last: int) -> None:
+def test_the_last_descriptors_are_for_what_a_server_cannot_do_without(limit: int, last: int, last_of_few: int) -> None:
+    """The very last for its log, those before them for the other servers: clients may be many."""
     with mock.patch("resource.getrlimit", return_value=(limit, limit)):
         assert leaves_room(Numbered(last))
-        assert limit == resource.RLIM_INFINITY or not leaves_room(Numbered(last + 1))
+        assert leaves_room(Numbered(last_of_few), is_of_few=True)
+        if limit != resource.RLIM_INFINITY:
+            assert not leaves_room(Numbered(last + 1))
+            assert not leaves_room(Numbered(last_of_few + 1), is_of_few=True)
+
+
+def test_that_connections_are_closed_for_want_of_descriptors_is_said_now_and_then() -> None:
+    """Nobody else could tell why a server, or a broker with very many segments, hears nobody any more."""
+    with (
+        mock.patch("resource.getrlimit", return_value=(1200, 1200)),
+        mock.patch.object(descriptors, "log") as log,
+        mock.patch.object(descriptors._Said, "at_s", 0.0),
+        mock.patch("time.monotonic") as clock,
+    ):
+        for clock.return_value in (1000.0, 1001.0, 1061.0, 1062.0):
+            assert not leaves_room(Numbered(1199))
+    assert log.warning.call_count == 2
+
+
+def test_where_no_limit_is_told_and_none_is_not_allowed_as_many_files_are_asked_for_as_there_may_be() -> None:
+    """So macOS does: its manual asks for the lesser of the limit and OPEN_MAX."""
+    asked: list[int] = []
+
+    def refuses_infinity(which: int, limits: tuple[int, int]) -> None:
+        asked.append(limits[0])
+        if limits[0] == resource.RLIM_INFINITY:
+            raise ValueError("current limit exceeds maximum limit")
+
+    with (
+        mock.patch("resource.getrlimit", return_value=(256, resource.RLIM_INFINITY)),
+        mock.patch("resource.setrlimit", refuses_infinity),
+    ):
+        descriptors.may_open_all_files()
+    assert asked == [resource.RLIM_INFINITY, 10_240]
 
 
 def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:

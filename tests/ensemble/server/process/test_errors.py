@@ -8,8 +8,9 @@ import resource
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
@@ -17,14 +18,16 @@ from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 from bench.free_ports import free_ports
 from ensemble.ids import Epoch, PeerId, Zxid
 from ensemble.ports import Instant
+from ensemble.records import ConnectRequest
 from ensemble.runtime.links import LinkFaults
 from ensemble.server.config.zoo_cfg import ZooConfig, parse
 from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.election_wire import encode_notification, encode_opening
 from ensemble.server.operator.operator_view import ClockWatch
-from ensemble.server.process.ownership import claim
+from ensemble.server.process.ownership import OwnedMembershipFiles, claim
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, PeerState, Vote
 from ensemble.zab.server_line import ServerLine
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
@@ -69,6 +72,37 @@ def test_connections_leave_a_server_the_descriptors_that_it_needs(solo: Ensemble
             client.set("/a", b"%d" % number)
         wait_until(lambda: len([*solo.data(1).glob("snapshot.*")]) > snapshots)
     assert solo.stop(1) == 0
+
+
+def test_a_crowd_of_clients_leaves_a_leader_the_descriptors_for_its_followers(tmp_path: Path) -> None:
+    """Whoever has no more room for clients must still take a follower back, or there is soon no quorum."""
+    hello = ConnectRequest(0, 0, 600_000, 0, bytes(16)).encode()
+    ensemble = Ensemble(tmp_path, 3, tick_time=1000)
+    try:
+        ensemble.start()
+        leader = ensemble.wait_for_quorum()
+        follower = min(i for i in (1, 2, 3) if i != leader)
+        ensemble.kill(follower)
+        resource.prlimit(ensemble.processes[leader].pid, resource.RLIMIT_NOFILE, (120, 120))
+        with ExitStack() as crowd:
+            first, answered = None, True
+            while answered:
+                client = crowd.enter_context(socket.create_connection(("127.0.0.1", ensemble.client_ports[leader]), 5))
+                with suppress(ConnectionError):
+                    client.sendall(len(hello).to_bytes(4, "big") + hello)
+                    answered = client.recv(100) != b""
+                    first = first or client
+                    continue
+                answered = False
+            assert first is not None
+            ensemble.start(follower)
+            wait_until(lambda: "Mode: follower" in ensemble.word(follower, "srvr"))
+            first.setblocking(False)
+            with pytest.raises(BlockingIOError):
+                first.recv(100)  # Its session has not ended: nobody has made room.
+        assert "connections are closed" in ensemble.log(leader)
+    finally:
+        ensemble.close()
 
 
 # -- while it runs -----------------------------------------------------------------------------------------------------
@@ -243,6 +277,29 @@ def test_another_ensembles_data_is_refused(tmp_path: Path) -> None:
 def test_an_ensemble_may_change_one_server_after_the_other(tmp_path: Path) -> None:
     for hosts in ("abc", "abx", "ayx", "zyx"):
         claim(config_of(tmp_path, 1, "".join(f"server.{i}={host}:1:2\n" for i, host in enumerate(hosts, 1))))
+
+
+MOVED = Membership.parse("server.1=x:1:2:participant;3\nserver.2=y:1:2:participant;3\nversion=100000007")
+
+
+def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Path) -> None:
+    """Whoever begins anew where it was must not get its history."""
+    config = config_of(tmp_path, 1)
+    claim(config)
+    OwnedMembershipFiles(mock.Mock(), config).save(MOVED)
+    with pytest.raises(DataDirectoryError, match="another ensemble"):
+        claim(config)
+    claim(config_of(tmp_path, 1, "server.1=x:1:2\nserver.2=y:1:2\n"))
+
+
+def test_a_reconfiguration_that_a_crash_kept_out_of_zoo_cfg_makes_no_stranger_of_a_server(tmp_path: Path) -> None:
+    config = config_of(tmp_path, 1)
+    claim(config)
+    kept = mock.Mock()
+    kept.save.side_effect = DataDirectoryError("the disk is full")
+    with pytest.raises(DataDirectoryError, match="full"):
+        OwnedMembershipFiles(kept, config).save(MOVED)
+    claim(config)
 
 
 def test_data_from_zookeeper_or_from_a_time_alone_has_no_owner_yet(tmp_path: Path) -> None:

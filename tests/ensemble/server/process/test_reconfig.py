@@ -70,6 +70,10 @@ def test_a_server_moves_to_other_ports(tmp_path: Path) -> None:
             conf = ensemble.word(moved, "conf")
             told = f"clientPort={client_port}\n", f"quorumPort={quorum}\n", f"electionPort={election}\n"
             assert all(line in conf for line in told), "it tells where it is, not where it was"
+            members = ",".join(line.partition(";")[0] for line in text.splitlines() if line.startswith("server."))
+            text = client.retry(client.reconfig, None, None, members)[0].decode()
+            wait_for_membership(ensemble, text, (1, 2, 3))
+            assert f"clientPort={client_port}\n" in ensemble.word(moved, "conf"), "none is named: it stays where it is"
             # The next election goes over its new port.
             ensemble.kill(leader)
             ensemble.kill(next(i for i in (1, 2, 3) if i not in (leader, moved)))
