@@ -6,7 +6,7 @@ import { Actions } from "./actions.js";
 import { announcement, GATHERED_MS, heard } from "./announcer.js";
 import { model } from "./model.js";
 import { isProgress, progressTypes } from "./sentences.js";
-import { CHATTER_MAX, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
+import { CHATTER_MAX, inOrder, newState, takeAnswer, takeChatter, takeEntry, takeHistory, takeSnapshot } from "./store.js";
 import { follow, historyUpTo, poll } from "./stream.js";
 import { TABS, tabOf } from "./tabs.js";
 import { listen } from "./time/keys.js";
@@ -159,9 +159,11 @@ void readSentences().catch(() => undefined).then(() => {
       moment.forgetLive();
       changed();
       // The rates of producers are drawn from their progress, a line a second: of it the last minute is wanted at once.
-      const hidden = progressTypes(state.sentences).filter((type) => type !== "workload_progressed");
-      void historyUpTo(seq, HISTORY_MAX, hidden).then((found) => {
-        takeHistory(state, found, begun);
+      const progress = progressTypes(state.sentences);
+      const hidden = progress.filter((type) => type !== "workload_progressed");
+      // Apart from it, or in ten minutes it would have driven out all that happened.
+      void Promise.all([progress, hidden].map((types) => historyUpTo(seq, HISTORY_MAX, types))).then((found) => {
+        takeHistory(state, inOrder(found.flat()), begun);
         if (state.ui.progress) void readChatter();
         changed();
       });

@@ -77,6 +77,11 @@ function noteDeletion(state, entry) {
   for (const topic of named) if (topic !== undefined && Object.hasOwn(state.cluster.topics, topic)) state.doomed.set(topic, entry.wall_us);
 }
 
+/** Each event once, by its number. @param {Entry[]} found @returns {Entry[]} */
+export function inOrder(found) {
+  return [...new Map(found.map((entry) => [entry.seq, entry])).values()].sort((a, b) => a.seq - b.seq);
+}
+
 /**
  * Put events that came before the snapshot in front of those since.
  * @param {State} state @param {Entry[]} earlier @param {ClusterState} begun the state that they led to: where another snapshot has come

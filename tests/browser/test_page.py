@@ -239,6 +239,18 @@ def test_a_long_history_of_progress_does_not_hide_what_happened_before_it(page: 
     expect(page.get_by_text("topic orders, 1 partition")).to_be_visible()
 
 
+def test_what_a_producer_tells_each_second_does_not_hide_what_happened_before_it(
+    page: Page, server: PageServer
+) -> None:
+    told = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
+    server.tell("api", *told)
+    page.reload()
+    expect(region(page, "Events")).to_contain_text("controller_elected")
+    region(page, "Events").get_by_label("type").select_option("controller_elected")
+    region(page, "Events").get_by_label("node").select_option("peer-1")
+    expect(region(page, "Events")).to_contain_text("none of these among the newest events")
+
+
 @pytest.mark.parametrize("width", [400, 1440])
 def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})

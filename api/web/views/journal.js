@@ -87,7 +87,13 @@ function eventList(state, all, m, moment, changed, readChatter) {
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
       <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>progress</span></label></div>
     <ol class="events" tabindex="0" aria-label="Events, the newest first">
-      ${together(state.sentences, found, at).map((told) => line(state.sentences, told, moment, at))}${found.length ? nothing : html`<li class="quiet">nothing yet</li>`}</ol>`;
+      ${together(state.sentences, found, at).map((told) => line(state.sentences, told, moment, at))}${found.length ? nothing : html`<li class="quiet">${none(state)}</li>`}</ol>`;
+}
+
+/** Why the list is empty: older events may be what one asks for, and are looked through no further. @param {State} state */
+function none(state) {
+  if (state.past) return "none of these around this moment";
+  return state.cluster.seq ? "none of these among the newest events" : "nothing yet";
 }
 
 /** The newest events that the filters let through. @param {State} state @param {Entry[]} all */
