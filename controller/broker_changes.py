@@ -56,19 +56,18 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         for broker_id in new:
             context.add_broker(*current[broker_id])
         await _on_startup(reign, new)
+    for broker_id in bounced:
+        context.remove_broker(broker_id)
+    # The last one in sync stays it: rather one that is back with its log, failing that one that is still away.
+    # Kafka takes the bounced ones out first, so that a dead one stays, and of these the one of the highest id.
+    intact = [b for b in bounced if current[b][0].log_intact]
+    for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
+        if broker_ids:
+            await _on_failure(reign, broker_ids)
     if bounced:
-        for broker_id in bounced:
-            context.remove_broker(broker_id)
-        # The last one in sync stays it: rather one that has its log.  Kafka takes the one of the highest id.
-        intact = [b for b in bounced if current[b][0].log_intact]
-        for broker_ids in ([b for b in bounced if b not in intact], intact):
-            if broker_ids:
-                await _on_failure(reign, broker_ids)
         for broker_id in bounced:
             context.add_broker(*current[broker_id])
         await _on_startup(reign, bounced)
-    if dead:
-        await _on_failure(reign, dead)
 
 
 def tell_liveness(reign: Reign, added: list[int]) -> None:
