@@ -17,15 +17,16 @@ from kafka_protocol.zk import znodes
 async def process_broker_change(reign: Reign, _: str) -> None:
     """Compare the registered brokers with the known ones; a higher epoch under the same id is a bounced broker."""
     context = reign.context
-    current, complete_to = await reign.read_brokers()
+    current = await reign.read_brokers()
     known = {broker_id: context.broker_epoch(broker_id) or 0 for broker_id in context.live_or_shutting_down_ids}
     new = [b for b in current if b not in known]
     dead = [b for b in known if b not in current]
     bounced = [b for b in current if b in known and current[b][1] > known[b]]
-    # Who has bounced is dealt with last: a state that is written before that is not to say that it has been.
-    context.broker_epoch_seen = min([complete_to, *(current[b][1] - 1 for b in bounced)])
     if not (new or dead or bounced):
         return
+    latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
+    # Who has bounced is dealt with last: a state that is written before that is not to say that it has been.
+    context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         reign.channels.add_broker(current[broker_id][0])
     for broker_id in bounced:
@@ -69,7 +70,7 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     if bounced:
         for broker_id in bounced:
             context.add_broker(*current[broker_id])
-        context.broker_epoch_seen = complete_to
+        context.broker_epoch_seen = latest
         await _on_startup(reign, bounced)
 
 

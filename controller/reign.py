@@ -167,13 +167,10 @@ class Reign:
             self.report(event, f"{path} is missing; made again")
             await create_recursive(self.zk, path)
 
-    async def read_brokers(self) -> tuple[dict[int, tuple[BrokerInfo, int]], int]:
-        """Every registered broker with its epoch, watches left on the list and on each; and up to which epoch all are.
-
-        Beside one that registers anew while it is being read, others may be missing whose epochs are lower.
-        """
+    async def read_brokers(self) -> dict[int, tuple[BrokerInfo, int]]:
+        """Every registered broker with its epoch, watches left on the list and on each."""
         service, signals = self.zk.service, self.signals
-        names, complete_to = await self._read_broker_names()
+        names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
         ids = sorted(number for name in names if (number := znodes.plain_number(name, znodes.INT32_MAX)) is not None)
         outcomes = await self.zk.batch(
             [partial(service.get, znodes.broker_path(b), signals.watcher("BrokerModifications", str(b))) for b in ids]
@@ -192,21 +189,7 @@ class Reign:
                 self.report("BrokerChange", f"broker {broker_id} does not support the finalized features; left out")
             else:
                 brokers[broker_id] = (info, self.broker_epoch(stat))
-        return brokers, complete_to
-
-    async def _read_broker_names(self) -> tuple[list[str], int]:
-        """The list, and the last transaction that had changed it."""
-        before = await self._brokers_changed_by()
-        while True:
-            names = await self.read_list(znodes.BROKER_IDS, "BrokerChange")
-            after = await self._brokers_changed_by()
-            if after == before:
-                return names, after
-            before = after
-
-    async def _brokers_changed_by(self) -> int:
-        above = await self.zk.call(lambda: self.zk.service.exists(znodes.BROKER_IDS))
-        return -1 if above is None else above.pzxid
+        return brokers
 
     def broker_epoch(self, registration: Stat) -> int:
         """The epoch of the broker that made this znode; with Historical.NO_BROKER_EPOCH one cannot tell."""

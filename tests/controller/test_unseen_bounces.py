@@ -339,34 +339,6 @@ def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though
     assert world.brief("t")[:2] == (3, (3,)) and world.state("t").eligible == ()
 
 
-def test_a_return_that_the_last_controllers_list_did_not_hold_is_judged_though_a_later_one_was_read(
-    world: World,
-) -> None:
-    create(world, 2, 3, 4, min_insync_replicas="3")
-    world.leave(3)
-    world.settle()
-    world.kill(1)
-    node = world.nodes[8] = Node(world, 8, ControllerConfig())
-    original, returned = node.session.get, []
-
-    def get(path, watcher=None):
-        if path.startswith("/brokers/ids/") and not returned:
-            returned.append(path)
-            # It hears of these two together only after its end, but finds one's registration where the former was.
-            node.session.hold_watches = True
-            world.join(3)
-            bounce(world, 4, intact=True)
-        return original(path, watcher)
-
-    node.session.get = get
-    node.start()
-    world.settle()
-    assert returned and world.state("t").isr == (2,) and world.state("t").eligible == (3, 4)
-    world.kill(8)
-    next_controller(world)
-    assert world.state("t").isr == (2,) and world.state("t").eligible == (4,)
-
-
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
 def test_a_state_that_a_later_controller_wrote_is_left_to_it(world: World, written_in: int, fenced: bool) -> None:
     """Epochs relative to this controller's own: what it wrote itself, it may write again."""
