@@ -24,6 +24,9 @@ async def process_broker_change(reign: Reign, _: str) -> None:
     bounced = [b for b in current if b in known and current[b][1] > known[b]]
     if not (new or dead or bounced):
         return
+    latest = max([context.broker_epoch_seen, *(current[b][1] for b in (*new, *bounced))])
+    # Who has bounced is dealt with last: a state that is written before that is not to say that it has been.
+    context.broker_epoch_seen = min([latest, *(current[b][1] - 1 for b in bounced)])
     for broker_id in new:
         reign.channels.add_broker(current[broker_id][0])
     for broker_id in bounced:
@@ -56,19 +59,19 @@ async def process_broker_change(reign: Reign, _: str) -> None:
         for broker_id in new:
             context.add_broker(*current[broker_id])
         await _on_startup(reign, new)
+    for broker_id in bounced:
+        context.remove_broker(broker_id)
+    # The last one in sync stays it: rather one that is back with its log, failing that one that is still away.
+    # Kafka takes the bounced ones out first, so that a dead one stays, and of these the one of the highest id.
+    intact = [b for b in bounced if current[b][0].log_intact]
+    for broker_ids in ([b for b in bounced if b not in intact], dead, intact):
+        if broker_ids:
+            await _on_failure(reign, broker_ids)
     if bounced:
         for broker_id in bounced:
-            context.remove_broker(broker_id)
-        # The last one in sync stays it: rather one that has its log.  Kafka takes the one of the highest id.
-        intact = [b for b in bounced if current[b][0].log_intact]
-        for broker_ids in ([b for b in bounced if b not in intact], intact):
-            if broker_ids:
-                await _on_failure(reign, broker_ids)
-        for broker_id in bounced:
             context.add_broker(*current[broker_id])
+        context.broker_epoch_seen = latest
         await _on_startup(reign, bounced)
-    if dead:
-        await _on_failure(reign, dead)
 
 
 def tell_liveness(reign: Reign, added: list[int]) -> None:

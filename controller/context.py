@@ -59,7 +59,7 @@ class ControllerContext:
         self.reassigning: dict[TopicPartition, None] = {}
         """Partitions whose reassignment is under way (partitionsBeingReassigned)."""
         self.broker_epoch_seen = -1
-        """Of the last registration that this controller has dealt with."""
+        """This controller has dealt with every registration up to that one."""
         self.offline_dirs: dict[int, frozenset[TopicPartition]] = {}
         """By broker: replicas whose log directory failed (replicasOnOfflineDirs)."""
         self.topics_to_be_deleted: set[str] = set()
@@ -75,7 +75,6 @@ class ControllerContext:
         """A broker is registered; its epoch is its znode's czxid."""
         self._brokers[info.broker_id] = info
         self._epochs[info.broker_id] = broker_epoch
-        self.broker_epoch_seen = max(self.broker_epoch_seen, broker_epoch)
 
     def update_broker(self, info: BrokerInfo) -> None:
         """A broker changed what it says of itself, in the same registration."""

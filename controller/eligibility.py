@@ -7,8 +7,8 @@ once, and an election among these is clean.  A broker that comes back without wh
 is intact, as after a clean stop or a kill) is eligible no more; in the ISR it is doubtful, and gives way as long as
 anybody is eligible.
 
-Whose return nobody has dealt with is told by the last registration that the controller had seen when it wrote.  One
-that it had not seen has a higher broker epoch, for a list of brokers is read as a whole.
+Whose return nobody has dealt with is told by a broker epoch up to which the controller had dealt with all when it
+wrote.  That is not the highest that it knew: another one may have returned before, and be dealt with later.
 
 What a replica may be eligible for hangs on the configuration, so the transaction that wrote it is noted beside them:
 once that is another one, a leader may have committed by a lower minimum, and they count no more.  The other way round a

@@ -70,6 +70,7 @@ async def _initialize_context(reign: Reign) -> dict[TopicPartition, WrittenState
     """Fill the context; the states of the partitions as they were found."""
     context = reign.context
     brokers = await reign.read_brokers()
+    context.broker_epoch_seen = max((epoch for _, epoch in brokers.values()), default=-1)
     for info, broker_epoch in brokers.values():
         context.add_broker(info, broker_epoch)
     tell_liveness(reign, added=list(brokers))

@@ -196,6 +196,33 @@ def test_of_an_isr_that_bounces_as_a_whole_one_stays_whose_log_is_intact(world: 
     assert world.brief("t")[:2] == (intact, (intact,))
 
 
+@pytest.mark.parametrize("away", [2, 3])
+def test_of_an_isr_of_which_one_dies_and_another_bounces_the_one_that_is_back_with_its_log_leads(
+    world: World, away: int
+) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
+    world.settle()
+    back = 5 - away
+    world.leave(2, 3)
+    world.join(back, intact=True)
+    world.settle()
+    assert [(e.bounced, e.removed) for e in world.events(BrokerLivenessChanged) if e.bounced] == [([back], [away])]
+    assert world.brief("t")[:2] == (back, (back,))
+
+
+def test_of_an_isr_of_which_one_dies_and_another_may_have_lost_its_log_the_dead_one_is_waited_for(world: World) -> None:
+    world.start(1)
+    world.join(2, 3)
+    world.create_topic("t", {0: [2, 3]}, unclean_leader_election_enable="false")
+    world.settle()
+    world.leave(2, 3)
+    world.join(3)
+    world.settle()
+    assert world.brief("t")[:2] == (-1, (2,))
+
+
 def test_a_broker_that_bounces_twice_is_seen_twice(world: World) -> None:
     world.start(1)
     world.join(2)

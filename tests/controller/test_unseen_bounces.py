@@ -311,6 +311,34 @@ def test_whoever_bounced_the_isr_is_never_empty_and_the_leader_within_it() -> No
                 assert new.leader == leader
 
 
+def test_a_bounce_that_the_last_controller_had_yet_to_deal_with_is_judged_though_a_later_return_was(
+    world: World,
+) -> None:
+    create(world, 2, 3, min_insync_replicas="2")
+    world.leave(3)
+    world.settle()
+    assert world.brief("t")[:2] == (2, (2,)) and world.state("t").eligible == (3,)
+    node = world.nodes[1]
+    original = node.session.multi
+
+    def multi(ops: list[Op]) -> object:
+        answer = original(ops)
+        if ops[-1].path.endswith("/state"):
+            # It dies upon the election of 3, before it gets to what 2 may have lost.
+            node.runtime.pause()
+        return answer
+
+    node.session.multi = multi
+    world.leave(2)
+    world.join(2)
+    world.join(3, intact=True)
+    world.settle()
+    assert world.brief("t")[:2] == (3, (3,)) and world.state("t").eligible == (2,)
+    world.kill(1)
+    next_controller(world)
+    assert world.brief("t")[:2] == (3, (3,)) and world.state("t").eligible == ()
+
+
 @pytest.mark.parametrize(("written_in", "fenced"), [(-1, True), (0, True), (1, False)])
 def test_a_state_that_a_later_controller_wrote_is_left_to_it(world: World, written_in: int, fenced: bool) -> None:
     """Epochs relative to this controller's own: what it wrote itself, it may write again."""
