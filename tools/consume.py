@@ -186,7 +186,8 @@ class _Reader:
             self._silent.discard(partition)
             return found
         except BatchUnreadable as damaged:
-            raise CommandFailed(f"{partition}: what comes from offset {position} on cannot be read: {damaged}") from None
+            wrong = f"{partition}: what comes from offset {position} on cannot be read: {damaged}"
+            raise CommandFailed(wrong) from None
         except (KafkaUnavailable, KafkaRequestFailed) as reason:
             error = reason.error if isinstance(reason, KafkaRequestFailed) else None
             if error is ErrorCode.offset_out_of_range:
