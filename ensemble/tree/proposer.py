@@ -39,7 +39,7 @@ from ensemble.tree.outstanding import Outstanding
 from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS
 from ensemble.tree.plain_proposals import PlainProposals
 from ensemble.tree.quota_guard import QuotaGuard
-from ensemble.tree.reconfig import new_membership
+from ensemble.tree.reconfig import can_start, new_membership
 from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
 from ensemble.tree.znode import digest_seed, next_version
 from ensemble.tree_rules import DEFAULT_RULES, TreeRules
@@ -359,7 +359,8 @@ class Proposer:
         return CheckVersionTxn(path, next_version(node.version))
 
     def _reconfig(self, body: bytes) -> Prepared:
-        """The ACL comes last, as in ZooKeeper: everybody may learn that his request makes no sense."""
+        """The ACL comes last, as in ZooKeeper: everybody may learn that his request makes no sense.  Behind it comes
+        what ZooKeeper would agree on, so that whoever may not ask for it hears from us what he hears from it."""
         ensemble = self._ensemble
         if ensemble is None or not ensemble.enabled:
             return ErrorCode.RECONFIG_DISABLED
@@ -375,6 +376,8 @@ class Proposer:
         assert node is not None, "every tree shows its membership"
         if not allows(node.acl, _WRITE, self._rights):
             return ErrorCode.NO_AUTH
+        if not can_start(membership, ensemble):
+            return ErrorCode.BAD_ARGUMENTS
         record = self.outstanding.change(CONFIG, node, self._zxid)
         record.version, record.mzxid, record.mtime = -1, self._zxid, self._now.wall_ms
         self.outstanding.changed(record)

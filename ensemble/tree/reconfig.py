@@ -43,7 +43,6 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
             return ErrorCode.BAD_ARGUMENTS
         else:
             membership = _changed(last_seen, _text(request.joining or b""), _text(request.leaving or b""), zxid)
-        _check_servers(membership, ensemble)
     except NoNumber:
         return ErrorCode.MARSHALLING_ERROR
     except BadMembership:
@@ -55,13 +54,13 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
     return membership
 
 
-def _check_servers(membership: Membership, ensemble: EnsembleView) -> None:
-    """Raise BadMembership for servers with which none of the others would start again."""
-    for peer, line in membership.lines.items():
-        if peer > PEER_ID_MAX:
-            raise BadMembership(f"server {peer}: ids end at {PEER_ID_MAX}")
-        if line.others and not ensemble.several_addresses:
-            raise BadMembership(f"server {peer} has several addresses, but multiAddress.enabled is not true")
+def can_start(membership: Membership, ensemble: EnsembleView) -> bool:
+    """Whether servers start again with this membership: ids end at PEER_ID_MAX, and several addresses are for those
+    whose multiAddress.enabled says so.  ZooKeeper agrees on either, and its servers start with the ids."""
+    return all(
+        peer <= PEER_ID_MAX and (ensemble.several_addresses or not line.others)
+        for peer, line in membership.lines.items()
+    )
 
 
 def _text(raw: bytes) -> str:
