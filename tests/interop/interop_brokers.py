@@ -91,6 +91,12 @@ class BrokerServer:
         assert self._process is not None
         self._process.send_signal(number)
 
+    def stand_still(self) -> None:
+        """Until SIGCONT.  One thread of a process stops the others, once it has its turn: until then they go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
+
     def output(self) -> str:
         return (self.home / "out.log").read_text(errors="replace")
 

@@ -125,7 +125,7 @@ class MixedCluster:
     def paused(self, *broker_ids: int) -> Iterator[None]:
         """Let these processes stand still."""
         for broker_id in broker_ids:
-            self.nodes[broker_id].send(signal.SIGSTOP)
+            self.nodes[broker_id].stand_still()
         self._paused |= set(broker_ids)
         try:
             yield

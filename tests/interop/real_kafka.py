@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -95,6 +96,12 @@ class KafkaServer:
     def send(self, number: signal.Signals) -> None:
         assert self._process is not None
         self._process.send_signal(number)
+
+    def stand_still(self) -> None:
+        """Until SIGCONT.  One thread of a process stops the others, once it has its turn: until then they go on."""
+        assert self._process is not None
+        self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WNOWAIT)
 
     def _end(self, number: signal.Signals) -> int | None:
         if self._process is None:

@@ -146,7 +146,7 @@ def test_without_the_ensemble_brokers_go_on_serving(cluster: BrokerCluster) -> N
 def test_a_paused_broker_is_wrong_about_itself_until_it_is_told(cluster: BrokerCluster) -> None:
     old = cluster.controller()
     epoch = old.status()["believes"]["controller_epoch"]
-    old.send(signal.SIGSTOP)
+    old.stand_still()
     others = [broker for broker in cluster.brokers.values() if broker is not old]
     cluster.until(lambda: any(b.status().get("is_controller") for b in others))
     old.send(signal.SIGCONT)
