@@ -41,7 +41,7 @@ class Mermaid(SphinxDirective):
 
 _LINK = re.compile(r"\]\((?!\.\./|https?:)([\w./-]+)\.md\)")
 
-_AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)\)")
+_AT_THE_TOP = re.compile(r"\[([^\]]+)\]\((?:\.\./)+([A-Z]+\.\w+)(?:#[\w-]+)?\)")
 
 
 def name_what_is_not_on_the_site(app: Sphinx, name: str, source: list[str]) -> None:
