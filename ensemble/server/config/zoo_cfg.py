@@ -33,6 +33,7 @@ from ensemble.server.config.security_cfg import (
     read_limits,
     read_quorum_tls,
     read_secure_address,
+    text_without_secrets,
     without_secrets,
 )
 from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
@@ -97,6 +98,8 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     admin: AdminSettings | None
     metrics: MetricsSettings | None
     values: dict[str, str]
+    text: str
+    """The file as it was read, without secrets."""
     warnings: tuple[str, ...]
 
     @property
@@ -216,6 +219,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         admin=read_admin(values),
         metrics=read_metrics(values),
         values=without_secrets(raw),
+        text=text_without_secrets(text),
         warnings=(),
     )
     _check_sessions(config)
