@@ -31,16 +31,19 @@ class Lingering:
         # Still there when the transport has closed.
         self._socket = transport.get_extra_info("socket")
         transport.close()
+        self._timer: asyncio.TimerHandle | None = None
         self._left = self._unsent()
-        self._timer = asyncio.get_running_loop().call_later(idle_s, self._check)
+        if self._left:
+            self._timer = asyncio.get_running_loop().call_later(idle_s, self._check)
 
     def cancel(self) -> None:
         """Stop: the connection has ended."""
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def reset(self) -> None:
         """End the connection now, visibly if the client does not have the whole reply."""
-        self._timer.cancel()
+        self.cancel()
         if self._unsent() and self._socket is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._transport.abort()

@@ -112,7 +112,8 @@ class PeerDriver:
         self._client_waits = False
         """Was a client's request the last that came or went, and not an answer?"""
         self._holds_ack = False
-        self._refusals = Refusals(log, self._emit_refusal, self._later)
+        later = self._loop.call_later
+        self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
         self._journal_failed = False
         self._actions = self._build_actions()
         peer.hand_effects_to(self._carry_out_early)
@@ -155,9 +156,6 @@ class PeerDriver:
         crashed = Crashed(reason)
         crashed.__cause__ = failure
         self._finish(crashed, reason)
-
-    def _later(self, delay_ms: int, callback: Callable[[], None]) -> object:
-        return self._loop.call_later(delay_ms / 1000, callback)
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
@@ -356,6 +354,8 @@ class PeerDriver:
 
     def _close_connection(self, effect: CloseConnection) -> None:
         if self.clients is not None:
+            if effect.reason:
+                self._refusals.refuse_client(self.clients.address(effect.connection), effect.reason)
             self.clients.close_connection(effect.connection)
 
     # -- what happens: other peers -----------------------------------------------------------------------------------

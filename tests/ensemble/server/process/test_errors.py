@@ -317,6 +317,20 @@ def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
     ]
 
 
+# -- clients that are refused ------------------------------------------------------------------------------------------
+
+
+def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
+    solo.start()
+    solo.wait_for_quorum()
+    hello = ConnectRequest(0, 0x500000007, 5000, 0x1_0000_0000_0001, bytes(16)).encode()
+    for _ in range(20):
+        assert exchange(solo.client_ports[1], struct.pack(">i", len(hello)) + hello) == b""
+    refused = "session 0x1000000000001: the client has seen zxid 0x500000007, the last one here is 0x"
+    wait_until(lambda: refused in solo.log(1))
+    assert 1 <= sum("refused a client" in line for line in warnings(solo)) <= 3
+
+
 # -- a data directory that is not this server's ------------------------------------------------------------------------
 
 SERVERS = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
