@@ -13,6 +13,7 @@ import msgspec
 
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
+from ensemble.close_names import did_you_mean
 from ensemble.properties import read_properties as read_properties
 from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError as ConfigError
@@ -232,11 +233,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
-    # Not needed by a configuration that is right.
-    import difflib
-
-    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
-    return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+    return f"unknown key {key} is ignored{did_you_mean(key, known)}"
 
 
 def _whitelist(values: Values) -> tuple[str, ...]:

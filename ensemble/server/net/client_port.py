@@ -318,7 +318,7 @@ class ClientConnection(asyncio.Protocol):
         # As Java writes half a surrogate pair, which may be in a path that somebody watches.
         self._transport.write(answer.encode("utf-8", "replace"))
         self._ended_here = True
-        self._end_by(Lingering(self._transport, self._port.admission.limits.sessionless_timeout_ms / 1000))
+        self._end_by(Lingering(self._transport))
         return True
 
     def _end_by(self, deadline: asyncio.TimerHandle | Lingering) -> None:

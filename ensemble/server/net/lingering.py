@@ -17,24 +17,25 @@ from typing import Any
 _RESET = struct.pack("ii", 1, 0)
 """SO_LINGER with a time of 0: closing the socket resets the connection."""
 _INT = struct.Struct("i")
+IDLE_S = 60.0
+"""How long the client may take nothing.  ZooKeeper has no limit: a thread of its own waits."""
 
 
 class Lingering:
-    """Closes a transport after what is queued on it, and resets it once the client has taken nothing for `idle_s`.
+    """Closes a transport after what is queued on it, and resets it once the client has taken nothing for `IDLE_S`.
 
     What waits in the kernel's send buffer counts as not taken: the client acknowledges what it has room for.
     """
 
-    def __init__(self, transport: asyncio.Transport, idle_s: float) -> None:
+    def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        self._idle_s = idle_s
         # Still there when the transport has closed.
         self._socket = transport.get_extra_info("socket")
         transport.close()
         self._timer: asyncio.TimerHandle | None = None
         self._left = self._unsent()
         if self._left:
-            self._timer = asyncio.get_running_loop().call_later(idle_s, self._check)
+            self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._check)
 
     def cancel(self) -> None:
         """Stop: the connection has ended."""
@@ -54,7 +55,7 @@ class Lingering:
             self.reset()
             return
         self._left = left
-        self._timer = asyncio.get_running_loop().call_later(self._idle_s, self._check)
+        self._timer = asyncio.get_running_loop().call_later(IDLE_S, self._check)
 
     def _unsent(self) -> int:
         """How many bytes of the reply the client has not acknowledged."""

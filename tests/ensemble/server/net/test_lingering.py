@@ -11,7 +11,7 @@ import pytest
 from ensemble.auth.policy import OPEN_POLICY
 from ensemble.runtime.node_process import new_event_loop
 from ensemble.server.config.limits import Limits
-from ensemble.server.net import client_port
+from ensemble.server.net import client_port, lingering
 from ensemble.server.net.admission import Admission
 from ensemble.server.net.client_port import ClientPort
 from tests.ensemble.server.net.test_client_port import Listener, until
@@ -28,11 +28,11 @@ class Asked(Listener):
         return REPLY
 
 
-def ask(loop: Loop, timeout_ms: int, read: Callable[[ClientPort, Admission, socket.socket], Awaitable[int]]) -> int:
+def ask(loop: Loop, read: Callable[[ClientPort, Admission, socket.socket], Awaitable[int]]) -> int:
     """Ask `wchp`, and return what `read` does."""
 
     async def main() -> int:
-        admission = Admission(Limits(sessionless_timeout_ms=timeout_ms), lambda: 0.5, 0)
+        admission = Admission(Limits(), lambda: 0.5, 0)
         port = ClientPort(Asked(), admission, OPEN_POLICY)
         await port.listen("127.0.0.1", 0)
         try:
@@ -62,12 +62,13 @@ def test_long_reply_reaches_a_reader_that_pauses(loop: Loop, monkeypatch: pytest
         await asyncio.sleep(0.5)
         return await read_all(client)
 
-    assert ask(loop, 10_000, read) == len(REPLY)
+    assert ask(loop, read) == len(REPLY)
 
 
 @LOOPS
-def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop) -> None:
+def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes 0.1 s for each of ten parts, and the time-out without progress is 0.3 s."""
+    monkeypatch.setattr(lingering, "IDLE_S", 0.3)
 
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
         got, loop = 0, asyncio.get_running_loop()
@@ -78,18 +79,20 @@ def test_long_reply_reaches_a_reader_slower_than_the_timeout(loop: Loop) -> None
                 got += len(await loop.sock_recv(client, end - got))
         return got + await read_all(client)
 
-    assert ask(loop, 300, read) == len(REPLY)
+    assert ask(loop, read) == len(REPLY)
 
 
 @LOOPS
-def test_reader_that_stops_is_reset(loop: Loop) -> None:
+def test_reader_that_stops_is_reset(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lingering, "IDLE_S", 0.1)
+
     async def read(port: ClientPort, admission: Admission, client: socket.socket) -> int:
         await until(lambda: admission.connections == 1)
         await until(lambda: admission.connections == 0)
         return await read_all(client)
 
     with pytest.raises(ConnectionResetError):
-        ask(loop, 100, read)
+        ask(loop, read)
 
 
 @LOOPS
@@ -100,4 +103,4 @@ def test_reply_is_reset_when_the_server_stops(loop: Loop) -> None:
         return await read_all(client)
 
     with pytest.raises(ConnectionResetError):
-        ask(loop, 10_000, read)
+        ask(loop, read)
