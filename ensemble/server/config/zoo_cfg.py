@@ -224,12 +224,9 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         warnings=(),
     )
     _check_sessions(config)
-    unknown = [key for key in raw if key not in values.used]
-    warnings = (
-        *(_unknown(key, values.used) for key in unknown),
-        *peer_type_warnings(raw, membership, my_id),
-    )
-    return msgspec.structs.replace(config, warnings=warnings)
+    warnings = [_unknown(key, values.used) for key in raw if key not in values.used]
+    warnings += peer_type_warnings(raw, membership, my_id)
+    return msgspec.structs.replace(config, warnings=tuple(warnings))
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
