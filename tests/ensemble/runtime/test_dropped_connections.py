@@ -55,7 +55,7 @@ def test_repeated_refusal_is_reported_once_a_minute_at_last() -> None:
     assert sum(count for *_, count in reports.lines) == 4_800
 
 
-def test_dropped_connection_with_another_reason_is_reported_at_once() -> None:
+def test_connection_dropped_for_another_reason_is_reported_now() -> None:
     reports = Reports()
     reports.dropped.drop("a:1", "a frame of 99 bytes")
     reports.dropped.drop("a:2", "a frame of 7 bytes")

@@ -284,7 +284,7 @@ def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
 
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
-def test_server_that_announces_any_address_is_called_where_listed(announced: str) -> None:
+def test_server_that_announces_any_address_is_called_as_listed(announced: str) -> None:
     """Containers often have server.1=0.0.0.0:2888:3888 in the zoo.cfg of server 1 itself."""
 
     async def scenario() -> list[tuple[str, int]]:
