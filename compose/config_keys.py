@@ -7,11 +7,11 @@ broker configuration reference (3.9, ZooKeeper mode).
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import NamedTuple
 
 from controller.historical import HISTORICAL_KEY, Historical
+from ensemble.close_names import did_you_mean
 
 
 def _words(text: str) -> list[str]:
@@ -194,9 +194,7 @@ def _owners(key: str) -> tuple[str, ...]:
         return ("zookeeper",)
     if key in _KAFKA or key.startswith("listener.name."):
         return ("kafka",)
-    known = sorted((*_ZOOKEEPER, *_KAFKA, *_ZABKA_BOTH))
-    near = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
-    hint = f"; did you mean {near[0]}?" if near else ""
+    hint = did_you_mean(key, (*_ZOOKEEPER, *_KAFKA, *_ZABKA_BOTH))
     raise BadSetting(f"{key} is neither a ZooKeeper nor a Kafka broker setting{hint}")
 
 

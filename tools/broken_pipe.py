@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from typer.core import TyperGroup
+from tools.command_group import CommandGroup
 
 
 class NobodyReads(Exception):
     """What is written is read by nobody any more."""
 
 
-class PipedGroup(TyperGroup):
+class PipedGroup(CommandGroup):
     """Verbs whose output may go to a pipe."""
 
     def invoke(self, ctx: Any) -> Any:

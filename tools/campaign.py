@@ -20,6 +20,7 @@ from rich.progress import (
 from rich.text import Text
 
 from ensemble.runtime.extras import Lacking, require
+from tools.command_group import CommandGroup
 from tools.failure import fail
 from tools.simulate import USAGE, say
 from tools.spark_connect import no_connect
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from pipeline.campaign.ledger import Ledger
     from pipeline.campaign.results import Results
 
-app = typer.Typer(name="campaign", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+app = typer.Typer(cls=CommandGroup, name="campaign", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 INTERRUPTED = 130
 
 File = Annotated[Path, typer.Argument(help="The campaign's file (TOML); docs/campaigns/ has five.")]

@@ -10,6 +10,7 @@ from typing import Protocol
 import msgspec
 from rich.table import Table
 
+from ensemble.close_names import did_you_mean
 from simulation.network.tap import MessageTap
 from simulation.scenarios.library import LIBRARY, configured, play, seeded
 from simulation.scenarios.report import description, replay_command, report
@@ -79,7 +80,8 @@ def _found(name: str) -> AnyScenario:
         except (OSError, msgspec.DecodeError) as reason:
             raise ValueError(f"{name} holds no scenario: {reason}") from None
     raise ValueError(
-        f"there is no scenario {name!r}; `zabka scenarios list` names them, and a file's name ends in .json"
+        f"there is no scenario {name!r}{did_you_mean(name, LIBRARY)}; `zabka scenarios list` names them, and a file's "
+        "name ends in .json"
     )
 
 

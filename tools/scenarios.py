@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from tools.command_group import CommandGroup
 from tools.options import Settings
 
 if TYPE_CHECKING:
     from testing.live.running import RunningPlayer
 
 app = typer.Typer(
+    cls=CommandGroup,
     help="The outage library: what went wrong elsewhere, as scripts that must go right here.",
     add_completion=False,
     rich_markup_mode=None,

@@ -26,7 +26,9 @@ def command(
 ) -> None:
     """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
     start."""
+    from ensemble.close_names import did_you_mean
     from journal.causes import Causes
+    from journal.events import type_name
     from journal.sentence_file import read_sentences
     from testing.journal_report import story
 
@@ -41,7 +43,9 @@ def command(
         causes.see(entry)
     meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
-        fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else ""))
+        names = {type_name(entry.event) for entry in entries}
+        hint = "" if effect in names else did_you_mean(effect, names)
+        fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else "") + hint)
     for entry in meant[-last:]:
         for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201

@@ -31,6 +31,7 @@ from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.configs.unsupported_values import check_broker_value
 from controller.historical import HISTORICAL_KEY, Historical
 from ensemble.client.hosts import parse_hosts
+from ensemble.close_names import did_you_mean
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
     ConfigType.BOOLEAN,
@@ -369,7 +370,8 @@ def _parse_values(properties: Mapping[str, str]) -> tuple[dict[str, Value], list
             KAFKA_KEYS[name].definition.parse(text)
             check_broker_value(name, text)
         else:
-            warnings.append(f"unknown configuration {name} is ignored")
+            known = (*BROKER_KEYS, *KAFKA_KEYS)
+            warnings.append(f"unknown configuration {name} is ignored{did_you_mean(name, known)}")
         if name in BROKER_WITHOUT_EFFECT:
             _, why = BROKER_WITHOUT_EFFECT[name]
             warnings.append(f"{name} has no effect here: {why}")

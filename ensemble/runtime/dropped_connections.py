@@ -1,41 +1,67 @@
-"""Connections that were dropped because their other side broke a protocol: counted, and said once a second.
+"""Reports of dropped connections, combined by reason.
 
-Whoever sends garbage may do so thousands of times a second; a line each would fill logs and journals.
+A client or server that is refused usually tries again, often many times a second.  A line for each attempt would fill
+logs and journals.  The first connection dropped for a reason is reported at once.  While others are dropped for the
+same reason, they are reported together at intervals that double from one second to a minute.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 
-SAY_EVERY_MS = 1_000
+REPORT_MIN_MS = 1_000
+REPORT_MAX_MS = 60_000
+REASONS_MAX = 8
+"""Reasons that are told apart at the same time.  Connections dropped for any further reason count as one reason."""
+_NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 
-Say = Callable[[str, str, int], None]
-"""(remote, reason, count): so many connections were dropped since the last word, this one as the last of them."""
+Report = Callable[[str, str, int], None]
+"""(remote, reason, count): how many connections were dropped since the last report; the last one names both texts."""
+
+
+class _Repeats:
+    """Connections dropped for one reason since its last report."""
+
+    __slots__ = ("count", "interval_ms", "reason", "remote")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.interval_ms = REPORT_MIN_MS
+        self.remote = self.reason = ""
 
 
 class DroppedConnections:
-    """The first is said at once; those of the second after it together, when it is over.
+    """Counts dropped connections and reports them.  Reasons that differ in numbers alone count as the same.
 
     `call_later(delay_ms, callback)` is the node's timer.
     """
 
-    def __init__(self, say: Say, call_later: Callable[[int, Callable[[], None]], object]) -> None:
-        self._say = say
+    def __init__(self, report: Report, call_later: Callable[[int, Callable[[], None]], object]) -> None:
+        self._report = report
         self._call_later = call_later
-        self._waiting = False
-        self._count = 0
-        self._last = ("", "")
+        self._repeats: dict[str, _Repeats] = {}
 
     def drop(self, remote: str, reason: str) -> None:
-        """A connection was dropped."""
-        self._count += 1
-        self._last = (remote, reason)
-        if not self._waiting:
-            self._say_it()
+        """Count a dropped connection."""
+        kind = _NUMBER.sub("#", reason)
+        if kind not in self._repeats and len(self._repeats) >= REASONS_MAX:
+            kind = ""
+        repeats = self._repeats.get(kind)
+        if repeats is not None:
+            repeats.count += 1
+            repeats.remote, repeats.reason = remote, reason
+            return
+        self._repeats[kind] = _Repeats()
+        self._report(remote, reason, 1)
+        self._call_later(REPORT_MIN_MS, lambda: self._on_timer(kind))
 
-    def _say_it(self) -> None:
-        count, self._count = self._count, 0
-        self._waiting = count > 0
-        if count:
-            self._say(*self._last, count)
-            self._call_later(SAY_EVERY_MS, self._say_it)
+    def _on_timer(self, kind: str) -> None:
+        repeats = self._repeats[kind]
+        count, repeats.count = repeats.count, 0
+        if not count:
+            del self._repeats[kind]
+            return
+        repeats.interval_ms = min(2 * repeats.interval_ms, REPORT_MAX_MS)
+        self._call_later(repeats.interval_ms, lambda: self._on_timer(kind))
+        self._report(repeats.remote, repeats.reason, count)

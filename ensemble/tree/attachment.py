@@ -23,6 +23,7 @@ from ensemble.zab.messages import ForwardedRequest
 MIN_TIMEOUT_TICKS = 2
 MAX_TIMEOUT_TICKS = 20
 """A session's time-out is between these, unless the configuration says otherwise."""
+_UNSIGNED = (1 << 64) - 1
 
 
 class Attachment:
@@ -56,10 +57,11 @@ class Attachment:
 
     def connect(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> None:
         """A ConnectRequest (ZooKeeperServer.processConnectRequest)."""
-        # A client that has seen the future must find a server that knows it; this one does not even answer.
-        refused = client.stage is not Stage.OPEN or request.last_zxid_seen > self._state.tree.last_zxid
-        if refused or (self._state.read_only and not request.read_only):
+        if client.stage is not Stage.OPEN:
             self._clients.close(client, effects)
+            return
+        if reason := self._refusal(request):
+            self._clients.close(client, effects, reason)
             return
         client.knows_read_only = request.read_only is not None
         client.timeout_ms = min(max(request.timeout_ms, self._timeout_min_ms), self._timeout_max_ms)
@@ -80,6 +82,19 @@ class Attachment:
         self._start_attaching(client, session_id)
         effects.append(AskRevalidate(session_id, client.timeout_ms))
 
+    def _refusal(self, request: ConnectRequest) -> str:
+        """Return why this server gives a client no session; empty if it does.  The client gets no reply."""
+        session = f"session 0x{request.session_id & _UNSIGNED:x}"
+        if self._state.read_only and not request.read_only:
+            return f"{session}: this server is read-only until it finds a leader, and the client did not ask for that"
+        last_zxid = self._state.tree.last_zxid
+        if request.last_zxid_seen > last_zxid:
+            return (
+                f"{session}: the client has seen zxid 0x{request.last_zxid_seen:x}, the last one here is "
+                f"0x{last_zxid:x}; it must try another server, or be restarted if no server has that zxid"
+            )
+        return ""
+
     def _connect_alone(self, now: Instant, client: Connection, request: ConnectRequest, effects: list[Effect]) -> bool:
         """A ConnectRequest that needs no leader; False where it is another one."""
         local, session_id = self._local.sessions, SessionId(request.session_id)
@@ -89,7 +104,8 @@ class Attachment:
             valid = True
         elif self._state.read_only and (session_id == 0 or session_id in self._state.tree.sessions):
             # Whether a global session lives on, and a new one with it, only a leader can say; ask for one elsewhere.
-            self._clients.close(client, effects)
+            reason = f"session 0x{session_id & _UNSIGNED:x}: a read-only server cannot tell whether it lives on"
+            self._clients.close(client, effects, reason if session_id else "a read-only server opens no session")
             return True
         elif self._state.read_only or (local is not None and session_id in local):
             client.session_id = session_id

@@ -40,10 +40,10 @@ class Clients:
         self.syncing: dict[SessionId, deque[Waiting]] = {}
         self._touched: dict[SessionId, int] = {}
 
-    def close(self, client: Connection, effects: list[Effect]) -> None:
-        """Close a connection, unless it is closed."""
+    def close(self, client: Connection, effects: list[Effect], reason: str = "") -> None:
+        """Close a connection, unless it is closed.  `reason` is logged."""
         if client.stage is not Stage.CLOSED:
-            effects.append(CloseConnection(client.id))
+            effects.append(CloseConnection(client.id, reason))
             self.forget(client)
 
     def forget(self, client: Connection) -> None:

@@ -155,9 +155,12 @@ class Answer(Effect):
 
 
 class CloseConnection(Effect):
-    """Close a client's connection after sending what was queued on it.  No `on_client_closed` follows."""
+    """Close a client's connection after sending what was queued on it.  No `on_client_closed` follows.
+
+    `reason` is what to log, where the client was refused a session."""
 
     connection: ConnectionId
+    reason: str = ""
 
 
 class Emit(Effect):

@@ -250,21 +250,33 @@ class Leader:
 
     def _on_follower_info(self, peer: LearnerLink, info: FollowerInfo) -> None:
         core = self._core
-        known = info.observer or core.reconfiguration.enabled or info.peer_id in core.quorum.voters
-        if info.peer_id == core.my_id or not known:
-            self._drop(peer, f"server {info.peer_id} is no learner of this ensemble", broken=True)
+        if info.peer_id == core.my_id:
+            self._drop(peer, f"a learner has this leader's id {info.peer_id}; give each its own myid", broken=True)
             return
         if not 0 <= info.accepted_epoch <= core.accepted_epoch + EPOCH_LEAP_MAX:
             self._drop(peer, f"server {info.peer_id} says that it accepted epoch {info.accepted_epoch}", broken=True)
             return
-        if info.config_version > core.reconfiguration.current.version:
-            self._drop(peer, "it has a newer configuration of the ensemble")
+        version = core.reconfiguration.current.version
+        if info.config_version > version:
+            self._drop(
+                peer,
+                f"server {info.peer_id} has version {info.config_version:x} of the server list, this leader has "
+                f"{version:x}; give both the same list",
+            )
             return
         for other in [o for o in self._links.values() if o.peer_id == info.peer_id]:
             self._drop(other, "it has connected anew")
         peer.introduce(info, core.cumulative)
         core.epoch_floor = max(core.epoch_floor, info.accepted_epoch)
         if self._epoch is not None and info.accepted_epoch > self._epoch:
+            if not core.reconfiguration.expects(info.peer_id):
+                # It has no vote in this leader's list, so no quorum needs it: it does not end this leader's term.
+                self._drop(
+                    peer,
+                    f"server {info.peer_id} is not in this leader's list and has accepted epoch {info.accepted_epoch}, "
+                    f"this is epoch {self._epoch}; restart each server with the new list",
+                )
+                return
             # It promised a higher epoch to a leader that came to nothing, and may never follow this one.  Epochs are
             # cheap: open one that suits it too.  (ZooKeeper leaves such a server outside until the next election.)
             core.leave(f"server {peer.peer_id} has accepted epoch {info.accepted_epoch}", request_cause("FOLLOWERINFO"))

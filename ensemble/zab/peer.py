@@ -150,6 +150,11 @@ class Peer:
         return self._core.reconfiguration.current
 
     @property
+    def reconfig_enabled(self) -> bool:
+        """Whether the membership can change while the ensemble runs (reconfigEnabled)."""
+        return self._core.reconfiguration.enabled
+
+    @property
     def round(self) -> int:
         """The election round (electionEpoch)."""
         return self._election.round

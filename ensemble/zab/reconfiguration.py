@@ -124,6 +124,10 @@ class Reconfiguration:
         """Is this peer an observer?  One that is no member at all follows without a vote, until it is made one."""
         return self._core.my_id in self.current.observers
 
+    def expects(self, peer: PeerId) -> bool:
+        """Return whether a leader needs this learner in its epoch: it is a member, or can become one by reconfig."""
+        return self.enabled or peer in self.current.voters or peer in self.current.observers
+
     def is_proposed_only(self, peer: PeerId) -> bool:
         """Is it a voter of the membership that is proposed, and not of the one in force?  What it has beyond a leader
         of a quorum of those in force is not committed: until a change is in force everything needs such a quorum, and

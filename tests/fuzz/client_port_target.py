@@ -34,6 +34,9 @@ class _Transport:
     def get_write_buffer_size(self) -> int:
         return 0
 
+    def get_extra_info(self, name: str) -> None: ...
+    def abort(self) -> None: ...
+
     def pause_reading(self) -> None: ...
 
 

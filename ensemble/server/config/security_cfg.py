@@ -14,6 +14,7 @@ import msgspec
 from ensemble.auth.jaas import digest_users
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.schemes import DIGEST, ENSEMBLE, IP, KEY, SASL, X509
+from ensemble.properties import read_properties
 from ensemble.server.config.config_values import ConfigError, Values
 from ensemble.server.config.jaas_file import read_section
 from ensemble.server.config.limits import HANDSHAKES_MAX, Limits, ThrottleSettings
@@ -48,6 +49,23 @@ not be read back.  The rest is for what a transaction says beside the request.""
 def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
     """A configuration as it may be shown: journal, admin commands."""
     return {key: HIDDEN if _is_secret(key) else value for key, value in raw.items()}
+
+
+def text_without_secrets(text: str) -> str:
+    """Return the text of a zoo.cfg with `HIDDEN` in place of each secret value."""
+    shown: list[str] = []
+    hides = continues = False
+    for whole in text.splitlines(keepends=True):
+        line = whole.rstrip("\r\n")
+        comment = not continues and line.lstrip().startswith(("#", "!"))
+        if not continues:
+            key = "" if comment else next(iter(read_properties(line.rstrip("\\"))), "")
+            hides = _is_secret(key)
+            shown.append(f"{key}={HIDDEN}\n" if hides else whole)
+        elif not hides:
+            shown.append(whole)
+        continues = not comment and (len(line) - len(line.rstrip("\\"))) % 2 == 1
+    return "".join(shown)
 
 
 def _is_secret(key: str) -> bool:

@@ -13,6 +13,7 @@ import msgspec
 
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
+from ensemble.close_names import did_you_mean
 from ensemble.properties import read_properties as read_properties
 from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError as ConfigError
@@ -33,6 +34,7 @@ from ensemble.server.config.security_cfg import (
     read_limits,
     read_quorum_tls,
     read_secure_address,
+    text_without_secrets,
     without_secrets,
 )
 from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
@@ -97,6 +99,8 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     admin: AdminSettings | None
     metrics: MetricsSettings | None
     values: dict[str, str]
+    text: str
+    """The file as it was read, without secrets."""
     warnings: tuple[str, ...]
 
     @property
@@ -216,23 +220,17 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         admin=read_admin(values),
         metrics=read_metrics(values),
         values=without_secrets(raw),
+        text=text_without_secrets(text),
         warnings=(),
     )
     _check_sessions(config)
-    unknown = [key for key in raw if key not in values.used]
-    warnings = (
-        *(_unknown(key, values.used) for key in unknown),
-        *peer_type_warnings(raw, membership, my_id),
-    )
-    return msgspec.structs.replace(config, warnings=warnings)
+    warnings = [_unknown(key, values.used) for key in raw if key not in values.used]
+    warnings += peer_type_warnings(raw, membership, my_id)
+    return msgspec.structs.replace(config, warnings=tuple(warnings))
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
-    # Not needed by a configuration that is right.
-    import difflib
-
-    near = difflib.get_close_matches(key, sorted(known), n=1, cutoff=0.7)
-    return f"unknown key {key} is ignored" + (f"; did you mean {near[0]}?" if near else "")
+    return f"unknown key {key} is ignored{did_you_mean(key, known)}"
 
 
 def _whitelist(values: Values) -> tuple[str, ...]:

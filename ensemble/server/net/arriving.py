@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ensemble.records import ClientMessage, ConnectRequest, Frames
+
 
 class Arriving:
     """A large frame comes in many pieces; they are put together once, when it is whole, and not at each read."""
@@ -29,3 +31,20 @@ class Arriving:
         if rest:
             self._pieces.append(rest)
             self._missing = missing
+
+
+def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
+    """Return what is wrong with a frame of this size, where it is the first of its connection or a later one."""
+    if first:
+        return "it does not speak ZooKeeper's protocol"
+    if size < limit:
+        return f"it sent a request of {size} bytes"
+    return (
+        f"it sent a request of {size} bytes, jute.maxbuffer is {limit}: keep less in one znode or multi, or raise "
+        "jute.maxbuffer for every server and client"
+    )
+
+
+def messages_of(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
+    """Return the messages of one read: a ConnectRequest comes first, all frames after it are one message."""
+    return [each for each in (first, Frames(frames) if frames else None) if each is not None]

@@ -31,8 +31,9 @@ from ensemble.records import (
 from ensemble.runtime.descriptors import may_stay
 from ensemble.server.config.tls import TlsStore, certificate_of
 from ensemble.server.net.admission import Admission, RequestGate
-from ensemble.server.net.arriving import Arriving
+from ensemble.server.net.arriving import Arriving, complaint_of_size, messages_of
 from ensemble.server.net.client_listener import ClientListener, Newcomer
+from ensemble.server.net.lingering import Lingering
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.secure_entrance import SecureEntrance
 from ensemble.server.net.sockets import keep_alive, listen, remote_name
@@ -110,6 +111,8 @@ class ClientPort:
             entrance.listener.close()
         for connection in list(self._connections.values()):
             connection.close()
+        for newcomer in list(self._newcomers):
+            newcomer.give_up()
 
     @property
     def port(self) -> int:
@@ -245,7 +248,7 @@ class ClientConnection(asyncio.Protocol):
         self._id: ConnectionId | None = None
         self._arriving = Arriving()
         self._fresh = True
-        self._deadline: asyncio.TimerHandle | None = None
+        self._deadline: asyncio.TimerHandle | Lingering | None = None
         self._throttled = False
         self._paused = False
         self._ended_here = False
@@ -314,8 +317,14 @@ class ClientConnection(asyncio.Protocol):
             return False
         # As Java writes half a surrogate pair, which may be in a path that somebody watches.
         self._transport.write(answer.encode("utf-8", "replace"))
-        self.close()
+        self._ended_here = True
+        self._end_by(Lingering(self._transport))
         return True
+
+    def _end_by(self, deadline: asyncio.TimerHandle | Lingering) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = deadline
 
     def _one_frame(self, buffer: bytes) -> list[ClientMessage] | None:
         """What comes from a client that waits for each answer: one frame, whole, and no large one.  None for all else,
@@ -339,11 +348,11 @@ class ClientConnection(asyncio.Protocol):
             size: int = _SIZE.unpack_from(buffer, pos)[0]
             if size > limit or (size < REQUEST_HEADER_SIZE and not self._fresh):
                 # What came complete before it is still served; then the connection ends (the "Len error").
-                self._hand_over(_messages(first, frames))
-                raise MalformedRecord(self._complaint(size, limit))
+                self._hand_over(messages_of(first, frames))
+                raise MalformedRecord(complaint_of_size(size, limit, first=self._fresh))
             stop = pos + 4 + size
             if 0 <= large < size and not self._takes_large(size, complete=stop <= end):
-                self._hand_over(_messages(first, frames))
+                self._hand_over(messages_of(first, frames))
                 raise MalformedRecord("too much of large requests")
             if stop > end:
                 missing = stop - end
@@ -354,17 +363,7 @@ class ClientConnection(asyncio.Protocol):
                 frames.append(buffer[pos + 4 : stop])
             pos = stop
         self._arriving.keep(buffer[pos:], missing)
-        return _messages(first, frames)
-
-    def _complaint(self, size: int, limit: int) -> str:
-        if self._fresh:
-            return "it does not speak ZooKeeper's protocol"
-        if size < limit:
-            return f"it sent a request of {size} bytes"
-        return (
-            f"it sent a request of {size} bytes, jute.maxbuffer is {limit}: keep less in one znode or multi, or raise "
-            "jute.maxbuffer for every server and client"
-        )
+        return messages_of(first, frames)
 
     def _first(self, frame: bytes) -> ConnectRequest:
         request = ConnectRequest.decode(frame)
@@ -471,9 +470,14 @@ class ClientConnection(asyncio.Protocol):
             return
         transport.close()
         if transport.get_write_buffer_size():
-            if self._deadline is not None:
-                self._deadline.cancel()
-            self._deadline = asyncio.get_running_loop().call_later(LINGER_S, transport.abort)
+            self._end_by(asyncio.get_running_loop().call_later(LINGER_S, transport.abort))
+
+    def give_up(self) -> None:
+        """The server stops: a reply that is not whole yet must not look whole."""
+        if isinstance(self._deadline, Lingering):
+            self._deadline.reset()
+        else:
+            self.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone."""
@@ -494,7 +498,3 @@ class ClientConnection(asyncio.Protocol):
 def now_ms() -> int:
     """The monotonic clock, in milliseconds."""
     return time.monotonic_ns() // 1_000_000
-
-
-def _messages(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
-    return [each for each in (first, Frames(frames) if frames else None) if each is not None]

@@ -3,6 +3,10 @@
 Source: org.apache.zookeeper.server.quorum.QuorumCnxManager.  Either side may open the connection, but only the one
 with the larger id keeps the one it opened; the smaller one's is a request to be called back.  The last notification
 is sent again on a fresh connection, since it may have been lost with the old one.
+
+Any server may connect, also one that is missing from this server's list or has another address there.  During a rolling
+restart with a changed list, some servers still run with the old one.  A server is called back at the address that it
+announces.  A server that is not in the list has no vote here: `ensemble.zab.election` counts only voters.
 """
 
 from __future__ import annotations
@@ -11,6 +15,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
+from ipaddress import ip_address
 from typing import NamedTuple
 
 from ensemble.ids import PeerId
@@ -23,6 +28,7 @@ from ensemble.server.net.peer_addresses import first_to_answer, listen_each
 from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
 from ensemble.server.net.peer_tap import PeerTap
 from ensemble.server.net.quorum_auth import QuorumAuth
+from ensemble.zab.membership import PEER_ID_MAX
 from ensemble.zab.messages import Notification
 from ensemble.zab.server_line import Address, ServerLine, bracketed
 
@@ -32,7 +38,9 @@ RETRY_MAX_S = 1.0
 CALL_BACK_S = 1.0
 """How long a smaller peer waits to be called back before it asks again."""
 ADDRESSES_MAX = 8
-"""More addresses of one stranger are not tried."""
+"""Addresses of one opening message that are tried; the rest is ignored."""
+UNLISTED_MAX = 64
+"""Servers that are not in the list and are connected, or being called back, at the same time."""
 
 
 class _Origin(NamedTuple):
@@ -52,7 +60,6 @@ class ElectionPort:
         faults: LinkFaults,
         listener: ElectionListener,
         *,
-        admits_strangers: bool = False,
         security: PeerSecurity | None = None,
         auth: QuorumAuth | None = None,
         reachability: Reachability = CHECKED,
@@ -66,8 +73,10 @@ class ElectionPort:
         self.unidentified = 0
         self._servers = servers
         self._mine = servers[my_id]
-        self._admits_strangers = admits_strangers
-        self._strangers: dict[PeerId, list[tuple[str, int]]] = {}
+        self._announced: dict[PeerId, list[tuple[str, int]]] = {}
+        """Where servers say that they listen, if that is not what the list has."""
+        self._unlisted: dict[tuple[PeerId, str], None] = {}
+        """Servers that are not in the list and were reported, with the address that they announced."""
         self._faults = faults
         self._security = security
         self._server: Listening | None = None
@@ -100,6 +109,7 @@ class ElectionPort:
         for peer_id in [*self._connections, *self._dialling]:
             if _election_addresses(servers, peer_id) != _election_addresses(before, peer_id):
                 self._origins.pop(peer_id, None)
+                self._announced.pop(peer_id, None)
                 self._forget(peer_id)
                 self._stop_dialling(peer_id)
                 if peer_id in self._waiting:
@@ -136,7 +146,8 @@ class ElectionPort:
     def _may_be_cut_off(self, connection: ElectionConnection, to: PeerId) -> bool:
         """Whether a server with several addresses has left what it was told unanswered: perhaps at another it hears
         (SendWorker.asyncValidateIfSocketIsStillReachable)."""
-        if not self._reachability.checks or len(self._addresses_of(to)) < 2:
+        listed = _election_addresses(self._servers, to) or self._announced.get(to, [])
+        if not self._reachability.checks or len(listed) < 2:
             return False
         return connection.silent_s() > self._reachability.timeout_s
 
@@ -158,7 +169,7 @@ class ElectionPort:
                 attempt += 1
                 if to in self._connections:
                     break
-                if not reached and self._strangers.pop(to, None) is not None and to not in self._servers:
+                if not reached and self._announced.pop(to, None) is not None and to not in self._servers:
                     self._waiting.pop(to, None)
                     break
                 if not reached and (self._reachability.checks or attempt >= len(self._addresses_of(to))):
@@ -180,7 +191,9 @@ class ElectionPort:
             dialler.cancel()
 
     def _addresses_of(self, peer_id: PeerId) -> list[tuple[str, int]]:
-        return _election_addresses(self._servers, peer_id) or self._strangers.get(peer_id, [])
+        """Where to call a server: the address that it announced first, then the one in the list."""
+        announced, listed = self._announced.get(peer_id, []), _election_addresses(self._servers, peer_id)
+        return [*announced, *(address for address in listed if address not in announced)]
 
     async def _dial_once(self, to: PeerId, attempt: int) -> bool:
         addresses = self._addresses_of(to)
@@ -190,7 +203,7 @@ class ElectionPort:
         try:
             async with asyncio.timeout(CONNECT_TIMEOUT_S):
                 sock = None
-                if len(addresses) > 1 and self._reachability.checks:
+                if len(addresses) > 1 and (self._reachability.checks or to in self._announced):
                     sock, host, port = await first_to_answer(self._faults, addresses)
                 context = self._security.context if self._security is not None else None
                 calling = partial(ElectionConnection, self, to)
@@ -227,11 +240,12 @@ class ElectionPort:
         if peer_id == self.my_id:
             self.listener.on_peer_broken(connection.remote, f"another server has this server's id {peer_id}")
             return False
-        if peer_id not in self._servers and not self._admitted(opening):
-            self.listener.on_peer_broken(connection.remote, f"server {peer_id} is not part of this ensemble")
+        if (reason := self._refusal_of_unlisted(opening)) is not None:
+            self.listener.on_peer_broken(connection.remote, reason)
             return False
         if self._is_double(connection, opening):
             return False
+        self._note_announced(connection, opening)
         if peer_id < self.my_id:
             # It lost its connection, or never had one: call it back on one that this peer keeps.
             self._forget(peer_id)
@@ -275,14 +289,34 @@ class ElectionPort:
         self._origins[peer_id] = origin
         return False
 
-    def _admitted(self, opening: Opening) -> bool:
-        """A server that wants to join says where it can be called back."""
-        if not self._admits_strangers or opening.peer_id < 0 or len(self._strangers) >= UNIDENTIFIED_MAX:
-            return opening.peer_id in self._strangers
+    def _refusal_of_unlisted(self, opening: Opening) -> str | None:
+        """Why a server that is not in the list cannot connect; None if it can, or is in the list."""
+        peer_id = opening.peer_id
+        if peer_id in self._servers:
+            return None
+        if peer_id < 0:
+            return f"a server connects with the id {peer_id}: put a number from 0 to {PEER_ID_MAX} into its myid"
+        unlisted = {other for other in (*self._connections, *self._announced) if other not in self._servers}
+        if peer_id not in unlisted and len(unlisted) >= UNLISTED_MAX:
+            return f"more than {UNLISTED_MAX} servers are not in this server's list; add server.{peer_id} to it"
+        if peer_id < self.my_id and not opening.address:
+            return f"server {peer_id} is not in this server's list and announces no address; add server.{peer_id} to it"
+        return None
+
+    def _note_announced(self, connection: ElectionConnection, opening: Opening) -> None:
+        """Keep the address that a server announces where the list has another one, or none."""
+        peer_id, known = opening.peer_id, _election_addresses(self._servers, opening.peer_id)
         found = [_read_address(text) for text in opening.address.split("|", ADDRESSES_MAX)[:ADDRESSES_MAX]]
-        if addresses := [address for address in found if address is not None]:
-            self._strangers[opening.peer_id] = addresses
-        return opening.peer_id in self._strangers
+        caller = connection.remote.rpartition(":")[0]
+        announced = [address for address in found if address is not None and _can_be_called(address[0], caller)]
+        if announced and set(announced) != set(known):
+            self._announced[peer_id] = announced
+        else:
+            self._announced.pop(peer_id, None)
+        reported = (peer_id, opening.address)
+        if peer_id not in self._servers and reported not in self._unlisted and len(self._unlisted) < UNLISTED_MAX:
+            self._unlisted[reported] = None
+            self.listener.on_unlisted_server(peer_id, opening.address)
 
     def established(self, connection: ElectionConnection, peer_id: PeerId) -> None:
         """From now on this is the connection with that peer."""
@@ -318,6 +352,25 @@ def _read_address(text: str) -> tuple[str, int] | None:
     if host and port.isdecimal() and len(port) <= 5 and 0 < int(port) < 65536:
         return host.strip("[]"), int(port)
     return None
+
+
+def _can_be_called(host: str, caller: str) -> bool:
+    """Whether the host that a server announces means that server here too: 0.0.0.0 and loopback addresses do not,
+    except from a caller on this machine."""
+    if host == "localhost":
+        return _is_loopback(caller)
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return True
+    return not address.is_unspecified and (not address.is_loopback or _is_loopback(caller))
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        return False
 
 
 def _election_addresses(servers: Mapping[PeerId, ServerLine], peer_id: PeerId) -> list[tuple[str, int]]:

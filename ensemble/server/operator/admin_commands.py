@@ -80,7 +80,7 @@ class AdminCommands:
             "dirs": self._dirs,
             "dump": self._dump,
             "hash": self._hash,
-            "initial_configuration": lambda: {"initial_configuration": self._config.values.get("initialConfig")},
+            "initial_configuration": lambda: {"initial_configuration": self._config.text},
             "is_read_only": lambda: {"read_only": self._peer.status().read_only},
             "last_snapshot": self._last_snapshot,
             "leader": self._leader,

@@ -27,7 +27,6 @@ from ensemble.auth.schemes import AuthId
 from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from ensemble.records import ClientMessage
 from ensemble.runtime.asyncio_runtime import instant_now
-from ensemble.runtime.dropped_connections import DroppedConnections
 from ensemble.server.net.client_port import ClientPort
 from ensemble.server.net.election_port import ElectionPort
 from ensemble.server.net.peer_tap import PeerTap
@@ -35,6 +34,7 @@ from ensemble.server.net.quorum_port import QuorumPort
 from ensemble.server.operator.operator_view import OperatorView
 from ensemble.server.process.endings import Crashed, Stopped
 from ensemble.server.process.membership_ports import MembershipPorts
+from ensemble.server.process.refusals import Refusals
 from ensemble.server.process.timers import PeerTimers
 from ensemble.tree.service import Service
 from ensemble.tree_snapshot import TreeSnapshot
@@ -69,7 +69,7 @@ from ensemble.zab.effects import (
 )
 from ensemble.zab.messages import Notification, Packet, PeerState
 from ensemble.zab.peer import Peer
-from journal.events import Event, NodeStopped, PeerProtocolBroken, PeerStateChanged, SnapshotTaken
+from journal.events import Event, NodeStopped, PeerStateChanged, SnapshotTaken
 from journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
@@ -112,8 +112,8 @@ class PeerDriver:
         self._client_waits = False
         """Was a client's request the last that came or went, and not an answer?"""
         self._holds_ack = False
-        self._dropped = DroppedConnections(self._say_dropped, self._later)
-        self._refused = DroppedConnections(self._say_refused, self._later)
+        later = self._loop.call_later
+        self._refusals = Refusals(log, self._emit_refusal, lambda delay_ms, call: later(delay_ms / 1000, call))
         self._journal_failed = False
         self._actions = self._build_actions()
         peer.hand_effects_to(self._carry_out_early)
@@ -156,9 +156,6 @@ class PeerDriver:
         crashed = Crashed(reason)
         crashed.__cause__ = failure
         self._finish(crashed, reason)
-
-    def _later(self, delay_ms: int, callback: Callable[[], None]) -> object:
-        return self._loop.call_later(delay_ms / 1000, callback)
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
@@ -298,6 +295,11 @@ class PeerDriver:
         except OSError:
             self._journal_failed = True
 
+    def _emit_refusal(self, event: Event) -> None:
+        if not self._finished.done():
+            self.emit(event)
+            self._call(lambda now: [])
+
     def _save_snapshot(self, effect: SaveSnapshot) -> None:
         """An ordinary one is of the tree as it is now: it is begun before the next turn may change that."""
         if effect.replaces_history:
@@ -330,7 +332,7 @@ class PeerDriver:
 
     def _close_link(self, effect: CloseLink) -> None:
         if self.quorum is not None:
-            self._log.info("closed a link", reason=effect.reason)
+            self._refusals.close_link(effect.reason)
             self.quorum.close_link(effect.link)
 
     def _use_membership(self, effect: UseMembership) -> None:
@@ -352,12 +354,15 @@ class PeerDriver:
 
     def _close_connection(self, effect: CloseConnection) -> None:
         if self.clients is not None:
+            if effect.reason:
+                self._refusals.refuse_client(self.clients.address(effect.connection), effect.reason)
             self.clients.close_connection(effect.connection)
 
     # -- what happens: other peers -----------------------------------------------------------------------------------
 
     def on_notification(self, src: PeerId, notification: Notification) -> None:
         """An election message."""
+        self._refusals.check_vote(src, notification, self._peer)
         self._call(self._peer.on_notification, src, notification)
 
     def on_oracle(self, agrees: bool) -> None:
@@ -371,13 +376,11 @@ class PeerDriver:
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
         """Somebody broke the protocol on a port between peers, and was dropped."""
-        self._dropped.drop(remote, reason)
+        self._refusals.break_off(remote, reason)
 
-    def _say_dropped(self, remote: str, reason: str, count: int) -> None:
-        if not self._finished.done():
-            self.emit(PeerProtocolBroken(remote, reason, count))
-            self._log.warning("dropped a connection", remote=remote, reason=reason, count=count)
-            self._call(lambda now: [])
+    def on_unlisted_server(self, peer_id: PeerId, address: str) -> None:
+        """A server that is not in this server's list has connected."""
+        self._refusals.admit_unlisted(peer_id, address, reconfig_enabled=self._peer.reconfig_enabled)
 
     def takes_observers(self) -> bool:
         """A follower does; a leader is to be spared."""
@@ -465,10 +468,7 @@ class PeerDriver:
 
     def on_client_refused(self, remote: str, reason: str) -> None:
         """A client did not get through its TLS handshake, or sent what cannot be taken."""
-        self._refused.drop(remote, reason)
-
-    def _say_refused(self, remote: str, reason: str, count: int) -> None:
-        self._log.warning("refused a client", remote=remote, reason=reason, count=count)
+        self._refusals.refuse_client(remote, reason)
 
     def on_client_messages(self, connection: ConnectionId, messages: list[ClientMessage]) -> None:
         """Frames of a client; what all clients have sent by the end of the loop's round is one turn."""

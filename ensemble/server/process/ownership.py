@@ -6,6 +6,7 @@ election and replace what the others have.
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -64,8 +65,25 @@ def claim(config: ZooConfig, files: Files = HOST) -> None:
 
 
 def _strange(config: ZooConfig, before: Owner, present: Owner) -> bool:
-    """Whether no server is where one was.  Whoever has a control socket is laid out anew at each `zabka up`."""
-    return config.control_socket is None and before.addresses.isdisjoint(present.ensemble.values())
+    """Return whether no server is where one was, whatever its host is called now.
+
+    A server with a control socket gets new addresses at each `zabka up`."""
+    if config.control_socket is not None or not before.addresses.isdisjoint(present.ensemble.values()):
+        return False
+    return _resolved(before.addresses).isdisjoint(_resolved(present.ensemble.values()))
+
+
+def _resolved(addresses: Iterable[str]) -> set[tuple[str, str]]:
+    """IP address and port of each "host:port" whose host can be resolved."""
+    found: set[tuple[str, str]] = set()
+    for address in addresses:
+        host, _, port = address.rpartition(":")
+        try:
+            known = socket.getaddrinfo(host.strip("[]"), None, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError):
+            continue
+        found |= {(str(each[4][0]), port) for each in known}
+    return found
 
 
 class OwnedMembershipFiles:

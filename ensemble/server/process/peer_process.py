@@ -302,8 +302,8 @@ async def _open_ports(
         servers = {PeerId(i): line for i, line in config.servers.items()}
         init_limit_s = config.init_limit * config.tick_time / 1000
         driver.elections = elections = ElectionPort(
-            my_id, servers, faults, driver, admits_strangers=config.reconfig_enabled, security=security, auth=auth,
-            reachability=config.reachability, tap=driver.tap,
+            my_id, servers, faults, driver, security=security, auth=auth, reachability=config.reachability,
+            tap=driver.tap,
         )  # fmt: skip
         driver.quorum = quorum = QuorumPort(
             my_id, servers, faults, driver, init_limit_s, security=security, auth=auth,

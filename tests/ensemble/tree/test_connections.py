@@ -61,8 +61,12 @@ def test_a_new_session_is_answered_when_its_creation_is_committed():
 
 def test_a_client_that_has_seen_the_future_is_disconnected_without_an_answer():
     ensemble = Ensemble()
-    client = ensemble.connect(seen=ensemble.zxid + 1)
+    client = ensemble.connect(session=(-1, bytes(16)), seen=ensemble.zxid + 10)
     assert client in ensemble.closed and ensemble.sent[client] == [] and not ensemble.history
+    assert ensemble.refusals == [
+        "session 0xffffffffffffffff: the client has seen zxid 0x10000000a, the last one here is 0x0; "
+        "it must try another server, or be restarted if no server has that zxid"
+    ]
 
 
 @pytest.mark.parametrize("server", [0, 1])

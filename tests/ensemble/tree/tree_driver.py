@@ -90,6 +90,7 @@ class Ensemble:
         self.differed = 0
         self.sent: dict[int, list] = defaultdict(list)
         self.closed: set[int] = set()
+        self.refusals: list[str] = []
         self.events: list = []
         self.timers: dict[int, int] = {}
         self.lapsing_check_ms: int | None = None
@@ -110,9 +111,10 @@ class Ensemble:
                 case Answer(connection=connection, message=message):
                     assert connection not in self.closed, "answered after closing"
                     self.sent[connection].append(message)
-                case CloseConnection(connection=connection):
+                case CloseConnection(connection=connection, reason=reason):
                     assert connection not in self.closed, "closed twice"
                     self.closed.add(connection)
+                    self.refusals += [reason] if reason else []
                 case SetTimer(name="local-sessions.expiry", delay_ms=delay_ms):
                     self.timers[server] = self.now_ms + delay_ms
                 case SetTimer(name="lapsing-nodes.check", delay_ms=delay_ms):

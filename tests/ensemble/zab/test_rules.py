@@ -440,11 +440,10 @@ def test_a_learner_that_breaks_the_protocol_is_dropped_alone(packet: object) -> 
     assert any(isinstance(e.event, PeerProtocolBroken) for e in solo.of(Emit))
 
 
-def test_strangers_and_newer_configurations_are_refused() -> None:
+def test_learner_with_leaders_id_or_newer_list_is_refused() -> None:
     solo = Solo(id=3)
     solo.lead()
     infos = (
-        FollowerInfo(Epoch(0), PeerId(9)),
         FollowerInfo(Epoch(0), PeerId(3)),
         FollowerInfo(Epoch(0), PeerId(2), config_version=1),
     )

@@ -184,3 +184,22 @@ def test_a_security_setting_that_cannot_be_is_one_clear_line(tmp_path: Path, lin
         read(tmp_path, *lines)
     assert message in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_shown_text_of_a_zoo_cfg_hides_secrets_only(tmp_path: Path) -> None:
+    text = (
+        "# ssl.keyStore.password is set below\n"
+        f"dataDir={tmp_path}\nclientPort=2181\n"
+        "ssl.keyStore.password = one\\\n   two\n"
+        "tickTime=\\\n  2000\n"
+        "DigestAuthenticationProvider.superDigest:super:abc=\n"
+        "initLimit=5"
+    )
+    assert parse(text).text == (
+        "# ssl.keyStore.password is set below\n"
+        f"dataDir={tmp_path}\nclientPort=2181\n"
+        "ssl.keyStore.password=(hidden)\n"
+        "tickTime=\\\n  2000\n"
+        "DigestAuthenticationProvider.superDigest=(hidden)\n"
+        "initLimit=5"
+    )

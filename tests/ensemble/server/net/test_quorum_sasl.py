@@ -161,6 +161,8 @@ class Owner:
         for packet_ in packets:
             self._note(packet_)
 
+    def on_unlisted_server(self, peer_id: PeerId, address: str) -> None: ...
+
     def on_notification(self, src: PeerId, notification: Notification) -> None:
         self._note((src, notification.vote.leader))
 

@@ -201,6 +201,11 @@ def test_every_command_is_listed_and_answers(peer: Watched, client: KazooClient)
         if name not in ("snapshot", "restore", "set_trace_mask", "leader"):
             answer = peer.command(name)
             assert (answer["command"], answer["error"]) == (name, None)
+    assert peer.command("icfg") == {
+        "initial_configuration": peer.config(1).read_text(),
+        "command": "initial_configuration",
+        "error": None,
+    }
     assert peer.command("leader")["error"] == "server is not initialized", "as a standalone ZooKeeper says"
     assert peer.command("nosuch") == {"command": "nosuch", "error": "Unknown command: nosuch"}
     assert peer.get("/other")[0] == 404

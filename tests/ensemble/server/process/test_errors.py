@@ -22,14 +22,15 @@ from ensemble.records import ConnectRequest
 from ensemble.runtime.links import LinkFaults
 from ensemble.server.config.zoo_cfg import ZooConfig, parse
 from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.election_wire import encode_notification, encode_opening
+from ensemble.server.net.election_wire import decode_opening, encode_notification, encode_opening
 from ensemble.server.operator.operator_view import ClockWatch
 from ensemble.server.process.ownership import OwnedMembershipFiles, claim
+from ensemble.server.process.refusals import Refusals
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.zab.membership import Membership
 from ensemble.zab.messages import Notification, PeerState, Vote
-from ensemble.zab.server_line import ServerLine
+from ensemble.zab.server_line import ServerLine, parse_server_line
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 from tests.ensemble.tree.tree_driver import PING
 from tests.ensemble.tree.tree_driver import Ensemble as Trees
@@ -176,6 +177,7 @@ def test_a_jump_of_the_wall_clock_expires_no_session(monkeypatch: pytest.MonkeyP
 class Listener:
     def __init__(self) -> None:
         self.broken: list[str] = []
+        self.unlisted: list[tuple[int, str]] = []
         self.heard = asyncio.Event()
 
     def on_notification(self, src, notification) -> None:
@@ -185,6 +187,9 @@ class Listener:
 
     def on_peer_broken(self, remote: str, reason: str) -> None:
         self.broken.append(reason)
+
+    def on_unlisted_server(self, peer_id: int, address: str) -> None:
+        self.unlisted.append((peer_id, address))
 
 
 async def knock(port: int, opening: bytes) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -243,6 +248,89 @@ def test_the_server_at_the_configured_address_replaces_an_impostor_that_came_fir
     asyncio.run(asyncio.wait_for(scenario(), 10))
 
 
+async def call_back(servers: dict[int, str], opening: bytes) -> tuple[Listener, int]:
+    """Connect to server 2 with `opening`; the id in the opening with which it calls back the address 127.0.0.1:PORT."""
+    called: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        answer = decode_opening(await reader.read(1024))
+        assert answer is not None
+        called.set_result(int(answer.peer_id))
+        writer.close()
+
+    listener, (mine, other) = Listener(), free_ports(2)
+    lines = {PeerId(i): parse_server_line(line.replace("MINE", str(mine))) for i, line in servers.items()}
+    port = ElectionPort(PeerId(2), lines, LinkFaults({}), listener)
+    await port.listen(lines[PeerId(2)].addresses, print)
+    server = await asyncio.start_server(accept, "127.0.0.1", other)
+    _, writer = await knock(mine, opening.replace(b"OTHER", b"%5d" % other))
+    caller = await called
+    writer.close()
+    server.close()
+    await port.close()
+    return listener, caller
+
+
+ANNOUNCED = encode_opening(1, ["127.0.0.1:OTHER"])
+
+
+@pytest.mark.parametrize("listed", [None, "127.0.0.1:1:2", "192.0.2.1:1:2"], ids=["unlisted", "port", "host"])
+def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
+    """A server that is new, or has moved, restarts with the new list before the others do."""
+    servers = {2: "127.0.0.1:1:MINE"} | ({1: listed} if listed is not None else {})
+    listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
+    assert (caller, listener.broken) == (2, [])
+    assert [peer_id for peer_id, _ in listener.unlisted] == ([1] if listed is None else [])
+
+
+@pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
+def test_server_that_announces_any_address_is_called_as_listed(announced: str) -> None:
+    """Containers often have server.1=0.0.0.0:2888:3888 in the zoo.cfg of server 1 itself."""
+
+    async def scenario() -> list[tuple[str, int]]:
+        listener = Listener()
+        port, mine, _ = await election_port(listener)
+        _, writer = await knock(mine, encode_opening(3, [announced]) + encode_notification(NOTHING_NEW))
+        await listener.heard.wait()
+        addresses = port._addresses_of(PeerId(3))
+        writer.close()
+        await port.close()
+        return addresses
+
+    ((host, port),) = asyncio.run(asyncio.wait_for(scenario(), 10))
+    assert host == "127.0.0.1" and port != 7
+
+
+def test_unlisted_server_is_reported_once_with_the_remedy() -> None:
+    lines: list[dict[str, object]] = []
+    log = mock.Mock()
+    log.warning.side_effect = lambda event, **more: lines.append({"event": event, **more})
+    refusals = Refusals(log, print, lambda *_: None)
+    refusals.admit_unlisted(PeerId(4), "h4:3888", reconfig_enabled=False)
+    assert lines == [
+        {
+            "event": "a server that is not in this server's list has connected; it has no vote here",
+            "server": 4,
+            "address": "h4:3888",
+            "remedy": "add server.4 to the zoo.cfg of every server and restart them one by one, or stop it",
+        }
+    ]
+
+
+# -- clients that are refused ------------------------------------------------------------------------------------------
+
+
+def test_client_that_has_seen_a_later_zxid_is_logged(solo: Ensemble) -> None:
+    solo.start()
+    solo.wait_for_quorum()
+    hello = ConnectRequest(0, 0x500000007, 5000, 0x1_0000_0000_0001, bytes(16)).encode()
+    for _ in range(20):
+        assert exchange(solo.client_ports[1], struct.pack(">i", len(hello)) + hello) == b""
+    refused = "session 0x1000000000001: the client has seen zxid 0x500000007, the last one here is 0x"
+    wait_until(lambda: refused in solo.log(1))
+    assert 1 <= sum("refused a client" in line for line in warnings(solo)) <= 3
+
+
 # -- a data directory that is not this server's ------------------------------------------------------------------------
 
 SERVERS = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n"
@@ -280,6 +368,13 @@ def test_an_ensemble_may_change_one_server_after_the_other(tmp_path: Path) -> No
 
 
 MOVED = Membership.parse("server.1=x:1:2:participant;3\nserver.2=y:1:2:participant;3\nversion=100000007")
+
+
+def test_ensemble_with_new_host_names_for_all_servers_starts(tmp_path: Path) -> None:
+    claim(config_of(tmp_path, 1, "server.1=127.0.0.1:1:2\nserver.2=127.0.0.1:3:4\n"))
+    claim(config_of(tmp_path, 1, "server.1=localhost:1:2\nserver.2=localhost:3:4\n"))
+    with pytest.raises(DataDirectoryError, match="another ensemble"):
+        claim(config_of(tmp_path, 1, "server.1=localhost:5:6\nserver.2=localhost:7:8\n"))
 
 
 def test_what_an_ensemble_left_by_reconfigurations_is_another_ones(tmp_path: Path) -> None:

@@ -1,0 +1,69 @@
+"""Suggestions for a misspelt name.
+
+A wrong suggestion is worse than none.  So a name is suggested only if few letters differ for its length, and if no
+other name is as close.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+LENGTH_MIN = 4
+"""Shorter names are not compared: one letter makes another word of them."""
+LETTERS_PER_EDIT = 5
+EDITS_MAX = 3
+SEGMENTS_MIN = 3
+"""Of a dotted name one segment can be missing or too many if so many others are right."""
+
+
+def close_name(name: str, known: Iterable[str]) -> str | None:
+    """Return the one known name that `name` is a misspelling of; None if there is none, or more than one."""
+    if len(name) < LENGTH_MIN:
+        return None
+    edits_max = min(max(1, len(name) // LETTERS_PER_EDIT), EDITS_MAX)
+    found: dict[int, list[str]] = {}
+    for candidate in sorted(set(known) - {name}):
+        if _without_digits(candidate) == _without_digits(name):
+            continue
+        edits = _edits(name.lower(), candidate.lower(), edits_max)
+        if edits > edits_max and _segments_differ_by_one(name, candidate):
+            edits = edits_max
+        if edits <= edits_max:
+            found.setdefault(edits, []).append(candidate)
+    closest = found[min(found)] if found else []
+    return closest[0] if len(closest) == 1 else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return "; did you mean NAME?", or nothing where no name is close."""
+    found = close_name(name, known)
+    return "" if found is None else f"; did you mean {found}?"
+
+
+def _without_digits(name: str) -> str:
+    return "".join(letter for letter in name if not letter.isdigit())
+
+
+def _segments_differ_by_one(one: str, other: str) -> bool:
+    shorter, longer = sorted((one.split("."), other.split(".")), key=len)
+    if len(longer) - len(shorter) != 1 or len(shorter) < SEGMENTS_MIN:
+        return False
+    return any(longer[:i] + longer[i + 1 :] == shorter for i in range(len(longer)))
+
+
+def _edits(one: str, other: str, limit: int) -> int:
+    """Number of letters inserted, removed, replaced or swapped with their neighbour (optimal string alignment).
+
+    Any number above `limit` where it is more than that."""
+    if abs(len(one) - len(other)) > limit:
+        return limit + 1
+    before: list[int] = []
+    row = list(range(len(other) + 1))
+    for i, letter in enumerate(one, 1):
+        earlier, before, row = before, row, [i]
+        for j, against in enumerate(other, 1):
+            edits = min(before[j] + 1, row[j - 1] + 1, before[j - 1] + (letter != against))
+            if i > 1 and j > 1 and letter == other[j - 2] and one[i - 2] == against:
+                edits = min(edits, earlier[j - 2] + 1)
+            row.append(edits)
+    return row[-1]

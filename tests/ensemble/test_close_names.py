@@ -1,0 +1,47 @@
+"""A name is suggested only where it is close, and the only one."""
+
+from __future__ import annotations
+
+import pytest
+
+from compose.config_keys import _KAFKA, _ZOOKEEPER
+from ensemble.close_names import close_name, did_you_mean
+
+KEYS = ("tickTime", "initLimit", "admin.restore.enabled", "replica.lag.time.max.ms", "clientPort", "enforceQuota")
+
+
+@pytest.mark.parametrize(
+    ("typo", "meant"),
+    [
+        ("tickTme", "tickTime"),
+        ("ticktime", "tickTime"),
+        ("tickTiem", "tickTime"),
+        ("initLimti", "initLimit"),
+        ("replica.lag.time.ms", "replica.lag.time.max.ms"),
+        ("replica.lagg.tme.max.ms", "replica.lag.time.max.ms"),
+        ("admin.restor.enable", "admin.restore.enabled"),
+    ],
+)
+def test_close_name_is_suggested(typo: str, meant: str) -> None:
+    assert close_name(typo, KEYS) == meant
+    assert did_you_mean(typo, KEYS) == f"; did you mean {meant}?"
+
+
+@pytest.mark.parametrize("name", ["digest.enabled", "flux", "clock", "port", "quota.enabled", "tick", "max.ms", "ini"])
+def test_distant_name_is_not_suggested(name: str) -> None:
+    assert close_name(name, KEYS) is None
+    assert did_you_mean(name, KEYS) == ""
+
+
+def test_two_names_that_are_as_close_are_not_suggested() -> None:
+    assert close_name("leader", ["header", "reader"]) is None
+    assert close_name("heeder", ["header", "reader"]) == "header"
+
+
+def test_name_that_differs_in_digits_is_not_suggested() -> None:
+    assert close_name("orders-3", ["orders-1"]) is None
+
+
+def test_key_of_another_meaning_is_not_suggested() -> None:
+    """ZooKeeper has `digest.enabled`; the closest key here enables something else."""
+    assert close_name("digest.enabled", [*_ZOOKEEPER, *_KAFKA]) is None
