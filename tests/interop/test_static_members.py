@@ -77,7 +77,8 @@ class Brokers:
         def found() -> bool:
             try:
                 self._admin.describe_consumer_groups(["any"])["any"].result(5)
-            except KafkaException:
+            except (KafkaException, TimeoutError):
+                # The brokers create `__consumer_offsets` first.
                 return False
             return True
 
