@@ -36,7 +36,7 @@ class Outcome(NamedTuple):
     problems: list[str]
 
 
-class _Program:
+class Program:
     """A running program, whose lines a thread collects."""
 
     def __init__(self, command: list[str], errors: Path, stdin: int = subprocess.DEVNULL) -> None:
@@ -102,19 +102,19 @@ class Session:
         if library == "kcat":
             self._feeder.start()
 
-    def _start(self, role: str) -> _Program:
+    def _start(self, role: str) -> Program:
         errors = self._directory / f"{self.library}-{role}.err"
         if self.library != "kcat":
             command = [sys.executable, str(CLIENTS), self.library, role, self._bootstrap, self.topic, self.group]
-            return _Program(command, errors)
+            return Program(command, errors)
         kcat = [tool("kcat"), "-b", self._bootstrap, "-E"]
         if role == "consume":
             settings = [f"{name}={KCAT_MS[name]}" for name in ("session.timeout.ms", "auto.commit.interval.ms")]
             options = [f"-X{each}" for each in (*settings, "auto.offset.reset=earliest")]
-            return _Program([*kcat, *options, "-u", "-f", "%p %o %s\n", "-G", self.group, self.topic], errors)
+            return Program([*kcat, *options, "-u", "-f", "%p %o %s\n", "-G", self.group, self.topic], errors)
         timeout = f"-Xmessage.timeout.ms={KCAT_MS['message.timeout.ms']}"
         options = ["-Xacks=all", "-Xenable.idempotence=true", timeout, "-P", "-t", self.topic]
-        return _Program([*kcat, *options], errors, subprocess.PIPE)
+        return Program([*kcat, *options], errors, subprocess.PIPE)
 
     def _feed(self) -> None:
         """kcat sends the lines it is given."""
@@ -148,7 +148,7 @@ class Session:
         words = [f"the {role} said {program.errors()[-LAST_WORDS:]!r}" for program, role in self._programs()]
         return "\n  ".join([f"{self.library}: {self.acknowledged} acknowledged, {self.consumed} read", *words])
 
-    def _programs(self) -> tuple[tuple[_Program, str], ...]:
+    def _programs(self) -> tuple[tuple[Program, str], ...]:
         return (self._producer, "producer"), (self._consumer, "consumer")
 
     def ended_early(self) -> str | None:

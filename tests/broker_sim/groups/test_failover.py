@@ -20,7 +20,14 @@ from kafka_protocol.compression import Codec
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster, Node
-from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, OFFSETS_PARTITIONS, P0, Members, a_cluster
+from tests.broker_sim.groups.group_driver import (
+    INITIAL_DELAY_MS,
+    OFFSETS_PARTITIONS,
+    P0,
+    SESSION_MS,
+    Members,
+    a_cluster,
+)
 
 NONE = ErrorCode.none
 SESSION_EXPIRY_MS = 8_000
@@ -352,6 +359,44 @@ def test_an_assignment_that_cannot_be_stored_is_given_to_nobody() -> None:
     assert sync.error is ErrorCode.coordinator_not_available
     assert members.state() == "PreparingRebalance"
     cluster.stop_all()
+
+
+def test_heartbeat_without_member_id_is_fenced_after_failover(members: Members) -> None:
+    """Kafka's GroupCoordinator.validateCurrentMember compares the member id with the loaded one.  librdkafka sends such
+    heartbeats between the timeout of its session and the next poll of the application; Java keeps its member id."""
+    (member,), generation = members.stable(instances=("a",))
+    fail_over(members)
+    assert members.heartbeat("", generation, "a") is ErrorCode.fenced_instance_id
+    assert members.commit(1, "", generation, group_instance_id="a").answer.topics[0].partitions[0].error_code == (
+        ErrorCode.fenced_instance_id
+    )
+    assert members.sync("", generation, instance_id="a").error is ErrorCode.fenced_instance_id
+    assert members.heartbeat(member, generation, "a") is NONE
+
+
+def test_static_member_joins_without_member_id_after_failover(members: Members) -> None:
+    """The next coordinator replaces the member id and keeps the generation (updateStaticMemberAndRebalance)."""
+    (member,), generation = members.stable(instances=("a",))
+    fail_over(members)
+    back = members.join(instance_id="a")
+    members.cluster.wait(100)
+    assert (back.error, back.answer.generation_id, members.state()) == (NONE, generation, "Stable")
+    assert back.answer.member_id not in ("", member)
+    assert members.heartbeat(back.answer.member_id, generation, "a") is NONE
+    assert members.heartbeat(member, generation, "a") is ErrorCode.fenced_instance_id
+    # The next coordinator reads the new id from the group's record.
+    fail_over(members)
+    assert members.heartbeat(back.answer.member_id, generation, "a") is NONE
+    assert members.heartbeat(member, generation, "a") is ErrorCode.fenced_instance_id
+
+
+def test_expired_static_member_is_unknown_not_fenced_after_failover(members: Members) -> None:
+    """After the session that the next coordinator starts for it, no member has the group.instance.id."""
+    (member,), generation = members.stable(instances=("a",))
+    fail_over(members)
+    members.cluster.wait(SESSION_MS)
+    assert members.heartbeat("", generation, "a") is ErrorCode.unknown_member_id
+    assert members.heartbeat(member, generation, "a") is ErrorCode.unknown_member_id
 
 
 def test_a_static_member_that_a_rebalance_has_taken_over_is_not_fenced_though_its_return_was_not_stored(
