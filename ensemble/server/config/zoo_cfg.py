@@ -13,7 +13,7 @@ import msgspec
 
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
-from ensemble.properties import read_properties as read_properties
+from ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
 from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError as ConfigError
 from ensemble.server.config.config_values import Values
@@ -40,7 +40,7 @@ from ensemble.server.config.tls import TlsSettings
 from ensemble.server.config.tree_keys import read_tree_rules
 from ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
 from ensemble.tree_rules import TreeRules
-from ensemble.txnlog.files import read_text
+from ensemble.txnlog.files import read_bytes, read_text
 from ensemble.zab.membership import PEER_ID_MAX, Membership
 from ensemble.zab.server_line import ServerLine
 from journal.message_log import CONTROL, LEVELS
@@ -141,9 +141,9 @@ ACCEPTED = frozenset(
 def load(path: Path, files: Files = HOST) -> ZooConfig:
     """Read a zoo.cfg and the myid beside its data.  Raises ConfigError."""
     try:
-        text = read_text(path, files)
-    except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+        text = decode_properties(read_bytes(path, files))
+    except OSError as bad:
+        raise ConfigError(f"{path} cannot be read: {bad.strerror or bad}") from None
     try:
         return parse(text, path, files)
     except ConfigError as bad:
@@ -152,7 +152,10 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
-    raw = read_properties(text)
+    try:
+        raw = trimmed(read_properties(text))
+    except BadProperties as bad:
+        raise ConfigError(f"it is not a Java properties file: {bad}") from None
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
     data_dir = _data_dir(values)

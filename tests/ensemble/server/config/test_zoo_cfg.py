@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse, read_properties
+from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse
 from ensemble.zab.server_line import ServerLine, parse_server_line
 
 THREE = """
@@ -96,11 +96,6 @@ def test_admin_server_and_metrics_are_on_loopback_and_have_to_be_asked_for(tmp_p
     assert (config.metrics.address, config.metrics.port) == ("127.0.0.1", 7000)
     with pytest.raises(ConfigError, match=r"metricsProvider.className=org.example.Mine is not one of"):
         parse(config_text(tmp_path, "clientPort=1\nmetricsProvider.className=org.example.Mine", None))
-
-
-def test_properties_are_read_as_java_does() -> None:
-    text = "# no\n! no\n a = b \nc:d\ne=f=g\nlong=one,\\\n   two\nempty\n"
-    assert read_properties(text) == {"a": "b", "c": "d", "e": "f=g", "long": "one,two", "empty": ""}
 
 
 @pytest.mark.parametrize(
