@@ -15,8 +15,8 @@ from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
 from ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
 from ensemble.runtime.files import HOST, Files
+from ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values
 from ensemble.server.config.config_values import ConfigError as ConfigError
-from ensemble.server.config.config_values import Values
 from ensemble.server.config.dynamic_config import (
     is_membership_key,
     peer_type_warnings,
@@ -52,12 +52,13 @@ ALWAYS_WHITELISTED = "srvr"
 
 
 class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there."""
+    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there.
+    `client_port` is None where there is only a port for TLS, and 0 picks a free port."""
 
     my_id: int
     data_dir: Path
     data_log_dir: Path
-    client_port: int
+    client_port: int | None
     client_address: str
     membership: Membership | None
     next_membership: Membership | None
@@ -70,7 +71,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     sync_limit: int
     min_session_timeout: int
     max_session_timeout: int
-    secure_client_port: int
+    secure_client_port: int | None
     secure_client_address: str
     client_tls: TlsSettings | None
     client_port_unification: bool
@@ -90,6 +91,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     journal_full: bool
     messages: str
     read_only_mode: bool
+    leader_serves: bool
     local_sessions: bool
     local_sessions_upgrading: bool
     tree: TreeRules
@@ -132,8 +134,9 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 # Keys that need no action: their meaning is built in here, or they tune what has no counterpart.
 ACCEPTED = frozenset(
     {
-        "electionAlg", "cnxTimeout", "syncEnabled", "peerType",
-        "leaderServes",
+        "clientPortListenBacklog", "connectToLearnerMasterLimit", "electionAlg", "cnxTimeout", "syncEnabled",
+        "jvm.pause.info-threshold.ms", "jvm.pause.monitor", "jvm.pause.sleep.time.ms",
+        "jvm.pause.warn-threshold.ms", "peerType", "quorum.cnxn.threads.size",
     }
 )  # fmt: skip
 
@@ -152,10 +155,7 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
-    try:
-        raw = trimmed(read_properties(text))
-    except BadProperties as bad:
-        raise ConfigError(f"it is not a Java properties file: {bad}") from None
+    raw = _raw(text)
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
     data_dir = _data_dir(values)
@@ -167,9 +167,9 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     my_id = _my_id(data_dir, servers, files)
     mine = servers.get(my_id)
     secure_address, secure_port = read_secure_address(values)
-    unifies = values.flag("client.portUnification", False)
-    client_tls = read_client_tls(values, wanted=bool(secure_port) or unifies)
-    client_address, client_port = _client_address(values, mine, needed=not secure_port)
+    unifies = values.property_flag("client.portUnification", False)
+    client_tls = read_client_tls(values, wanted=secure_port is not None or unifies)
+    client_address, client_port = _client_address(values, mine, needed=secure_port is None)
     several = len(servers) > 1
     tick_time = values.number("tickTime", 3000, 1, TICK_TIME_MAX_MS)
     config = ZooConfig(
@@ -197,12 +197,12 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         ssl_quorum=values.flag("sslQuorum", False),
         port_unification=values.flag("portUnification", False),
         quorum_sasl=read_quorum_sasl(values),
-        observer_master_port=values.number("observerMasterPort", 0, 0, 65535),
+        observer_master_port=max(0, values.number("observerMasterPort", 0, maximum=65535)),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
         reachability=Reachability(
             values.flag("multiAddress.reachabilityCheckEnabled", True),
-            values.number("multiAddress.reachabilityCheckTimeoutMs", 1000, 1) / 1000,
+            max(0, values.number("multiAddress.reachabilityCheckTimeoutMs", 1000)) / 1000,
         ),
         oracle_path=Path(oracle) if (oracle := values.text("oraclePath", "")) else None,
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
@@ -211,7 +211,8 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         journal_dir=Path(values.text("zabka.journal.dir", str(data_dir / "journal"))),
         journal_full=values.get("zabka.journal.level", False, _journal_full, "normal or full"),
         messages=values.get("zabka.messages", CONTROL, _messages, "off, control or all"),
-        read_only_mode=values.flag("readonlymode.enabled", False),
+        read_only_mode=values.property_flag("readonlymode.enabled", False),
+        leader_serves=not values.property_is("leaderServes", False, "no", "yes"),
         local_sessions=values.flag("localSessionsEnabled", False),
         local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
         tree=read_tree_rules(values, my_id),
@@ -222,12 +223,21 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         warnings=(),
     )
     _check_sessions(config)
+    _check_without_effect(values, config)
     unknown = [key for key in raw if key not in values.used]
     warnings = (
+        *values.warnings,
         *(_unknown(key, values.used) for key in unknown),
         *peer_type_warnings(raw, membership, my_id),
     )
     return msgspec.structs.replace(config, warnings=warnings)
+
+
+def _raw(text: str) -> dict[str, str]:
+    try:
+        return trimmed(read_properties(text))
+    except BadProperties as bad:
+        raise ConfigError(f"it is not a Java properties file: {bad}") from None
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
@@ -242,7 +252,8 @@ def _whitelist(values: Values) -> tuple[str, ...]:
     """The four-letter words that are answered: those listed, and those that tools and read-only clients cannot do
     without (FourLetterCommands)."""
     listed = [word.strip() for word in values.text("4lw.commands.whitelist", "").split(",")]
-    needed = [ALWAYS_WHITELISTED, "isro"] if values.flag("readonlymode.enabled", False) else [ALWAYS_WHITELISTED]
+    reads_only = values.property_flag("readonlymode.enabled", False)
+    needed = [ALWAYS_WHITELISTED, "isro"] if reads_only else [ALWAYS_WHITELISTED]
     return tuple(dict.fromkeys(word for word in (*listed, *needed) if word))
 
 
@@ -259,16 +270,16 @@ def _messages(text: str) -> str:
 
 
 def _limit(values: Values, key: str, default: int, needed: bool) -> int:
-    found = values.number(key, 0, 1)
-    if not found and needed:
-        raise ConfigError(f"{key} is not set")
-    return found or default
+    found = values.number(key, 0)
+    if needed and found < 1:
+        raise ConfigError(f"{key} is not set" if found == 0 else f"{key}={found} is not a number of ticks from 1")
+    return found if found > 0 else default
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
     """A bound on sessions' time-outs, in milliseconds; -1 is as good as nothing."""
     default = ticks * tick_time
-    found = values.number(key, default, -1)
+    found = values.number(key, default)
     return default if found == -1 else found
 
 
@@ -277,6 +288,27 @@ def _check_sessions(config: ZooConfig) -> None:
         raise ConfigError(
             f"minSessionTimeout={config.min_session_timeout} is above maxSessionTimeout={config.max_session_timeout}"
         )
+
+
+def _check_without_effect(values: Values, config: ZooConfig) -> None:
+    """Refuse what QuorumPeerConfig refuses, also where the key has no effect here."""
+    if values.number("electionAlg", 3) != 3:
+        raise ConfigError(f"electionAlg={values.given('electionAlg')} is not 3, the only election algorithm")
+    values.flag("syncEnabled", True)
+    values.flag("jvm.pause.monitor", False)
+    values.get("peerType", "participant", _peer_type, "participant or observer")
+    for key in ("clientPortListenBacklog", "connectToLearnerMasterLimit", "quorum.cnxn.threads.size"):
+        values.number(key, 0)
+    for key in ("info-threshold.ms", "warn-threshold.ms", "sleep.time.ms"):
+        values.number(f"jvm.pause.{key}", 0, LONG_MIN, LONG_MAX)
+    if config.distributed:
+        values.number("cnxTimeout", 5000)
+
+
+def _peer_type(text: str) -> str:
+    if text.lower() not in ("participant", "observer"):
+        raise ValueError(text)
+    return text
 
 
 def _data_dir(values: Values) -> Path:
@@ -311,14 +343,16 @@ def _my_id(data_dir: Path, servers: dict[int, ServerLine], files: Files) -> int:
     return int(text)
 
 
-def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int]:
+def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int | None]:
     address = values.text("clientPortAddress", "")
     port = values.number("clientPort", 0, 0, 65535)
-    given = "clientPort" in values.used and port
+    given = values.given("clientPort") is not None
     if mine is not None and mine.client_port is not None:
         if given and port != mine.client_port:
             raise ConfigError(f"clientPort={port} differs from the {mine.client_port} in this server's own line")
         return mine.client_host or address, mine.client_port
     if not given and needed:
         raise ConfigError("clientPort is not set")
-    return address, port
+    if address and not given:
+        raise ConfigError("clientPortAddress is set but clientPort is not")
+    return address, port if given else None
