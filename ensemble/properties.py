@@ -37,10 +37,10 @@ class BadProperties(ValueError):
 
 
 class LogicalLine(NamedTuple):
-    """`source`: its natural lines with their ends.  `content`: the text of a property, empty for any other line."""
+    """`source`: its natural lines with their ends.  `content`: the text of a property, None for any other line."""
 
     source: str
-    content: str
+    content: str | None
 
 
 def logical_lines(text: str) -> Iterator[LogicalLine]:
@@ -56,9 +56,10 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
         continues = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         content += line[:-1] if continues else line
         if not continues:
-            yield LogicalLine(source, content)
+            yield LogicalLine(source, content or None)
             source = content = ""
     if source:
+        # The backslash that ends the text begins a property, even an empty one.
         yield LogicalLine(source, content)
 
 
@@ -71,7 +72,7 @@ def split_property(content: str) -> tuple[str, str]:
 
 def read_properties(text: str) -> dict[str, str]:
     """Return the keys and values of a properties text.  Raises BadProperties."""
-    return dict(split_property(line.content) for line in logical_lines(text) if line.content)
+    return dict(split_property(line.content) for line in logical_lines(text) if line.content is not None)
 
 
 def decode_properties(data: bytes) -> str:

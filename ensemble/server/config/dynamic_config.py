@@ -175,7 +175,7 @@ def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
     own line, too.  All else stays, comments as well."""
     kept = ""
     for line in logical_lines(static):
-        key = split_property(line.content)[0].strip(JAVA_BLANKS) if line.content else ""
+        key = split_property(line.content)[0].strip(JAVA_BLANKS) if line.content is not None else ""
         dropped = (
             is_membership_key(key)
             or key in (_POINTER, "peerType")
