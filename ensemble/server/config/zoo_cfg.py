@@ -200,10 +200,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         observer_master_port=max(0, values.number("observerMasterPort", 0, maximum=65535)),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
-        reachability=Reachability(
-            values.flag("multiAddress.reachabilityCheckEnabled", True),
-            max(0, values.number("multiAddress.reachabilityCheckTimeoutMs", 1000)) / 1000,
-        ),
+        reachability=_reachability(values),
         oracle_path=Path(oracle) if (oracle := values.text("oraclePath", "")) else None,
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
         storage=read_storage_settings(values),
@@ -255,6 +252,11 @@ def _whitelist(values: Values) -> tuple[str, ...]:
     reads_only = values.property_flag("readonlymode.enabled", False)
     needed = [ALWAYS_WHITELISTED, "isro"] if reads_only else [ALWAYS_WHITELISTED]
     return tuple(dict.fromkeys(word for word in (*listed, *needed) if word))
+
+
+def _reachability(values: Values) -> Reachability:
+    timeout_ms = values.number("multiAddress.reachabilityCheckTimeoutMs", 1000)
+    return Reachability(values.flag("multiAddress.reachabilityCheckEnabled", True), max(0, timeout_ms) / 1000)
 
 
 def _journal_full(text: str) -> bool:
