@@ -45,6 +45,7 @@ HIDDEN = "(hidden)"
 JUTE_MAXBUFFER = 0xFFFFF
 _LARGE_BYTES = 100 * 1024 * 1024
 _RATIO_MAX = 1e9
+_EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
 """What servers tell each other, and a record of the log, has less than 64 MiB: a larger one that was acknowledged could
 not be read back.  The rest is for what a transaction says beside the request."""
@@ -165,6 +166,7 @@ def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> 
 
 
 def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_client_name: bool) -> TlsSettings | None:
+    reloads = values.flag(reload, False) if prefix == _QUORUM else values.property_flag(reload, False)
     values = values if wanted else values.unchecked()
     key_store = _store(values, f"{prefix}keyStore")
     key_password = _password(values, f"{prefix}keyStore")
@@ -180,10 +182,9 @@ def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_clien
     if handshake_ms < 1:
         values.warn(f"{prefix}handshakeDetectionTimeoutMillis={handshake_ms} is below 1: {_HANDSHAKE_MS} is used")
         handshake_ms = _HANDSHAKE_MS
-    reloads = values.flag(reload, False) if prefix == _QUORUM else values.property_flag(reload, False)
-    revoked = _revoked(values, prefix)
+    revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
-    if trusts_expired and revoked is not None:
+    if wanted and trusts_expired and revoked is not None:
         # OpenSSL then looks at the dates of neither.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
@@ -222,11 +223,14 @@ def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
         raise ConfigError(f"{key}.location={location}: {bad}") from None
 
 
-def _revoked(values: Values, prefix: str) -> Path | None:
+def _revoked(values: Values, prefix: str, *, wanted: bool) -> Path | None:
     """The file with the authorities' lists.  Java fetches them from where each certificate says (CRLDP); here somebody
     else does, and puts them into a file."""
     checked, location = values.property_flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
-    if values.property_flag(f"{prefix}ocsp", False):
+    asks = values.property_flag(f"{prefix}ocsp", False)
+    if not wanted:
+        return None
+    if asks:
         raise ConfigError(f"{prefix}ocsp=true: no responder is asked here; {prefix}crl=true looks into a list")
     if checked and not location:
         raise ConfigError(
@@ -343,6 +347,6 @@ def _frame_bytes(values: Values, key: str) -> int:
 
 def _extra_bytes(values: Values, key: str) -> int | None:
     """None where the key is not set, or not to a number."""
-    return (
-        values.property_number(key, 0) if decoded(values.get(key, "", str, "a number of bytes")) is not None else None
-    )
+    if decoded(values.get(key, "", str, "a number of bytes")) is None:
+        return None
+    return values.property_number(key, 0, _EXTRA_BYTES_MIN)
