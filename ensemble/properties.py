@@ -51,7 +51,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
         source += natural + end
         line = natural.lstrip(_BLANKS)
-        if not continues and line[:1] in ("#", "!"):
+        if not content and line[:1] in ("#", "!"):
             line = ""
         continues = (len(line) - len(line.rstrip("\\"))) % 2 == 1
         content += line[:-1] if continues else line

@@ -31,6 +31,7 @@ FILES: dict[bytes, dict[str, str] | None] = {
     b"a=one\\\n#two\nb=3": {"a": "one#two", "b": "3"},
     b"a=one\\\n\nb=3": {"a": "one", "b": "3"},
     b"\\\na=1": {"a": "1"},
+    b"\\\n#a=1\nb=2": {"b": "2"},
     b"\\\n\n#a=1\nb=2": {"b": "2"},
     b"a=one\\\\\nb=2": {"a": "one\\", "b": "2"},
     b"a=one\\\\\\\ntwo": {"a": "one\\two"},
