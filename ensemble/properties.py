@@ -49,6 +49,9 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
     continues = False
     parts = _LINE_END.split(text)
     for natural, end in zip(parts[::2], [*parts[1::2], ""], strict=True):
+        if continues and not natural + end and not source.endswith("\r\n"):
+            # Java sees the end of the text before it joins the lines.
+            break
         source += natural + end
         line = natural.lstrip(_BLANKS)
         if not content and line[:1] in ("#", "!"):
@@ -59,7 +62,7 @@ def logical_lines(text: str) -> Iterator[LogicalLine]:
             yield LogicalLine(source, content or None)
             source = content = ""
     if source:
-        # The backslash that ends the text begins a property, even an empty one.
+        # A backslash at the end of the text begins a property, even an empty one.
         yield LogicalLine(source, content)
 
 
