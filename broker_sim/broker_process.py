@@ -34,6 +34,7 @@ from ensemble.client.client import Client
 from ensemble.client.client_tap import ClientTap
 from ensemble.client.hosts import parse_hosts, split_host
 from ensemble.errors import ZooKeeperError
+from ensemble.properties import decode_properties
 from ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from ensemble.runtime.descriptors import may_open_all_files
 from ensemble.runtime.dropped_connections import DroppedConnections
@@ -108,9 +109,9 @@ def _complaint(failed: OSError) -> str:
 def _read_config(path: Path) -> KafkaConfig:
     """A broker's server.properties.  Raises ConfigError, which names the file."""
     try:
-        return parse_config(path.read_text())
-    except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+        return parse_config(decode_properties(path.read_bytes()))
+    except OSError as bad:
+        raise ConfigError(f"{path} cannot be read: {bad.strerror or bad}") from None
     except ConfigError as bad:
         raise ConfigError(f"{bad} (in {path})") from None
 

@@ -24,7 +24,7 @@ snapCount snapSizeLimitInKb commitLogCount preAllocSize maxCnxns electionPortBin
 autopurge.snapRetainCount autopurge.purgeInterval clientPortListenBacklog connectToLearnerMasterLimit
 secureClientPort admin.serverPort jute.maxbuffer jute.maxbuffer.extrasize fsync.warningthresholdms flushDelay
 maxWriteQueuePollTime maxBatchSize
-zabka.fsync.inlinethresholdus
+zabka.fsync.inlinethresholdus zabka.commitLogCount
 requestThrottleLimit requestThrottleStallTime cnxTimeout leader.maxConcurrentSnapSyncs leader.maxConcurrentDiffSyncs
 leader.maxConcurrentSnapshots leader.maxConcurrentDiffs
 maxTimeToWaitForEpoch znode.container.checkIntervalMs
@@ -54,6 +54,7 @@ advancedFlowControlEnabled quorum.auth.enableSasl quorum.auth.learnerRequireSasl
 """)
 _ZOOKEEPER_TEXT = _words("""
 dataLogDir electionAlg peerType clientPortAddress secureClientPortAddress 4lw.commands.whitelist serverCnxnFactory
+zabka.snapshotSizeFactor
 metricsProvider.className metricsProvider.httpHost metricsProvider.httpPort metricsProvider.exportJvmInfo
 admin.serverAddress admin.commandURL DigestAuthenticationProvider.superDigest DigestAuthenticationProvider.digestAlg
 X509AuthenticationProvider.superUser superUser SASLAuthenticationProvider.superPassword sasl.serverconfig

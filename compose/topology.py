@@ -17,6 +17,7 @@ import msgspec
 
 from api.loopback import loopback
 from compose.ports import control_socket, make_private
+from ensemble.properties import property_line
 
 TOPOLOGY_FILE = "topology.json"
 LAYOUT_VERSION = 1
@@ -273,7 +274,7 @@ def _own_keys(node: str, data: Path, overrides: dict[str, str]) -> dict[str, str
 
 
 def _properties(settings: dict[str, str]) -> str:
-    return "".join(f"{key}={value}\n" for key, value in settings.items())
+    return "".join(f"{property_line(key, value)}\n" for key, value in settings.items())
 
 
 def write_node(topology: Topology, node: PeerSpec | BrokerSpec, data: Path) -> Path:

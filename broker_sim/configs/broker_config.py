@@ -22,7 +22,6 @@ from broker_sim.configs.config_def import (
     class_of,
     hosts_with_numbers,
     list_of,
-    parse_properties,
     render,
     split_list,
 )
@@ -32,6 +31,7 @@ from broker_sim.configs.unsupported_values import check_broker_value
 from controller.historical import HISTORICAL_KEY, Historical
 from ensemble.client.hosts import parse_hosts
 from ensemble.close_names import did_you_mean
+from ensemble.properties import BadProperties, read_properties, trimmed
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
     ConfigType.BOOLEAN,
@@ -416,7 +416,10 @@ def dynamic_key(name: str) -> ConfigKey | None:
 
 def parse_config(text: str) -> KafkaConfig:
     """Parse `server.properties`.  Raises ConfigError with a text fit for the user."""
-    return config_from(parse_properties(text))
+    try:
+        return config_from(trimmed(read_properties(text)))
+    except BadProperties as bad:
+        raise ConfigError(f"server.properties is not a Java properties file: {bad}") from None
 
 
 def config_from(properties: Mapping[str, str]) -> KafkaConfig:

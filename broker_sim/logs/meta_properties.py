@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_sim.configs.config_def import parse_properties
 from broker_sim.ports import LogDirectory
+from ensemble.properties import BadProperties, read_properties, trimmed
 
 FILE = "meta.properties"
 
@@ -15,14 +15,20 @@ class InconsistentMetaProperties(Exception):
 def stored_broker_id(directory: LogDirectory) -> int | None:
     """The id of the broker that the log directory belongs to; None while it is nobody's, or says nothing readable."""
     text = directory.read_text("", FILE)
-    stored = parse_properties(text).get("broker.id", "") if text is not None else ""
+    try:
+        stored = _read(text).get("broker.id", "")
+    except BadProperties:
+        return None
     return int(stored) if stored.isdecimal() and stored.isascii() else None
 
 
 def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int) -> None:
     """Check whose the log directory is; make it ours where it is nobody's.  Raises InconsistentMetaProperties."""
     text = directory.read_text("", FILE)
-    stored = parse_properties(text) if text is not None else {}
+    try:
+        stored = _read(text)
+    except BadProperties as bad:
+        raise InconsistentMetaProperties(f"{FILE} is not a Java properties file: {bad}") from None
     stored_cluster, stored_broker = stored.get("cluster.id"), stored.get("broker.id")
     if stored_cluster is not None and stored_cluster != cluster_id:
         raise InconsistentMetaProperties(
@@ -37,3 +43,7 @@ def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int
         )
     if stored_cluster is None or stored_broker is None:
         directory.write_text("", FILE, f"#\ncluster.id={cluster_id}\nversion=0\nbroker.id={broker_id}\n")
+
+
+def _read(text: str | None) -> dict[str, str]:
+    return trimmed(read_properties(text)) if text is not None else {}

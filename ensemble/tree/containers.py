@@ -37,7 +37,8 @@ def has_lapsed(now: Instant, node: Lasting, rules: TreeRules) -> bool:
     age_ms = now.wall_ms - node.mtime
     if owner == CONTAINER_OWNER:
         # One that had no child yet is only waiting for its first.
-        return node.cversion > 0 or 0 < rules.container_never_used_max_ms < age_ms
+        never_used_max_ms = rules.container_never_used_max_ms
+        return node.cversion > 0 or (never_used_max_ms != 0 and age_ms > never_used_max_ms)
     return rules.extended_types and age_ms > owner & TTL_MAX_MS
 
 
@@ -58,7 +59,7 @@ class ContainerCheck:
         self._due: deque[str] = deque()
         # In parts of a deletion, of which each costs a minute's worth: the first may go at once, as in Java.
         self._earned_max = max(_MINUTE_MS, self.period_ms * rules.container_deletes_per_minute)
-        self._earned = _MINUTE_MS
+        self._earned = _MINUTE_MS if rules.container_deletes_per_minute else 0
 
     def lapsed(self, now: Instant, tree: DataTree) -> list[str]:
         """Paths to delete now."""

@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 from ensemble.errors import ErrorCode
 from ensemble.ids import PeerId, Zxid
-from ensemble.properties import read_properties
+from ensemble.properties import BadProperties, read_properties, trimmed
 from ensemble.records import ReconfigRequest
 from ensemble.zab.application import EnsembleView
 from ensemble.zab.membership import (
@@ -43,7 +43,7 @@ def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView)
             return ErrorCode.BAD_ARGUMENTS
         else:
             membership = _changed(last_seen, _text(request.joining or b""), _text(request.leaving or b""), zxid)
-    except NoNumber:
+    except (NoNumber, BadProperties):
         return ErrorCode.MARSHALLING_ERROR
     except BadMembership:
         return ErrorCode.BAD_ARGUMENTS
@@ -72,7 +72,7 @@ def _text(raw: bytes) -> str:
 
 def _whole(members: str, zxid: Zxid) -> Membership:
     """Lines, or the same with commas for line ends."""
-    membership = membership_from(read_properties(members.replace(",", "\n")))
+    membership = membership_from(trimmed(read_properties(members.replace(",", "\n"))))
     for peer, line in membership.lines.items():
         _check_ports(peer, line)
     return membership.with_version(zxid)

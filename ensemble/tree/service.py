@@ -197,9 +197,10 @@ class Service:
     # -- serving clients -----------------------------------------------------------------------------------------
 
     def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
-        """Accept clients from now on."""
+        """Accept clients from now on, unless this server leads and leaves the clients to the others."""
         assert not leading or self._state.proposer is not None, "serving as leader without start_leading"
-        self._serve(now)
+        if self._config.leader_serves or not leading:
+            self._serve(now)
         if self._containers is None or self._containers.period_ms == self._config.tick_time_ms:
             return []
         return [SetTimer(LAPSING_TIMER, self._containers.period_ms)]

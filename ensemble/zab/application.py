@@ -221,6 +221,9 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     several_addresses: bool = False
     read_only_mode: bool = False
     """Whether a peer that finds no leader serves reads (readonlymode.enabled)."""
+    leader_serves: bool = True
+    """Whether the leader serves clients (leaderServes); if not, its client port closes every connection, as that of a
+    peer without a leader does."""
     has_oracle: bool = False
     """Whether somebody tells this peer, one of two voters, if it may go on without the other (oraclePath)."""
     local_sessions: bool = False

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 import msgspec
 
 from ensemble.ids import PeerId
-from ensemble.properties import read_properties
+from ensemble.properties import BadProperties, read_properties, trimmed
 from ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
 from ensemble.zab.server_line import ServerLine, parse_server_line
 
@@ -62,7 +62,10 @@ class Membership(msgspec.Struct, frozen=True):
     @classmethod
     def parse(cls, text: str) -> Membership:
         """Read a configuration's text.  Raises BadMembership."""
-        return membership_from(read_properties(text))
+        try:
+            return membership_from(trimmed(read_properties(text)))
+        except BadProperties as bad:
+            raise BadMembership(str(bad)) from None
 
     @property
     def hierarchical(self) -> bool:

@@ -61,13 +61,20 @@ class PeerStatus(msgspec.Struct, frozen=True):
     read_only: bool = False
     source_id: PeerId | None = None
     """Whom a learner learns from: its leader, or a follower that serves observers."""
+    leads_only: bool = False
+    """Whether this peer leads and leaves the clients to the others (leaderServes=no)."""
+
+    @property
+    def serves_clients(self) -> bool:
+        """Whether clients are served here, or read at least."""
+        return self.read_only or (self.serving and not self.leads_only)
 
     @property
     def isro(self) -> str:
         """What clients that look for a leader are told (IsroCommand): `rw`, `ro`, or `null` where nothing is served."""
         if self.read_only:
             return "ro"
-        return "rw" if self.serving else "null"
+        return "rw" if self.serves_clients else "null"
 
 
 class Peer:
@@ -187,6 +194,7 @@ class Peer:
             learners=learners,
             read_only=self._read_only,
             source_id=role.source_id if isinstance(role, Learner) else None,
+            leads_only=isinstance(role, Leader) and not core.config.leader_serves,
         )
 
     @property

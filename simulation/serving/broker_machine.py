@@ -13,7 +13,8 @@ from broker_sim.configs.broker_config import parse_config
 from broker_sim.logs.segment import SUFFIX
 from broker_sim.surroundings import Surroundings
 from ensemble.errors import ZooKeeperError
-from ensemble.txnlog.files import read_text
+from ensemble.properties import decode_properties
+from ensemble.txnlog.files import read_bytes
 from kafka_protocol.zk.registration import BrokerIdInUse
 from simulation.filesystem.inode import DirectoryNode, FileNode
 from simulation.filesystem.process_files import ProcessFiles
@@ -94,7 +95,7 @@ class BrokerMachine(ServerMachine):
 
     async def _run(self, process: SimProcess) -> None:
         """What `broker_sim.broker_process.main` does."""
-        config = parse_config(read_text(SERVER_PROPERTIES, process.files))
+        config = parse_config(decode_properties(read_bytes(SERVER_PROPERTIES, process.files)))
         with ExitStack() as held:
             lock_log_dirs(config, held, process.files)
             await serve(config, self._surroundings(process))

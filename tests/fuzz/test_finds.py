@@ -234,7 +234,7 @@ def test_a_file_name_that_cannot_be_is_said_to_be_none(name: str) -> None:
         parse(name)
 
 
-@pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t \\[]\0")
+@pytest.mark.parametrize("char", "\x1e\x0b\x85\u2028\t []\0")
 @pytest.mark.parametrize("line", ["h{}:1:2;3", "h:1:2;g{}:3", "h:1:2|i{}:3:4"])
 def test_a_membership_that_could_not_be_read_again_is_none(char: str, line: str) -> None:
     """A client could have it committed, and no leader could be followed any more."""
@@ -243,7 +243,7 @@ def test_a_membership_that_could_not_be_read_again_is_none(char: str, line: str)
 
 
 def test_only_javas_line_ends_end_a_line() -> None:
-    assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "f"}
+    assert read_properties("a=1\x1eb=2\rc=3\r\nd=4\ne=\u2028f") == {"a": "1\x1eb=2", "c": "3", "d": "4", "e": "\u2028f"}
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,7 @@ def test_ours_gets_snap_diff_and_trunc_from_a_java_leader(ensemble: MixedEnsembl
 
 def test_java_gets_snap_diff_and_trunc_from_our_leader_and_a_diff_out_of_its_log(ensemble: MixedEnsemble) -> None:
     for i in (1, 3):
-        add_to_config(ensemble, i, "snapshotSizeFactor=1000")
+        add_to_config(ensemble, i, "zabka.snapshotSizeFactor=1000")
     ensemble.start(1, 3)
     assert ensemble.wait_for_quorum() == 3
     write(ensemble, 1, "first")
@@ -142,7 +142,7 @@ def test_java_gets_snap_diff_and_trunc_from_our_leader_and_a_diff_out_of_its_log
     shutil.rmtree(ensemble.data(2))
     for i in (1, 3):
         ensemble.kill(i)
-        add_to_config(ensemble, i, "snapshotSizeFactor=-1")
+        add_to_config(ensemble, i, "zabka.snapshotSizeFactor=-1")
     ensemble.start(1, 3)
     ensemble.wait_for_quorum()
     write(ensemble, 1, "last", 600)

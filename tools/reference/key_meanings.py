@@ -30,9 +30,9 @@ autopurge.purgeInterval Above 0, old snapshots and logs are removed after each n
 autopurge.snapRetainCount How many snapshots purging keeps.
 client.certReload Reads the client port's certificates again when their files change.
 client.portUnification The plain client port also speaks TLS.
-clientPort The port for clients.
+clientPort The port for clients; 0 picks a free one.
 clientPortAddress The address of the port for clients.
-commitLogCount How many committed transactions a leader keeps in memory, to bring learners up to date with.
+commitLogCount How many committed transactions a leader keeps in memory for its learners; at least 500.
 connectionDecreaseRatio Share of tokens that must be free before the chance of dropping new connections shrinks.
 connectionDropDecrease By how much that chance shrinks.
 connectionDropIncrease By how much that chance grows while tokens are short.
@@ -67,6 +67,7 @@ jute.maxbuffer.extrasize By how many bytes what is stored may exceed `jute.maxbu
   again unless set.
 largeRequestMaxBytes How many bytes all large requests together may take.
 largeRequestThreshold From how many bytes on a request counts as large; -1 for never.
+leaderServes `no`: the leader closes the connections of clients, and only the other servers serve them.
 letAnySaslUserDoX A node's ACL `sasl:` entries with this name hold for every SASL user.
 localSessionsEnabled New sessions stay with the server that they came to, unknown to the others.
 localSessionsUpgradingEnabled A local session becomes global when it makes an ephemeral.
@@ -100,7 +101,7 @@ reconfigEnabled The membership may be changed while the ensemble runs.
 requestThrottleLimit How many requests may be in work before others wait; 0 for any number.
 request_throttle_max_requests The system property's name of `requestThrottleLimit`; it wins over the other.
 sasl.serverconfig The JAAS section with the clients' users.
-secureClientPort The port for clients that speaks TLS only.
+secureClientPort The port for clients that speaks TLS only; 0 picks a free one.
 secureClientPortAddress The address of that port.
 sessionRequireClientSASLAuth The same as `enforce.auth.enabled` with the scheme `sasl`.
 skipACL `yes` skips every check of permissions.
@@ -149,6 +150,7 @@ syncLimit Ticks without a word after which leader and follower give each other u
 throttledOpWaitTime After how many milliseconds in the queue a request is answered with `ThrottledOp`; 0 for never.
 throttled_op_wait_time The system property's name of `throttledOpWaitTime`; it wins over the other.
 tickTime The unit of the other limits, in milliseconds, and the pace of heartbeats.
+zabka.commitLogCount The same as `commitLogCount`, but it can be less than 500; for tests.
 zabka.control.socket Where the host agent asks for the peer's status and sets its link faults.
 zabka.fsync.inlinethresholdus While the median sync takes less than this many microseconds, small groups are synced
   in the
@@ -156,6 +158,7 @@ zabka.fsync.inlinethresholdus While the median sync takes less than this many mi
 zabka.journal.dir Where the journal is written.
 zabka.journal.level `full` writes every commit and acknowledgement too.
 zabka.messages Which messages are written beside the journal: those of control, all, or none (`off`).
+zabka.snapshotSizeFactor The same as `snapshotSizeFactor`, but it can be above 1; for tests.
 zabka.ssl.crl.location A PEM file with each authority's list of revoked certificates, for `ssl.crl`.
 zabka.ssl.quorum.crl.location The same for `ssl.quorum.crl`.
 zabka.ssl.quorum.trustExpired The same between servers.

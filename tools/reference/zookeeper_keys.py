@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 from unittest.mock import patch
 
-from ensemble.server.config.config_values import Values
+from ensemble.server.config.config_values import INT_MAX, INT_MIN, Values
 from ensemble.server.config.zoo_cfg import ACCEPTED, parse
 from tools.reference.key_meanings import ZOOKEEPER
 from tools.reference.markdown import code, document, table
@@ -15,8 +15,11 @@ T = TypeVar("T")
 _INTRODUCTION = (
     "A peer reads a `zoo.cfg`, ZooKeeper's own file. What ZooKeeper takes as a Java system property stands in "
     "the same file, without the `zookeeper.` prefix; keys that begin with `zabka.` are ours. An unknown key is "
-    "a warning with a guess at what was meant; a bad value stops the peer with one clear line. `zabka up --set "
-    "KEY=VALUE` sets any of these for every peer of a cluster. Sources: ZooKeeper 3.9's administrator's guide, "
+    "a warning with a guess at what was meant. The file is a Java properties file: a space or `:` can stand for `=`, "
+    "a backslash escapes, `\\u0041` is a character, and the bytes are ISO-8859-1. A bad value has the outcome that it "
+    "has in ZooKeeper: where ZooKeeper uses a default or the nearest limit, the peer does so and logs a warning; "
+    "where ZooKeeper refuses to start, the peer ends with one clear line. `zabka up --set KEY=VALUE` sets "
+    "any of these for every peer of a cluster. Sources: ZooKeeper 3.9's administrator's guide, "
     "`QuorumPeerConfig`."
 )
 _MORE = (
@@ -33,9 +36,11 @@ class _Asked:
         self.keys: dict[str, tuple[str, object]] = {}
 
     def noting(self, kind: Callable[..., str], ask: Callable[..., T]) -> Callable[..., T]:
-        def note(values: Values, key: str, default: object, *rest: Any) -> T:
-            self.keys.setdefault(key, (kind(*rest), default))
-            return ask(values, key, default, *rest)
+        def note(values: Values, key: str, default: object, *rest: Any, **more: Any) -> T:
+            bounds = {name: bound for name, bound in more.items() if name in ("minimum", "maximum")}
+            shown = rest[0 if default else 1] if kind is _choice else default
+            self.keys.setdefault(key, (kind(*rest, **bounds), shown))
+            return ask(values, key, default, *rest, **more)
 
         return note
 
@@ -45,7 +50,12 @@ def asked_keys() -> dict[str, tuple[str, object]]:
     asked = _Asked()
     kinds: dict[str, Callable[..., str]] = {
         "number": _range,
+        "property_number": _range,
+        "usable_number": _range,
         "flag": lambda: "true or false",
+        "property_flag": lambda: "true or false",
+        "property_is": _choice,
+        "double": lambda: "a number",
         "text": lambda: "text",
         "get": lambda _, expected: expected,
     }
@@ -60,8 +70,14 @@ def asked_keys() -> dict[str, tuple[str, object]]:
     return asked.keys
 
 
-def _range(minimum: int, maximum: int = 2**31 - 1) -> str:
-    return f"{minimum} or more" if maximum >= 2**31 - 1 else f"{minimum} to {maximum}"
+def _range(minimum: int = INT_MIN, maximum: int = INT_MAX) -> str:
+    if minimum <= INT_MIN:
+        return "a number" if maximum >= INT_MAX else f"up to {maximum}"
+    return f"{minimum} or more" if maximum >= INT_MAX else f"{minimum} to {maximum}"
+
+
+def _choice(chosen: str, other: str) -> str:
+    return f"{chosen} or {other}"
 
 
 def page() -> str:
@@ -69,6 +85,7 @@ def page() -> str:
     rows = [
         [code(key), kind, code(_default(default)), ZOOKEEPER[key]]
         for key, (kind, default) in sorted(asked_keys().items())
+        if key not in ACCEPTED
     ]
     accepted = ", ".join(code(key) for key in sorted(ACCEPTED))
     return document(

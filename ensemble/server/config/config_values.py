@@ -1,23 +1,76 @@
-"""Values out of a Java properties file, each checked where it is read: a bad one is a ConfigError, one clear line."""
+"""Values of a zoo.cfg, each checked where it is read.
+
+ZooKeeper reads its keys in two ways, and so does `Values`:
+
+| keys | Java | methods | a bad value |
+| --- | --- | --- | --- |
+| parsed by QuorumPeerConfig | Integer.parseInt | `number`, `flag` | raises ConfigError |
+| system properties | Integer.getInteger | `property_number`, `property_flag` | is replaced, with a warning |
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import TypeVar
 
 T = TypeVar("T")
+INT_MIN, INT_MAX = -(2**31), 2**31 - 1
+LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
+_DIGITS_MAX = 100
+_PARSED = re.compile(r"[+-]?\d+")
+"""What Integer.parseInt reads."""
+_DECODED = re.compile(r"([+-]?)(?:(0[xX]|#)([0-9a-fA-F]+)|(0)([0-7]+)|(\d+))")
+"""What Integer.decode reads: hexadecimal, octal, decimal."""
+_DOUBLE = re.compile(r"[+-]?(?:NaN|Infinity|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?[fFdD]?)", re.ASCII)
+"""What Double.parseDouble reads, except for hexadecimal numbers."""
 
 
 class ConfigError(Exception):
     """The configuration cannot be used; one clear line for the operator."""
 
 
+def parsed(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
+    """Return the number that Java's parseInt (or parseLong) reads; None where it reads none."""
+    if _PARSED.fullmatch(text) is None or len(text) > _DIGITS_MAX:
+        return None
+    value = int(text)
+    return value if minimum <= value <= maximum else None
+
+
+def decoded(text: str, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int | None:
+    """Return the number that Java's Integer.decode (or Long.decode) reads; None where it reads none."""
+    found = _DECODED.fullmatch(text)
+    if found is None or len(text) > _DIGITS_MAX:
+        return None
+    sign, _, hexadecimal, _, octal, decimal = found.groups()
+    value = int(hexadecimal or octal or decimal, 16 if hexadecimal else 8 if octal else 10)
+    value = -value if sign == "-" else value
+    return value if minimum <= value <= maximum else None
+
+
+ReadNumber = Callable[[str, int, int], int | None]
+
+
 class Values:
-    """Takes values out of a properties map, checking each; `used` gathers the keys that somebody asked for."""
+    """Takes values out of a properties map, checking each.
+
+    `used` collects the keys that were read, `warnings` a line for each value that is replaced by another.
+    """
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
+        self._checks = True
         self.used: set[str] = set()
+        self.warnings: list[str] = []
+
+    def unchecked(self) -> Values:
+        """Return the same values for a feature that is off: ZooKeeper does not look at its keys, so a bad value counts
+        as none."""
+        values = Values(self._values)
+        values.used = self.used
+        values._checks = False
+        return values
 
     def get(self, key: str, default: T, convert: Callable[[str], T], expected: str) -> T:
         """The value of `key`, converted; `default` where it is absent."""
@@ -28,11 +81,14 @@ class Values:
         try:
             return convert(text)
         except ValueError:
+            if not self._checks:
+                return default
             raise ConfigError(f"{key}={text} is not {expected}") from None
 
-    def number(self, key: str, default: int, minimum: int, maximum: int = 2**31 - 1) -> int:
+    def number(self, key: str, default: int, minimum: int = INT_MIN, maximum: int = INT_MAX) -> int:
         """An integer within bounds."""
-        return self.get(key, default, _bounded(minimum, maximum), f"a number from {minimum} to {maximum}")
+        bounds = f"from {minimum} to {maximum}" if minimum > INT_MIN else f"of at most {maximum}"
+        return self.get(key, default, _bounded(minimum, maximum), f"a number {bounds}")
 
     def flag(self, key: str, default: bool) -> bool:
         """true or false."""
@@ -42,11 +98,87 @@ class Values:
         """Any text."""
         return self.get(key, default, str, "text")
 
+    def property_number(
+        self,
+        key: str,
+        default: int,
+        minimum: int = INT_MIN,
+        maximum: int = INT_MAX,
+        *,
+        below: int | None = None,
+        read: ReadNumber = decoded,
+    ) -> int:
+        """An integer; `default` where the value is not an int of Java's (a long where the maximum is one), `below` (or
+        the minimum) where it is smaller than the minimum, the maximum where it is larger."""
+        text = self._given(key)
+        if text is None:
+            return default
+        long = maximum > INT_MAX
+        value = read(text, LONG_MIN if long else INT_MIN, LONG_MAX if long else INT_MAX)
+        if value is None:
+            self.warn(f"{key}={text} is not a number that ZooKeeper reads: the default is used")
+            return default
+        used = (minimum if below is None else below) if value < minimum else min(value, maximum)
+        if used != value:
+            self.warn(f"{key}={text} is {'below' if value < minimum else 'above'} the limit: {used} is used")
+        return used
+
+    def usable_number(self, key: str, default: int, minimum: int) -> int:
+        """A number that ZooKeeper reads as a system property, and with which it does not start or serves no client
+        where it is below the minimum.  Raises ConfigError."""
+        value = self.property_number(key, default)
+        if value >= minimum:
+            return value
+        if self._checks:
+            raise ConfigError(f"{key}={value} is below {minimum}, and no client could be served")
+        return default
+
+    def property_flag(self, key: str, default: bool) -> bool:
+        """true in any case of letters; any other value is false."""
+        return self._is(key, default, "true", "false", lower=True)
+
+    def property_is(self, key: str, default: bool, chosen: str, other: str) -> bool:
+        """Whether the value is `chosen` exactly; any other value counts as `other`."""
+        return self._is(key, default, chosen, other, lower=False)
+
+    def double(self, key: str, default: float) -> float:
+        """A double of Java's.  Raises ConfigError."""
+        return self.get(key, default, parsed_double, "a number")
+
+    def warn(self, warning: str) -> None:
+        """Report a value that is replaced by another, once."""
+        if self._checks and warning not in self.warnings:
+            self.warnings.append(warning)
+
+    def given(self, key: str) -> str | None:
+        """The text of a key that another method has read; None where it is absent."""
+        return self._values.get(key)
+
+    def _given(self, key: str) -> str | None:
+        self.used.add(key)
+        return self._values.get(key)
+
+    def _is(self, key: str, default: bool, chosen: str, other: str, *, lower: bool) -> bool:
+        text = self._given(key)
+        if text is None:
+            return default
+        compared = text.lower() if lower else text
+        if compared not in (chosen, other):
+            self.warn(f"{key}={text} is neither {chosen} nor {other}: it counts as {other}")
+        return compared == chosen
+
+
+def parsed_double(text: str) -> float:
+    """Return the number that Java's Double.parseDouble reads.  Raises ValueError."""
+    if _DOUBLE.fullmatch(text) is None:
+        raise ValueError(text)
+    return float(text.rstrip("fFdD")) if text[-1] in "fFdD" else float(text)
+
 
 def _bounded(minimum: int, maximum: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
-        value = int(text)
-        if not minimum <= value <= maximum:
+        value = parsed(text, minimum, maximum)
+        if value is None:
             raise ValueError(text)
         return value
 

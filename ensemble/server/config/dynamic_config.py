@@ -11,11 +11,20 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ensemble.ids import PeerId
-from ensemble.properties import read_properties
+from ensemble.properties import (
+    JAVA_BLANKS,
+    BadProperties,
+    decode_properties,
+    logical_lines,
+    property_line,
+    read_properties,
+    split_property,
+    trimmed,
+)
 from ensemble.runtime.files import HOST, Files
 from ensemble.server.config.config_values import ConfigError
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import exists, read_text, remove_all, replace_file
+from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
 from ensemble.zab.membership import PEER_ID_MAX, BadMembership, Membership, membership_from
 
 _POINTER = "dynamicConfigFile"
@@ -34,7 +43,7 @@ def read_membership(raw: Mapping[str, str], files: Files = HOST) -> Membership |
     if members:
         raise ConfigError(f"{next(iter(members))} must be in the dynamic file that {_POINTER} names")
     path = Path(raw[_POINTER])
-    members = read_properties(_text_of(path, files))
+    members = _properties_of(path, files)
     if "version" in members:
         raise ConfigError(f"{path}: a dynamic file's version is in its name, not inside")
     return _checked(members, _version_of(path))
@@ -53,15 +62,17 @@ def read_next_membership(config: Path, files: Files = HOST) -> Membership | None
     if not exists(path, files):
         return None
     try:
-        return membership_from(read_properties(_text_of(path, files)))
+        return membership_from(_properties_of(path, files))
     except BadMembership as bad:
         raise ConfigError(f"{path}: {bad}") from None
 
 
-def _text_of(path: Path, files: Files) -> str:
+def _properties_of(path: Path, files: Files) -> dict[str, str]:
     try:
-        return read_text(path, files)
-    except (OSError, ValueError) as bad:  # No such file, no text, or no file name
+        return trimmed(read_properties(decode_properties(read_bytes(path, files))))
+    except BadProperties as bad:
+        raise ConfigError(f"{path} is not a Java properties file: {bad}") from None
+    except (OSError, ValueError) as bad:  # No such file, or no file name
         raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
 
 
@@ -118,15 +129,15 @@ class DynamicConfigFiles:
 
     def save_next(self, membership: Membership) -> None:
         """A membership was proposed: keep it beside the one in force."""
-        _write(_next_of(self._config), membership.text, self._files)
+        _write(_next_of(self._config), _as_file(membership.text), self._files)
 
     def save(self, membership: Membership) -> None:
         """A membership is in force: its own file first, then zoo.cfg names it, then what was proposed is forgotten."""
         if membership.version:
             path = self._config.with_name(f"{self._config.name}.dynamic.{membership.version:x}")
-            _write(path, "\n".join(membership.text.split("\n")[:-1]), self._files)
-            static = read_text(self._config, self._files)
-            if _POINTER not in read_properties(static):
+            _write(path, _as_file("\n".join(membership.text.split("\n")[:-1])), self._files)
+            static = decode_properties(read_bytes(self._config, self._files))
+            if _POINTER not in trimmed(read_properties(static)):
                 _write(self._config.with_name(self._config.name + ".bak"), static, self._files)
             mine = membership.lines.get(self._my_id)
             named = mine is not None and mine.client_port is not None
@@ -138,7 +149,7 @@ class DynamicConfigFiles:
     def _with_client_port(self, text: str, static: str) -> str:
         """The text of a zoo.cfg for a membership that names no client port for this server: the port that the one
         before named, and which is open, stays."""
-        values = read_properties(static)
+        values = trimmed(read_properties(static))
         try:
             before = read_membership(values, self._files)
         except ConfigError:
@@ -146,13 +157,13 @@ class DynamicConfigFiles:
         mine = before.lines.get(self._my_id) if before is not None else None
         if "clientPort" in values or mine is None or mine.client_port is None:
             return text
-        host = [f"clientPortAddress={mine.client_host}"] if mine.client_host else []
+        host = [property_line("clientPortAddress", mine.client_host)] if mine.client_host else []
         return "\n".join([text, f"clientPort={mine.client_port}", *host])
 
 
 def _write(path: Path, text: str, files: Files) -> None:
     try:
-        replace_file(path, text.rstrip("\n").encode() + b"\n", path.name + ".tmp", files)
+        replace_file(path, text.rstrip("\n").encode("iso-8859-1") + b"\n", path.name + ".tmp", files)
     except OSError as failed:
         # ZooKeeper goes on, and forgets the membership when it restarts.
         reason = f"{path} cannot be written: {failed.strerror or failed}"
@@ -162,18 +173,22 @@ def _write(path: Path, text: str, files: Files) -> None:
 def _pointing_at(path: Path, static: str, *, drops_client_port: bool) -> str:
     """A zoo.cfg's text without its members, naming their dynamic file; without a client port that is in the member's
     own line, too.  All else stays, comments as well."""
-    kept: list[str] = []
-    continues = drops = False
-    for line in static.splitlines():
-        comment = line.lstrip().startswith(("#", "!"))
-        if not continues:
-            key = "" if comment else next(iter(read_properties(line.rstrip("\\"))), "")
-            drops = (
-                is_membership_key(key)
-                or key in (_POINTER, "peerType")
-                or (drops_client_port and key in ("clientPort", "clientPortAddress"))
-            )
-        continues = line.endswith("\\") and not comment
-        if not drops:
-            kept.append(line)
-    return "\n".join([*kept, f"{_POINTER}={path}"])
+    kept = ""
+    for line in logical_lines(static):
+        key = split_property(line.content)[0].strip(JAVA_BLANKS) if line.content is not None else ""
+        dropped = (
+            is_membership_key(key)
+            or key in (_POINTER, "peerType")
+            or (drops_client_port and key in ("clientPort", "clientPortAddress"))
+        )
+        if not dropped:
+            kept += line.source
+    # The first line end ends the last line, the second one a backslash that would continue it.
+    ends = "" if kept.endswith(("\n", "\r")) or not kept else "\n\n" if kept.endswith("\\") else "\n"
+    return kept + ends + property_line(_POINTER, str(path))
+
+
+def _as_file(membership: str) -> str:
+    """The text of a membership as a properties file has it."""
+    lines = (line.partition("=") for line in membership.split("\n"))
+    return "\n".join(property_line(key, value) for key, _, value in lines)

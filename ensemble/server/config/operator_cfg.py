@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from ensemble.server.config.config_values import ConfigError, Values
+from ensemble.server.config.config_values import ConfigError, Values, parsed
 from ensemble.server.config.security_cfg import read_admin_tls
 from ensemble.server.config.tls import ClientAuth, TlsSettings
 
 LOOPBACK = "127.0.0.1"
+_PORT_MAX = 65535
 _PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 _PROVIDERS = {
     "org.apache.zookeeper.metrics.impl.DefaultMetricsProvider": False,
@@ -45,33 +46,47 @@ def read_admin(values: Values) -> AdminSettings | None:
     ZooKeeper starts it unless told otherwise, on every address of the machine; this one has to be asked for, and then
     listens on loopback unless told otherwise.  Raises ConfigError.
     """
-    enabled = values.flag("admin.enableServer", False)
-    interval_ms = values.number("admin.rateLimiterIntervalInMS", 300_000, 0)
-    unified, forced = values.flag("admin.portUnification", False), values.flag("admin.forceHttps", False)
-    client_auth: ClientAuth = "need" if values.flag("admin.needClientAuth", False) else "none"
+    enabled = _starts_admin(values, "admin.enableServer")
+    values = values if enabled else values.unchecked()
+    interval_ms = values.property_number("admin.rateLimiterIntervalInMS", 300_000, 0, read=parsed)
+    unified, forced = (values.property_flag(f"admin.{key}", False) for key in ("portUnification", "forceHttps"))
+    client_auth: ClientAuth = "need" if values.property_flag("admin.needClientAuth", False) else "none"
+    port = values.property_number("admin.serverPort", 8080)
+    if enabled and not 0 <= port <= _PORT_MAX:
+        raise ConfigError(f"admin.serverPort={port} is not a port: a number from 0 to {_PORT_MAX}")
     settings = AdminSettings(
         address=values.text("admin.serverAddress", LOOPBACK),
-        port=values.number("admin.serverPort", 8080, 0, 65535),
+        port=port,
         command_url=values.get("admin.commandURL", "/commands", _path, "a path such as /commands"),
-        snapshots_interval_ms=interval_ms if values.flag("admin.snapshot.enabled", False) else None,
-        restores_interval_ms=interval_ms if values.flag("admin.restore.enabled", False) else None,
+        snapshots_interval_ms=interval_ms if values.property_flag("admin.snapshot.enabled", False) else None,
+        restores_interval_ms=interval_ms if values.property_flag("admin.restore.enabled", False) else None,
         tls=read_admin_tls(values, wanted=enabled and (unified or forced), client_auth=client_auth),
         https_only=forced,
     )
     return settings if enabled else None
 
 
+def _starts_admin(values: Values, key: str) -> bool:
+    """Whether the key is there and is not `false`, as in ZooKeeper, where it need not be there."""
+    text = values.get(key, "false", str, "true or false")
+    if text not in ("true", "false"):
+        values.warn(f"{key}={text} is not false: the admin server starts")
+    return text != "false"
+
+
 def read_metrics(values: Values) -> MetricsSettings | None:
     """The Prometheus provider's settings, None where another one is named.  Raises ConfigError."""
     name = values.text("metricsProvider.className", "")
-    settings = MetricsSettings(
-        address=values.text("metricsProvider.httpHost", LOOPBACK),
-        port=values.number("metricsProvider.httpPort", 7000, 0, 65535),
-        process=values.flag("metricsProvider.exportJvmInfo", True),
-    )
     if name and name not in _PROVIDERS:
         raise ConfigError(f"metricsProvider.className={name} is not one of {', '.join(_PROVIDERS)}")
-    return settings if _PROVIDERS.get(name, False) else None
+    chosen = _PROVIDERS.get(name, False)
+    values = values if chosen else values.unchecked()
+    settings = MetricsSettings(
+        address=values.text("metricsProvider.httpHost", LOOPBACK),
+        port=values.number("metricsProvider.httpPort", 7000, 0, _PORT_MAX),
+        process=values.property_flag("metricsProvider.exportJvmInfo", True),
+    )
+    return settings if chosen else None
 
 
 def _path(text: str) -> str:

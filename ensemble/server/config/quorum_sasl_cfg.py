@@ -22,7 +22,6 @@ def read_quorum_sasl(values: Values) -> QuorumSasl | None:
     enabled, server, learner = (values.flag(key, False) for key in (_ENABLED, _SERVER, _LEARNER))
     server_section = values.text("quorum.auth.server.saslLoginContext", "QuorumServer")
     learner_section = values.text("quorum.auth.learner.saslLoginContext", "QuorumLearner")
-    values.used.add("quorum.cnxn.threads.size")
     if values.text(_PRINCIPAL, ""):
         raise ConfigError(f"{_PRINCIPAL}: GSSAPI is not supported, DIGEST-MD5 is")
     for key, wanted in ((_SERVER, server), (_LEARNER, learner)):

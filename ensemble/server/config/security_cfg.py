@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from math import isnan
 from pathlib import Path
 
 import msgspec
@@ -14,8 +15,8 @@ import msgspec
 from ensemble.auth.jaas import digest_users
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.schemes import DIGEST, ENSEMBLE, IP, KEY, SASL, X509
-from ensemble.properties import read_properties
-from ensemble.server.config.config_values import ConfigError, Values
+from ensemble.properties import logical_lines, split_property
+from ensemble.server.config.config_values import INT_MIN, ConfigError, Values, decoded
 from ensemble.server.config.jaas_file import read_section
 from ensemble.server.config.limits import HANDSHAKES_MAX, Limits, ThrottleSettings
 from ensemble.server.config.tls import VERSIONS, ClientAuth, TlsSettings
@@ -38,9 +39,14 @@ _WITHOUT_EFFECT = (
     "kerberos.removeRealmFromPrincipal", "request_throttle_stall_time", "request_throttle_drop_stale",
     "request_stale_connection_check",
 )  # fmt: skip
+_HANDSHAKE_MS = 5000
+_CLIENT, _QUORUM = "ssl.", "ssl.quorum."
 _SECRET = ("password", "superdigest", "secret")
 HIDDEN = "(hidden)"
 JUTE_MAXBUFFER = 0xFFFFF
+_LARGE_BYTES = 100 * 1024 * 1024
+_RATIO_MAX = 1e9
+_EXTRA_BYTES_MIN = 1024
 JUTE_MAXBUFFER_MAX = 48 << 20
 """What servers tell each other, and a record of the log, has less than 64 MiB: a larger one that was acknowledged could
 not be read back.  The rest is for what a transaction says beside the request."""
@@ -54,17 +60,9 @@ def without_secrets(raw: Mapping[str, str]) -> dict[str, str]:
 def text_without_secrets(text: str) -> str:
     """Return the text of a zoo.cfg with `HIDDEN` in place of each secret value."""
     shown: list[str] = []
-    hides = continues = False
-    for whole in text.splitlines(keepends=True):
-        line = whole.rstrip("\r\n")
-        comment = not continues and line.lstrip().startswith(("#", "!"))
-        if not continues:
-            key = "" if comment else next(iter(read_properties(line.rstrip("\\"))), "")
-            hides = _is_secret(key)
-            shown.append(f"{key}={HIDDEN}\n" if hides else whole)
-        elif not hides:
-            shown.append(whole)
-        continues = not comment and (len(line) - len(line.rstrip("\\"))) % 2 == 1
+    for line in logical_lines(text):
+        key = "" if line.content is None else split_property(line.content)[0]
+        shown.append(f"{key}={HIDDEN}\n" if _is_secret(key) else line.source)
     return "".join(shown)
 
 
@@ -80,7 +78,7 @@ def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolic
     """How clients prove who they are.  Raises ConfigError."""
     values.used |= set(_WITHOUT_EFFECT)
     schemes = {IP}
-    if values.flag(f"{_DIGEST}enabled", True):
+    if values.property_flag(f"{_DIGEST}enabled", True):
         schemes.add(DIGEST)
     if tls:
         schemes.add(X509)
@@ -101,18 +99,12 @@ def read_auth(raw: Mapping[str, str], values: Values, *, tls: bool) -> AuthPolic
         x509_super_user=values.text("X509AuthenticationProvider.superUser", ""),
         sasl_users=_sasl_users(values),
         sasl_super_users=tuple(raw[key] for key in supers),
-        sasl_failure_tolerated=values.flag("allowSaslFailedClients", False),
+        sasl_failure_tolerated=values.property_flag("allowSaslFailedClients", False),
         required_schemes=_required_schemes(values, schemes),
-        skip_acl=values.get("skipACL", False, _yes, "yes or no"),
+        skip_acl=values.property_is("skipACL", False, "yes", "no"),
         any_sasl_user=values.text("letAnySaslUserDoX", ""),
         ensemble_names=values.get("ensembleAuthName", None, _names, "a list of names"),
     )
-
-
-def _yes(text: str) -> bool:
-    if text not in ("yes", "no"):
-        raise ValueError(text)
-    return text == "yes"
 
 
 def _names(text: str) -> frozenset[str] | None:
@@ -137,9 +129,9 @@ def _sasl_users(values: Values) -> dict[str, str] | None:
 
 
 def _required_schemes(values: Values, schemes: set[str]) -> tuple[str, ...]:
-    enforced = values.flag("enforce.auth.enabled", False)
+    enforced = values.property_flag("enforce.auth.enabled", False)
     named = values.text("enforce.auth.schemes", "")
-    if values.flag("sessionRequireClientSASLAuth", False):
+    if values.property_flag("sessionRequireClientSASLAuth", False):
         enforced, named = True, SASL
     if not enforced:
         return ()
@@ -155,56 +147,61 @@ def _required_schemes(values: Values, schemes: set[str]) -> tuple[str, ...]:
 # -- TLS -------------------------------------------------------------------------------------------------------------
 
 
-def read_secure_address(values: Values) -> tuple[str, int]:
-    """(address, port) of the TLS client port; port 0 where there is none.  Raises ConfigError."""
+def read_secure_address(values: Values) -> tuple[str, int | None]:
+    """(address, port) of the TLS client port; None where there is none, 0 for a free port.  Raises ConfigError."""
     port = values.number("secureClientPort", 0, 0, 65535)
     address = values.text("secureClientPortAddress", "")
-    if address and not port:
+    given = values.given("secureClientPort") is not None
+    if address and not given:
         raise ConfigError("secureClientPortAddress is set but secureClientPort is not")
-    return address, port
+    return address, port if given else None
 
 
 def read_client_tls(values: Values, *, wanted: bool) -> TlsSettings | None:
     """TLS towards clients.  Raises ConfigError."""
-    return _tls(values, "ssl.", "client.certReload", wanted, verify_client_name=False)
+    return _tls(values, _CLIENT, "client.certReload", wanted, verify_client_name=False)
 
 
 def read_quorum_tls(values: Values) -> TlsSettings | None:
     """TLS between servers; None where neither `sslQuorum` nor `portUnification` asks for it.  Raises ConfigError."""
     wanted = values.flag("sslQuorum", False) or values.flag("portUnification", False)
-    return _tls(values, "ssl.quorum.", "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
+    return _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
 
 
 def read_admin_tls(values: Values, *, wanted: bool, client_auth: ClientAuth) -> TlsSettings | None:
     """TLS of the admin server, with the stores that servers talk with (JettyAdminServer); what has expired is never
     trusted there.  Raises ConfigError."""
-    settings = _tls(values, "ssl.quorum.", "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
+    settings = _tls(values, _QUORUM, "sslQuorumReloadCertFiles", wanted, verify_client_name=True)
     return settings and msgspec.structs.replace(settings, client_auth=client_auth, trusts_expired=False)
 
 
 def _tls(values: Values, prefix: str, reload: str, wanted: bool, *, verify_client_name: bool) -> TlsSettings | None:
+    reloads = values.flag(reload, False) if prefix == _QUORUM else values.property_flag(reload, False)
+    values = values if wanted else values.unchecked()
     key_store = _store(values, f"{prefix}keyStore")
     key_password = _password(values, f"{prefix}keyStore")
     trust_store = _store(values, f"{prefix}trustStore")
     trust_password = _password(values, f"{prefix}trustStore")
     needed: ClientAuth = "need"
     client_auth = values.get(f"{prefix}clientAuth", needed, _client_auth, "need, want or none")
-    verify_server = values.flag(f"{prefix}hostnameVerification", True)
-    verify_client = values.flag(f"{prefix}clientHostnameVerification", verify_client_name) and verify_server
+    verify_server = values.property_flag(f"{prefix}hostnameVerification", True)
+    verify_client = values.property_flag(f"{prefix}clientHostnameVerification", verify_client_name) and verify_server
     versions = values.get(f"{prefix}enabledProtocols", tuple(VERSIONS), _versions, f"a list of {', '.join(VERSIONS)}")
     ciphers = values.text(f"{prefix}ciphersuites", "")
-    handshake_ms = values.number(f"{prefix}handshakeDetectionTimeoutMillis", 5000, 1)
-    reloads = values.flag(reload, False)
-    revoked = _revoked(values, prefix)
+    handshake_ms = values.number(f"{prefix}handshakeDetectionTimeoutMillis", _HANDSHAKE_MS)
+    if handshake_ms < 1:
+        values.warn(f"{prefix}handshakeDetectionTimeoutMillis={handshake_ms} is below 1: {_HANDSHAKE_MS} is used")
+        handshake_ms = _HANDSHAKE_MS
+    revoked = _revoked(values, prefix, wanted=wanted)
     trusts_expired = values.flag(f"zabka.{prefix}trustExpired", False)
-    if trusts_expired and revoked is not None:
+    if wanted and trusts_expired and revoked is not None:
         # OpenSSL then looks at the dates of neither.
         raise ConfigError(f"zabka.{prefix}trustExpired=true and {prefix}crl=true: an outdated list would be believed")
     if not wanted:
         return None
     if key_store is None:
         raise ConfigError(f"{prefix}keyStore.location is not set")
-    if trust_store is None and (client_auth != "none" or prefix != "ssl."):
+    if trust_store is None and (client_auth != "none" or prefix != _CLIENT):
         raise ConfigError(f"{prefix}trustStore.location is not set: no certificate could be verified")
     return TlsSettings(
         prefix=prefix,
@@ -236,11 +233,14 @@ def _store(values: Values, key: str) -> tuple[Path, StoreType] | None:
         raise ConfigError(f"{key}.location={location}: {bad}") from None
 
 
-def _revoked(values: Values, prefix: str) -> Path | None:
+def _revoked(values: Values, prefix: str, *, wanted: bool) -> Path | None:
     """The file with the authorities' lists.  Java fetches them from where each certificate says (CRLDP); here somebody
     else does, and puts them into a file."""
-    checked, location = values.flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
-    if values.flag(f"{prefix}ocsp", False):
+    checked, location = values.property_flag(f"{prefix}crl", False), values.text(f"zabka.{prefix}crl.location", "")
+    asks = values.property_flag(f"{prefix}ocsp", False)
+    if not wanted:
+        return None
+    if asks:
         raise ConfigError(f"{prefix}ocsp=true: no responder is asked here; {prefix}crl=true looks into a list")
     if checked and not location:
         raise ConfigError(
@@ -285,51 +285,53 @@ def _versions(text: str) -> tuple[str, ...]:
 
 def read_limits(values: Values) -> Limits:
     """Limits on clients.  Some keys have two names: the system property's, and the one in the guide."""
-
-    def number(name: str, default: int, minimum: int = 0, guide: str = "") -> int:
-        both = values.number(guide, default, minimum) if guide else default
-        return values.number(name, both, minimum)
-
+    large_threshold = values.property_number("largeRequestThreshold", -1)
+    if large_threshold == 0 or large_threshold < -1:
+        values.warn(f"largeRequestThreshold={large_threshold} is neither -1 nor positive: -1 is used")
+        large_threshold = -1
+    handshakes = values.property_number("netty.server.outstandingHandshake.limit", HANDSHAKES_MAX)
     return Limits(
-        per_host=number("maxClientCnxns", 60),
-        connections=number("maxCnxns", 0),
-        frame_bytes=values.get("jute.maxbuffer", JUTE_MAXBUFFER, _frame_bytes, "a number of bytes, 48 MiB at most"),
-        extra_bytes=values.get("jute.maxbuffer.extrasize", None, _bytes, "a number of bytes"),
-        outstanding=number("globalOutstandingLimit", 1000, 1),
-        large_request_bytes=number("largeRequestMaxBytes", 100 * 1024 * 1024, 1),
-        large_request_threshold=number("largeRequestThreshold", -1, -1),
-        in_process=number("request_throttle_max_requests", 0, guide="requestThrottleLimit"),
-        throttled_op_wait_ms=number("throttled_op_wait_time", 0, guide="throttledOpWaitTime"),
-        sessionless_timeout_ms=number("nio.sessionlessCnxnTimeout", 10_000, 1),
-        handshakes=_handshakes(number("netty.server.outstandingHandshake.limit", HANDSHAKES_MAX, -1)),
+        per_host=max(0, values.number("maxClientCnxns", 60)),
+        connections=values.property_number("maxCnxns", 0, 0),
+        frame_bytes=_frame_bytes(values, "jute.maxbuffer"),
+        extra_bytes=_extra_bytes(values, "jute.maxbuffer.extrasize"),
+        outstanding=values.property_number("globalOutstandingLimit", 1000),
+        large_request_bytes=values.property_number("largeRequestMaxBytes", _LARGE_BYTES, 1, below=_LARGE_BYTES),
+        large_request_threshold=large_threshold,
+        in_process=max(0, _either(values, "request_throttle_max_requests", "requestThrottleLimit")),
+        throttled_op_wait_ms=max(0, _either(values, "throttled_op_wait_time", "throttledOpWaitTime")),
+        sessionless_timeout_ms=values.usable_number("nio.sessionlessCnxnTimeout", 10_000, 1),
+        handshakes=handshakes if handshakes > 0 else HANDSHAKES_MAX,
         throttle=_throttle(values),
     )
 
 
-def _handshakes(limit: int) -> int:
-    return limit if limit > 0 else HANDSHAKES_MAX
+def _either(values: Values, name: str, guide: str) -> int:
+    """A number under the system property's name, or else under the guide's; 0 where neither is set."""
+    return values.property_number(name, values.property_number(guide, 0))
 
 
 def _throttle(values: Values) -> ThrottleSettings:
     def number(name: str, guide: str, default: int, minimum: int) -> int:
-        return values.number(f"connection_throttle_{name}", values.number(guide, default, minimum), minimum)
+        return values.usable_number(
+            f"connection_throttle_{name}", values.usable_number(guide, default, minimum), minimum
+        )
 
     def ratio(name: str, guide: str, default: float) -> float:
-        for key in (guide, f"connection_throttle_{name}"):
-            default = values.get(key, default, _ratio, "a number from 0 to 1")
-        return default
+        found = values.double(f"connection_throttle_{name}", values.double(guide, default))
+        return 0.0 if isnan(found) else min(max(found, -_RATIO_MAX), _RATIO_MAX)
 
-    weighs = values.flag("connection_throttle_weight_enabled", False)
-    lightest = values.number("connection_throttle_local_session_weight", 1, 1)
-    heaviest = max(values.number("connection_throttle_global_session_weight", 3, 1), lightest)
-    renewed = max(values.number("connection_throttle_renew_session_weight", 2, 1), lightest)
-    # What is configured counts new sessions.
-    unit = heaviest if weighs else 1
+    weighs = values.property_flag("connection_throttle_weight_enabled", False)
+    local = values.property_number("connection_throttle_local_session_weight", 1, 1)
+    new = _weight(values, "connection_throttle_global_session_weight", 3, local)
+    renewed = _weight(values, "connection_throttle_renew_session_weight", 2, local)
+    # The numbers in the configuration are for new sessions.
+    unit = new if weighs else 1
     return ThrottleSettings(
         tokens=unit * number("tokens", "connectionMaxTokens", 0, 0),
         fill_time_ms=number("fill_time", "connectionTokenFillTime", 1, 1),
-        fill_count=unit * number("fill_count", "connectionTokenFillCount", 1, 1),
-        freeze_time_ms=number("freeze_time", "connectionFreezeTime", -1, -1),
+        fill_count=unit * number("fill_count", "connectionTokenFillCount", 1, 0),
+        freeze_time_ms=number("freeze_time", "connectionFreezeTime", -1, INT_MIN),
         drop_increase=ratio("drop_increase", "connectionDropIncrease", 0.02),
         drop_decrease=ratio("drop_decrease", "connectionDropDecrease", 0.002),
         decrease_ratio=ratio("decrease_ratio", "connectionDecreaseRatio", 0.0),
@@ -338,22 +340,23 @@ def _throttle(values: Values) -> ThrottleSettings:
     )
 
 
-def _ratio(text: str) -> float:
-    value = float(text)
-    if not 0 <= value <= 1:
-        raise ValueError(text)
-    return value
+def _weight(values: Values, key: str, default: int, local: int) -> int:
+    """How many tokens a session takes; no fewer than a local one."""
+    weight = values.property_number(key, default, 1, below=default)
+    if weight < local and values.given(key) is not None:
+        values.warn(f"{key}={weight} is below the weight of a local session: {local} is used")
+    return max(weight, local)
 
 
-def _frame_bytes(text: str) -> int:
-    value = _bytes(text)
-    if value > JUTE_MAXBUFFER_MAX:
-        raise ValueError(text)
-    return value
+def _frame_bytes(values: Values, key: str) -> int:
+    size = values.usable_number(key, JUTE_MAXBUFFER, 1)
+    if size > JUTE_MAXBUFFER_MAX:
+        raise ConfigError(f"{key}={size} is above {JUTE_MAXBUFFER_MAX} (48 MiB), the largest that is supported")
+    return size
 
 
-def _bytes(text: str) -> int:
-    value = int(text, 0)
-    if not 0 < value < 2**31:
-        raise ValueError(text)
-    return value
+def _extra_bytes(values: Values, key: str) -> int | None:
+    """None where the key is not set, or not to a number."""
+    if decoded(values.get(key, "", str, "a number of bytes")) is None:
+        return None
+    return values.property_number(key, 0, _EXTRA_BYTES_MIN)

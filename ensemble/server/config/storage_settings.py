@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from math import inf
+
 import msgspec
 
-from ensemble.server.config.config_values import Values
+from ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values, decoded, parsed, parsed_double
 from ensemble.txnlog.storage import QUICK_SYNC_US
 from ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
 from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
-_COMPRESSIONS = {"": "", "checked": "", "gz": ".gz", "snappy": ".snappy"}
+_COMPRESSIONS = {"": "", "gz": ".gz", "snappy": ".snappy"}
+_RETAINED_MIN = 3
+"""How many snapshots purging keeps at least (PurgeTxnLog)."""
+_PREALLOCATED_KB_MAX = 2**21
+_KB_MAX = 2**40
 
 
 class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How a peer keeps its history.  `snap_count_max` is as large as `snap_count` where that is set.
-    `retain_snapshots` 0 keeps all; `snapshot_suffix` says how they are compressed; `quick_sync_us` 0 leaves every sync
-    to the storage thread."""
+    `snap_size_limit_bytes` 0 sets no limit, `preallocate_bytes` 0 writes no zeros ahead, `retain_snapshots` 0 keeps all
+    snapshots; `snapshot_suffix` says how they are compressed; `snapshot_size_factor` below 0 sends no DIFF from the log
+    on disk; `quick_sync_us` 0 leaves every sync to the storage thread."""
 
     snap_count: int
     snap_count_max: int
@@ -32,34 +39,46 @@ class StorageSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def read_storage_settings(values: Values) -> StorageSettings:
     """Read them.  Raises ConfigError."""
-    interval = values.number("autopurge.purgeInterval", 0, 0)
-    retain = values.number("autopurge.snapRetainCount", 3, 3)
+    purges = values.number("autopurge.purgeInterval", 0) > 0
+    retained = values.number("autopurge.snapRetainCount", _RETAINED_MIN)
+    if retained < _RETAINED_MIN:
+        values.warn(f"autopurge.snapRetainCount={retained} is below the limit: {_RETAINED_MIN} is used")
+    snap_count = values.property_number("snapCount", SNAP_COUNT, 2)
+    count_is_set = decoded(values.given("snapCount") or "") is not None
+    size_limit_kb = values.property_number("snapSizeLimitInKb", 4 << 20, LONG_MIN, LONG_MAX)
+    committed_log_length = values.property_number(
+        "commitLogCount", COMMITTED_LOG_LENGTH, COMMITTED_LOG_LENGTH, read=parsed
+    )
+    preallocated_kb = values.property_number("preAllocSize", 65536, LONG_MIN, LONG_MAX, read=parsed)
     return StorageSettings(
-        snap_count=values.number("snapCount", SNAP_COUNT, 2),
-        snap_count_max=values.number("snapCount", SNAP_COUNT_MAX, 2),
-        snap_size_limit_bytes=values.number("snapSizeLimitInKb", 4 << 20, 0, 2**40) * 1024,
-        preallocate_bytes=values.number("preAllocSize", 65536, 1, 2**21) * 1024,
-        retain_snapshots=retain if interval else 0,
-        snapshot_suffix=values.get("snapshot.compression.method", "", _suffix, "gz, snappy or empty"),
-        trusts_empty=values.flag("snapshot.trust.empty", False),
-        fsync_warning_ms=values.number("fsync.warningthresholdms", 1000, 0),
+        snap_count=snap_count,
+        snap_count_max=snap_count if count_is_set else SNAP_COUNT_MAX,
+        snap_size_limit_bytes=min(max(0, size_limit_kb), _KB_MAX) * 1024,
+        preallocate_bytes=min(max(0, preallocated_kb), _PREALLOCATED_KB_MAX) * 1024,
+        retain_snapshots=max(retained, _RETAINED_MIN) if purges else 0,
+        snapshot_suffix=_suffix(values, "snapshot.compression.method"),
+        trusts_empty=values.property_flag("snapshot.trust.empty", False),
+        fsync_warning_ms=values.property_number("fsync.warningthresholdms", 1000, LONG_MIN, LONG_MAX),
         quick_sync_us=values.number("zabka.fsync.inlinethresholdus", QUICK_SYNC_US, 0),
-        committed_log_length=values.number("commitLogCount", COMMITTED_LOG_LENGTH, 1),
-        snapshot_size_factor=values.get(
-            "snapshotSizeFactor", SNAPSHOT_SIZE_FACTOR, _factor, "a number, negative for off"
-        ),
+        committed_log_length=values.number("zabka.commitLogCount", committed_log_length, 1),
+        snapshot_size_factor=values.double("zabka.snapshotSizeFactor", _factor(values, "snapshotSizeFactor")),
     )
 
 
-def _suffix(text: str) -> str:
+def _suffix(values: Values, key: str) -> str:
+    name = values.get(key, "", str, "gz, snappy or empty")
+    if name.lower() not in _COMPRESSIONS:
+        values.warn(f"{key}={name} is not gz, snappy or empty: snapshots are not compressed")
+    return _COMPRESSIONS.get(name.lower(), "")
+
+
+def _factor(values: Values, key: str) -> float:
+    text = values.get(key, str(SNAPSHOT_SIZE_FACTOR), str, "a number up to 1, negative for off")
     try:
-        return _COMPRESSIONS[text.lower()]
-    except KeyError:
-        raise ValueError(text) from None
-
-
-def _factor(text: str) -> float:
-    value = float(text)
-    if not -1e9 < value < 1e9:
-        raise ValueError(text)
-    return value
+        factor = parsed_double(text)
+    except ValueError:
+        factor = inf
+    if factor > 1:
+        values.warn(f"{key}={text} is not a number up to 1: {SNAPSHOT_SIZE_FACTOR} is used")
+        return SNAPSHOT_SIZE_FACTOR
+    return factor if factor >= 0 else -1.0

@@ -14,10 +14,10 @@ import msgspec
 from ensemble.auth.policy import AuthPolicy
 from ensemble.auth.quorum_sasl import QuorumSasl
 from ensemble.close_names import did_you_mean
-from ensemble.properties import read_properties as read_properties
+from ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
 from ensemble.runtime.files import HOST, Files
+from ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values
 from ensemble.server.config.config_values import ConfigError as ConfigError
-from ensemble.server.config.config_values import Values
 from ensemble.server.config.dynamic_config import (
     is_membership_key,
     peer_type_warnings,
@@ -42,7 +42,7 @@ from ensemble.server.config.tls import TlsSettings
 from ensemble.server.config.tree_keys import read_tree_rules
 from ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
 from ensemble.tree_rules import TreeRules
-from ensemble.txnlog.files import read_text
+from ensemble.txnlog.files import read_bytes, read_text
 from ensemble.zab.membership import PEER_ID_MAX, Membership
 from ensemble.zab.server_line import ServerLine
 from journal.message_log import CONTROL, LEVELS
@@ -54,12 +54,13 @@ ALWAYS_WHITELISTED = "srvr"
 
 
 class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there."""
+    """A peer's configuration.  `tick_time` is in milliseconds, `init_limit` and `sync_limit` in ticks, as there.
+    `client_port` is None where there is only a port for TLS, and 0 picks a free port."""
 
     my_id: int
     data_dir: Path
     data_log_dir: Path
-    client_port: int
+    client_port: int | None
     client_address: str
     membership: Membership | None
     next_membership: Membership | None
@@ -72,7 +73,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     sync_limit: int
     min_session_timeout: int
     max_session_timeout: int
-    secure_client_port: int
+    secure_client_port: int | None
     secure_client_address: str
     client_tls: TlsSettings | None
     client_port_unification: bool
@@ -92,6 +93,7 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
     journal_full: bool
     messages: str
     read_only_mode: bool
+    leader_serves: bool
     local_sessions: bool
     local_sessions_upgrading: bool
     tree: TreeRules
@@ -136,8 +138,9 @@ class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
 # Keys that need no action: their meaning is built in here, or they tune what has no counterpart.
 ACCEPTED = frozenset(
     {
-        "electionAlg", "cnxTimeout", "syncEnabled", "peerType",
-        "leaderServes",
+        "clientPortListenBacklog", "connectToLearnerMasterLimit", "electionAlg", "cnxTimeout", "syncEnabled",
+        "jvm.pause.info-threshold.ms", "jvm.pause.monitor", "jvm.pause.sleep.time.ms",
+        "jvm.pause.warn-threshold.ms", "peerType", "quorum.cnxn.threads.size",
     }
 )  # fmt: skip
 
@@ -145,9 +148,9 @@ ACCEPTED = frozenset(
 def load(path: Path, files: Files = HOST) -> ZooConfig:
     """Read a zoo.cfg and the myid beside its data.  Raises ConfigError."""
     try:
-        text = read_text(path, files)
-    except (OSError, UnicodeDecodeError) as bad:
-        raise ConfigError(f"{path} cannot be read: {getattr(bad, 'strerror', None) or bad}") from None
+        text = decode_properties(read_bytes(path, files))
+    except OSError as bad:
+        raise ConfigError(f"{path} cannot be read: {bad.strerror or bad}") from None
     try:
         return parse(text, path, files)
     except ConfigError as bad:
@@ -156,7 +159,7 @@ def load(path: Path, files: Files = HOST) -> ZooConfig:
 
 def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig:
     """A configuration from a zoo.cfg's text; `myid` is read from its dataDir.  Raises ConfigError."""
-    raw = read_properties(text)
+    raw = _raw(text)
     values = Values(raw)
     values.used |= {*ACCEPTED, *filter(is_membership_key, raw), "dynamicConfigFile"}
     data_dir = _data_dir(values)
@@ -168,9 +171,9 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     my_id = _my_id(data_dir, servers, files)
     mine = servers.get(my_id)
     secure_address, secure_port = read_secure_address(values)
-    unifies = values.flag("client.portUnification", False)
-    client_tls = read_client_tls(values, wanted=bool(secure_port) or unifies)
-    client_address, client_port = _client_address(values, mine, needed=not secure_port)
+    unifies = values.property_flag("client.portUnification", False)
+    client_tls = read_client_tls(values, wanted=secure_port is not None or unifies)
+    client_address, client_port = _client_address(values, mine, needed=secure_port is None)
     several = len(servers) > 1
     tick_time = values.number("tickTime", 3000, 1, TICK_TIME_MAX_MS)
     config = ZooConfig(
@@ -198,13 +201,10 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         ssl_quorum=values.flag("sslQuorum", False),
         port_unification=values.flag("portUnification", False),
         quorum_sasl=read_quorum_sasl(values),
-        observer_master_port=values.number("observerMasterPort", 0, 0, 65535),
+        observer_master_port=max(0, values.number("observerMasterPort", 0, maximum=65535)),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
-        reachability=Reachability(
-            values.flag("multiAddress.reachabilityCheckEnabled", True),
-            values.number("multiAddress.reachabilityCheckTimeoutMs", 1000, 1) / 1000,
-        ),
+        reachability=_reachability(values),
         oracle_path=Path(oracle) if (oracle := values.text("oraclePath", "")) else None,
         listen_on_all=values.flag("quorumListenOnAllIPs", False),
         storage=read_storage_settings(values),
@@ -212,7 +212,8 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         journal_dir=Path(values.text("zabka.journal.dir", str(data_dir / "journal"))),
         journal_full=values.get("zabka.journal.level", False, _journal_full, "normal or full"),
         messages=values.get("zabka.messages", CONTROL, _messages, "off, control or all"),
-        read_only_mode=values.flag("readonlymode.enabled", False),
+        read_only_mode=values.property_flag("readonlymode.enabled", False),
+        leader_serves=not values.property_is("leaderServes", False, "no", "yes"),
         local_sessions=values.flag("localSessionsEnabled", False),
         local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
         tree=read_tree_rules(values, my_id),
@@ -224,9 +225,21 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         warnings=(),
     )
     _check_sessions(config)
-    warnings = [_unknown(key, values.used) for key in raw if key not in values.used]
-    warnings += peer_type_warnings(raw, membership, my_id)
-    return msgspec.structs.replace(config, warnings=tuple(warnings))
+    _check_without_effect(values, config)
+    unknown = [key for key in raw if key not in values.used]
+    warnings = (
+        *values.warnings,
+        *(_unknown(key, values.used) for key in unknown),
+        *peer_type_warnings(raw, membership, my_id),
+    )
+    return msgspec.structs.replace(config, warnings=warnings)
+
+
+def _raw(text: str) -> dict[str, str]:
+    try:
+        return trimmed(read_properties(text))
+    except BadProperties as bad:
+        raise ConfigError(f"it is not a Java properties file: {bad}") from None
 
 
 def _unknown(key: str, known: Iterable[str]) -> str:
@@ -237,8 +250,14 @@ def _whitelist(values: Values) -> tuple[str, ...]:
     """The four-letter words that are answered: those listed, and those that tools and read-only clients cannot do
     without (FourLetterCommands)."""
     listed = [word.strip() for word in values.text("4lw.commands.whitelist", "").split(",")]
-    needed = [ALWAYS_WHITELISTED, "isro"] if values.flag("readonlymode.enabled", False) else [ALWAYS_WHITELISTED]
+    reads_only = values.property_flag("readonlymode.enabled", False)
+    needed = [ALWAYS_WHITELISTED, "isro"] if reads_only else [ALWAYS_WHITELISTED]
     return tuple(dict.fromkeys(word for word in (*listed, *needed) if word))
+
+
+def _reachability(values: Values) -> Reachability:
+    timeout_ms = values.number("multiAddress.reachabilityCheckTimeoutMs", 1000)
+    return Reachability(values.flag("multiAddress.reachabilityCheckEnabled", True), max(0, timeout_ms) / 1000)
 
 
 def _journal_full(text: str) -> bool:
@@ -254,16 +273,16 @@ def _messages(text: str) -> str:
 
 
 def _limit(values: Values, key: str, default: int, needed: bool) -> int:
-    found = values.number(key, 0, 1)
-    if not found and needed:
-        raise ConfigError(f"{key} is not set")
-    return found or default
+    found = values.number(key, 0)
+    if needed and found < 1:
+        raise ConfigError(f"{key} is not set" if found == 0 else f"{key}={found} is not a number of ticks from 1")
+    return found if found > 0 else default
 
 
 def _ticks_unless_set(values: Values, key: str, ticks: int, tick_time: int) -> int:
     """A bound on sessions' time-outs, in milliseconds; -1 is as good as nothing."""
     default = ticks * tick_time
-    found = values.number(key, default, -1)
+    found = values.number(key, default)
     return default if found == -1 else found
 
 
@@ -272,6 +291,27 @@ def _check_sessions(config: ZooConfig) -> None:
         raise ConfigError(
             f"minSessionTimeout={config.min_session_timeout} is above maxSessionTimeout={config.max_session_timeout}"
         )
+
+
+def _check_without_effect(values: Values, config: ZooConfig) -> None:
+    """Refuse what QuorumPeerConfig refuses, also where the key has no effect here."""
+    if values.number("electionAlg", 3) != 3:
+        raise ConfigError(f"electionAlg={values.given('electionAlg')} is not 3, the only election algorithm")
+    values.flag("syncEnabled", True)
+    values.flag("jvm.pause.monitor", False)
+    values.get("peerType", "participant", _peer_type, "participant or observer")
+    for key in ("clientPortListenBacklog", "connectToLearnerMasterLimit", "quorum.cnxn.threads.size"):
+        values.number(key, 0)
+    for key in ("info-threshold.ms", "warn-threshold.ms", "sleep.time.ms"):
+        values.number(f"jvm.pause.{key}", 0, LONG_MIN, LONG_MAX)
+    if config.distributed:
+        values.number("cnxTimeout", 5000)
+
+
+def _peer_type(text: str) -> str:
+    if text.lower() not in ("participant", "observer"):
+        raise ValueError(text)
+    return text
 
 
 def _data_dir(values: Values) -> Path:
@@ -306,14 +346,16 @@ def _my_id(data_dir: Path, servers: dict[int, ServerLine], files: Files) -> int:
     return int(text)
 
 
-def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int]:
+def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) -> tuple[str, int | None]:
     address = values.text("clientPortAddress", "")
     port = values.number("clientPort", 0, 0, 65535)
-    given = "clientPort" in values.used and port
+    given = values.given("clientPort") is not None
     if mine is not None and mine.client_port is not None:
         if given and port != mine.client_port:
             raise ConfigError(f"clientPort={port} differs from the {mine.client_port} in this server's own line")
         return mine.client_host or address, mine.client_port
     if not given and needed:
         raise ConfigError("clientPort is not set")
-    return address, port
+    if address and not given:
+        raise ConfigError("clientPortAddress is set but clientPort is not")
+    return address, port if given else None

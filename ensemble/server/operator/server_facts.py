@@ -99,7 +99,7 @@ def own_line(config: ZooConfig, peer: Peer) -> ServerLine | None:
 def client_address(config: ZooConfig, clients: Open) -> tuple[str, int]:
     """Where clients without TLS find this server; port 0 for nowhere.  A membership may name no port, and leave open
     the one that another has named."""
-    return clients.open_at or (config.client_address, config.client_port)
+    return clients.open_at or (config.client_address, config.client_port or 0)
 
 
 def configuration(config: ZooConfig, peer: Peer, clients: Open) -> dict[str, object]:

@@ -89,8 +89,7 @@ class Words:
             return f"{word} is not executed because it is not in the whitelist.\n"
         if command is None:
             return self._stmk(argument)
-        status = self._peer.status()
-        if word in self._serving and not (status.serving or status.read_only):
+        if word in self._serving and not self._peer.status().serves_clients:
             return NOT_SERVING
         return command()
 

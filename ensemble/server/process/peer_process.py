@@ -161,6 +161,7 @@ def ensemble_config(config: ZooConfig) -> EnsembleConfig:
         snapshot_size_factor=config.storage.snapshot_size_factor,
         full_journal=config.journal_full,
         read_only_mode=config.read_only_mode,
+        leader_serves=config.leader_serves or not config.distributed,
         has_oracle=config.oracle_path is not None,
         local_sessions=config.local_sessions,
         local_sessions_upgrading=config.local_sessions_upgrading,
@@ -325,11 +326,11 @@ async def _open_ports(
 
 async def _listen_for_clients(config: ZooConfig, clients: ClientPort, report: Callable[[str], None]) -> None:
     store = TlsStore(config.client_tls, report) if config.client_tls is not None else None
-    if store is not None and config.client_port and config.client_port_unification:
+    if store is not None and config.client_port is not None and config.client_port_unification:
         await clients.listen_unified(config.client_address, config.client_port, store)
-    elif config.client_port:
+    elif config.client_port is not None:
         await clients.listen(config.client_address, config.client_port)
-    if store is not None and config.secure_client_port:
+    if store is not None and config.secure_client_port is not None:
         await clients.listen_secure(config.secure_client_address, config.secure_client_port, store)
 
 

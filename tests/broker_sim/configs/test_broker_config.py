@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from broker_sim.broker_process import main as run_broker
 from broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
-from broker_sim.configs.config_def import ConfigError, ConfigType, parse_properties, render
+from broker_sim.configs.config_def import ConfigError, ConfigType, render
 from broker_sim.configs.replica_config import partition_config, replica_config
 from broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
 
@@ -180,18 +182,6 @@ def test_of_three_keys_for_a_retention_the_finest_counts() -> None:
     assert parse_config(LEAST + "log.roll.hours=2\nlog.roll.ms=5\n").number("log.roll.ms") == 5
 
 
-def test_properties_are_read_as_java_reads_them() -> None:
-    text = "# comment\n! another\n a = 1 \nb:2\nc 3\nd=x\\\n   y\ne\nf\\=g=h\ni=a\\tb\nj=one\nj=two\n\n"
-    assert parse_properties(text) == {
-        "a": "1", "b": "2", "c": "3", "d": "xy", "e": "", "f=g": "h", "i": "a\tb", "j": "two",
-    }  # fmt: skip
-
-
-@given(st.text(max_size=200))
-def test_any_text_is_properties_and_none_breaks_the_parser(text: str) -> None:
-    parse_properties(text)
-
-
 @given(st.sampled_from(sorted(BROKER_KEYS)), st.text(max_size=20))
 def test_any_value_is_taken_or_refused_with_a_reason(name: str, text: str) -> None:
     try:
@@ -217,3 +207,20 @@ def test_lists_of_throttled_replicas_are_checked_for_kafkas_form() -> None:
 
 def test_types_are_numbered_as_describe_configs_has_them() -> None:
     assert [kind.value for kind in ConfigType] == list(range(1, 10))
+
+
+def test_server_properties_are_read_as_java_allows() -> None:
+    config = parse_config("broker.id 7\nzookeeper.connect:h\\:2181\nlog.\\u0064irs=/a\\ b\\")
+    assert (config.broker_id, config.log_dir) == (7, "/a b")
+    with pytest.raises(ConfigError, match="is not a Java properties file"):
+        parse_config("broker.id=1\nzookeeper.connect=h:1\nlog.dirs=C:\\users")
+
+
+def test_broker_with_a_bad_escape_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "server.properties"
+    path.write_bytes(b"broker.id=1\nlog.dirs=C:\\users\n")
+    assert run_broker(path) == 1
+    assert capsys.readouterr().err.splitlines() == [
+        "zabka broker: server.properties is not a Java properties file: "
+        f"\\users is not \\u and four hexadecimal digits (in {path})"
+    ]

@@ -277,3 +277,13 @@ def test_a_write_is_not_answered_with_one_that_its_session_asked_another_server_
     ensemble.commit(1)
     (reply,) = ensemble.take(new)
     assert (reply.xid, reply.err, reply.body.path) == (1, 0, "/new")
+
+
+def test_leader_without_clients_closes_what_connects() -> None:
+    """leaderServes=no (Leader.lead): its learners serve, and it commits what they forward."""
+    ensemble = Ensemble(2, leader_serves=False)
+    refused = ensemble.connect(0)
+    assert refused in ensemble.closed and ensemble.sent[refused] == []
+    client = ensemble.connect(1)
+    assert ensemble.ask(client, create("/a", b"1")).err == 0
+    assert [service.tree.nodes["/a"].data for service in ensemble.services] == [b"1", b"1"]

@@ -388,3 +388,22 @@ def test_creating_a_container_or_a_time_to_live_has_zookeepers_bytes():
         "000000022f74" "ffffffff" "000000010000001f00000005776f726c6400000006616e796f6e65" "00000001" "0000000000001388"
     )  # fmt: skip
     assert Txn.decode(made.encoded()).body == made.body
+
+
+def test_container_limit_of_zero_a_minute_deletes_none():
+    """ContainerManager divides a minute by the limit, and fails."""
+    ensemble = Ensemble(tree=TreeRules(container_deletes_per_minute=0))
+    client = ensemble.connect()
+    ensemble.ask(client, container("/c"))
+    ensemble.ask(client, create("/c/x"))
+    ensemble.ask(client, delete("/c/x"))
+    ensemble.advance(3 * CHECK_MS)
+    assert exist(ensemble, "/c") == ["/c"]
+
+
+def test_container_never_used_limit_below_zero_deletes_at_once():
+    """ContainerManager.getCandidates: any limit but 0 counts."""
+    ensemble = Ensemble(tree=TreeRules(container_never_used_max_ms=-1))
+    ensemble.ask(ensemble.connect(), container("/c"))
+    ensemble.advance(CHECK_MS)
+    assert exist(ensemble, "/c") == []

@@ -164,8 +164,8 @@ PURGING = CALM._replace(
     keys={
         **CALM.keys,
         "snapCount": "50",
-        "commitLogCount": "10",
-        "snapshotSizeFactor": "1000",
+        "zabka.commitLogCount": "10",
+        "zabka.snapshotSizeFactor": "1000",
         "autopurge.purgeInterval": "1",
         "autopurge.snapRetainCount": "3",
         "preAllocSize": "64",

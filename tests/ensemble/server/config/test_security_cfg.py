@@ -26,7 +26,7 @@ def test_by_default_there_is_no_super_user_no_tls_and_zookeepers_limits(tmp_path
     assert config.auth.schemes == {"ip", "digest"}
     assert (config.auth.super_digest, config.auth.sasl_super_users, config.auth.x509_super_user) == ("", (), "")
     assert (config.auth.sasl_users, config.auth.required_schemes, config.auth.skip_acl) == (None, (), False)
-    assert (config.client_tls, config.quorum_tls, config.secure_client_port) == (None, None, 0)
+    assert (config.client_tls, config.quorum_tls, config.secure_client_port) == (None, None, None)
     assert config.whitelist == ("srvr",)
     assert config.limits == Limits()
     limits = config.limits
@@ -102,7 +102,7 @@ def test_without_hostname_verification_neither_side_is_verified(tmp_path: Path) 
 def test_the_tls_port_alone_is_enough(tmp_path: Path) -> None:
     stores = "ssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem"
     config = parse(f"dataDir={tmp_path}\nsecureClientPort=2281\n{stores}")
-    assert (config.client_port, config.secure_client_port) == (0, 2281)
+    assert (config.client_port, config.secure_client_port) == (None, 2281)
 
 
 def test_limits_have_the_guides_names_and_the_properties(tmp_path: Path) -> None:
@@ -161,22 +161,20 @@ SECURE = "secureClientPort=1"
         (["secureClientPortAddress=::1"], "secureClientPortAddress is set but secureClientPort is not"),
         (["sslQuorum=true"], "ssl.quorum.keyStore.location is not set"),
         (["sslQuorum=true", "ssl.quorum.keyStore.location=/q.pem", "ssl.quorum.clientAuth=none"], "trustStore"),
-        (["observerMasterPort=70000"], "observerMasterPort=70000 is not a number from 0 to 65535"),
+        (["observerMasterPort=70000"], "observerMasterPort=70000 is not a number of at most 65535"),
         (["authProvider.1=com.example.Own"], "com.example.Own is no authentication provider that is known here"),
         (["DigestAuthenticationProvider.digestAlg=SHA-9"], "SHA-9 is not a digest algorithm"),
         (["enforce.auth.enabled=true"], "needs enforce.auth.schemes"),
         (["sessionRequireClientSASLAuth=true"], "clients must authenticate by sasl, but there is no authProvider"),
         (["java.security.auth.login.config=/no/such"], "cannot be read: No such file"),
         (["java.security.auth.login.config=TMP/pw"], "{ is missing"),
-        (["globalOutstandingLimit=0"], "is not a number from 1"),
-        (["jute.maxbuffer=0"], "jute.maxbuffer=0 is not a number of bytes"),
-        (["jute.maxbuffer=0x3000001"], "jute.maxbuffer=0x3000001 is not a number of bytes, 48 MiB at most"),
-        (["nio.sessionlessCnxnTimeout=0"], "is not a number from 1"),
+        (["jute.maxbuffer=0"], "jute.maxbuffer=0 is below 1, and no client could be served"),
+        (["jute.maxbuffer=0x3000001"], "jute.maxbuffer=50331649 is above 50331648 (48 MiB)"),
+        (["nio.sessionlessCnxnTimeout=0"], "nio.sessionlessCnxnTimeout=0 is below 1"),
         (["connectionDropIncrease=x"], "connectionDropIncrease=x is not a number"),
-        (["connection_throttle_drop_decrease=nan"], "drop_decrease=nan is not a number from 0 to 1"),
-        (["connectionDecreaseRatio=inf"], "connectionDecreaseRatio=inf is not a number from 0 to 1"),
+        (["connection_throttle_drop_decrease=nan"], "drop_decrease=nan is not a number"),
+        (["connectionDecreaseRatio=inf"], "connectionDecreaseRatio=inf is not a number"),
         (["DigestAuthenticationProvider.digestAlg=SHAKE128"], "SHAKE128 is not a digest algorithm"),
-        (["skipACL=true"], "skipACL=true is not yes or no"),
     ],
 )  # fmt: skip
 def test_a_security_setting_that_cannot_be_is_one_clear_line(tmp_path: Path, lines: list[str], message: str) -> None:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
-
-from ensemble.server.config.config_values import ConfigError, Values
+from ensemble.server.config.config_values import Values
 from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
 
 
@@ -49,17 +47,3 @@ def test_every_key_of_the_storage_is_read() -> None:
         committed_log_length=700,
         snapshot_size_factor=-1.0,
     )
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("snapCount", "1"),
-        ("snapshot__compression__method", "lz4"),
-        ("snapshotSizeFactor", "nan"),
-        ("commitLogCount", "0"),
-    ],
-)
-def test_a_bad_value_is_one_clear_line(key: str, value: str) -> None:
-    with pytest.raises(ConfigError, match=f"{key.replace('__', '.')}={value} is not"):
-        read(**{key: value})

@@ -27,7 +27,7 @@ def test_every_key_of_the_tree_is_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "line",
-    ["extendedTypesEnabled=perhaps", "znode.container.checkIntervalMs=0", "znode.container.maxPerMinute=-1"],
+    ["znode.container.checkIntervalMs=0", "znode.container.checkIntervalMs=-1"],
 )
 def test_a_bad_value_is_one_clear_line(tmp_path: Path, line: str) -> None:
     with pytest.raises(ConfigError, match=line.partition("=")[0]):

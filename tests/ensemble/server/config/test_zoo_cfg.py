@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse, read_properties
+from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse
+from ensemble.server.process.peer_process import ensemble_config
 from ensemble.zab.server_line import ServerLine, parse_server_line
 
 THREE = """
@@ -98,11 +99,6 @@ def test_admin_server_and_metrics_are_on_loopback_and_have_to_be_asked_for(tmp_p
         parse(config_text(tmp_path, "clientPort=1\nmetricsProvider.className=org.example.Mine", None))
 
 
-def test_properties_are_read_as_java_does() -> None:
-    text = "# no\n! no\n a = b \nc:d\ne=f=g\nlong=one,\\\n   two\nempty\n"
-    assert read_properties(text) == {"a": "b", "c": "d", "e": "f=g", "long": "one,two", "empty": ""}
-
-
 @pytest.mark.parametrize(
     ("rest", "my_id", "message"),
     [
@@ -170,3 +166,46 @@ def test_the_own_line_says_what_a_server_is_and_another_peer_type_is_a_warning(t
 
 def test_a_server_line_may_name_every_part() -> None:
     assert parse_server_line("[fe80::1]:1:2:observer;[::]:3") == ServerLine("fe80::1", 1, 2, True, "::", 3)
+
+
+def test_cnx_timeout_is_checked_where_there_are_other_servers(tmp_path: Path) -> None:
+    """QuorumCnxManager reads it; a server that is alone has none."""
+    assert parse(config_text(tmp_path, "clientPort=1\ncnxTimeout=soon", None)).warnings == ()
+    with pytest.raises(ConfigError, match=r"cnxTimeout=soon is not a number"):
+        parse(config_text(tmp_path, THREE + "cnxTimeout=soon", "2"))
+
+
+def test_admin_server_starts_unless_the_key_is_false(tmp_path: Path) -> None:
+    """AdminServerFactory compares with false; the other keys count where it starts."""
+    config = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=no\nadmin.serverPort=x", None))
+    assert config.admin is not None and config.admin.port == 8080
+    assert config.warnings == (
+        "admin.enableServer=no is not false: the admin server starts",
+        "admin.serverPort=x is not a number that ZooKeeper reads: the default is used",
+    )
+    with pytest.raises(ConfigError, match=r"admin.serverPort=70000 is not a port"):
+        parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=true\nadmin.serverPort=70000", None))
+    off = parse(config_text(tmp_path, "clientPort=1\nadmin.enableServer=false\nadmin.serverPort=70000", None))
+    assert (off.admin, off.warnings) == (None, ())
+
+
+def test_leader_serves_says_whether_a_leader_has_clients(tmp_path: Path) -> None:
+    """Leader.lead compares with no; a server without an ensemble does not look at it."""
+    alone = parse(config_text(tmp_path, "clientPort=1\nleaderServes=no", None))
+    assert (alone.leader_serves, ensemble_config(alone).leader_serves, alone.warnings) == (False, True, ())
+    for text, serves in (("no", False), ("yes", True), ("NO", True)):
+        config = parse(config_text(tmp_path, f"{THREE}leaderServes={text}", "2"))
+        assert ensemble_config(config).leader_serves == serves
+    assert config.warnings == ("leaderServes=NO is neither no nor yes: it counts as yes",)
+
+
+def test_purging_keys_below_their_limits_start_with_warnings(tmp_path: Path) -> None:
+    lines = "clientPort=1\nautopurge.purgeInterval=1\nautopurge.snapRetainCount=1\ncommitLogCount=0\nsnapCount=1\n"
+    config = parse(config_text(tmp_path, lines, None))
+    storage = config.storage
+    assert (storage.retain_snapshots, storage.committed_log_length, storage.snap_count) == (3, 500, 2)
+    assert config.warnings == (
+        "autopurge.snapRetainCount=1 is below the limit: 3 is used",
+        "snapCount=1 is below the limit: 2 is used",
+        "commitLogCount=0 is below the limit: 500 is used",
+    )

@@ -1,0 +1,68 @@
+"""Every key of zoo.cfg at its limits: the value that ZooKeeper 3.9.5 works with, or a refusal where it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ensemble.server.config.config_values import ConfigError
+from ensemble.server.config.zoo_cfg import ACCEPTED, parse
+from tests.ensemble.server.config.java_outcomes import DIFFERENT, JAVA, WITHOUT_LIMITS
+from tests.ensemble.server.config.zookeeper_keys import KEYS, Key, zoo_cfg
+from tools.reference.zookeeper_keys import asked_keys
+
+CASES = [pytest.param(key, text, id=f"{key.name}={text}") for key in KEYS for text in key.texts]
+WARNED = (
+    "autopurge.snapRetainCount=1", "snapCount=1", "snapCount=x", "globalOutstandingLimit=x", "commitLogCount=0",
+    "commitLogCount=0x10", "maxCnxns=-1", "readonlymode.enabled=yes", "preAllocSize=x", "largeRequestMaxBytes=0",
+    "largeRequestThreshold=0", "snapshotSizeFactor=1.5", "snapshot.compression.method=lz4", "skipACL=true",
+    "leaderServes=maybe", "DigestAuthenticationProvider.enabled=yes", "znode.container.maxPerMinute=0",
+    "connection_throttle_global_session_weight=0", "extendedTypesEnabled=1", "enforceQuota=yes",
+)  # fmt: skip
+
+
+def _shown(value: object) -> str:
+    """The value as Java prints it."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _outcome(key: Key, text: str, directory: Path) -> tuple[str | None, tuple[str, ...]]:
+    """The value here, None for a refusal, and the warnings."""
+    (directory / "myid").write_text("1\n")
+    try:
+        config = parse(zoo_cfg(key, text, str(directory), for_java=False))
+    except ConfigError as bad:
+        assert "\n" not in str(bad)
+        return None, ()
+    return _shown(key.ours(config)), config.warnings
+
+
+@pytest.mark.parametrize(("key", "text"), CASES)
+def test_zoo_cfg_value_has_the_outcome_of_zookeeper(tmp_path: Path, key: Key, text: str) -> None:
+    java = JAVA[key.name][text]
+    expected = None if java is None else _shown(key.means(java))
+    if (key.name, text) in DIFFERENT:
+        ours, why = DIFFERENT[key.name, text]
+        assert ours != expected and why, "it is not different any more"
+        expected = ours
+    assert _outcome(key, text, tmp_path)[0] == expected
+
+
+def test_table_of_outcomes_has_every_key_and_text() -> None:
+    assert {key.name: set(key.texts) for key in KEYS} == {name: set(outcomes) for name, outcomes in JAVA.items()}
+    assert DIFFERENT.keys() <= {(key.name, text) for key in KEYS for text in key.texts}
+
+
+def test_every_key_is_compared_or_has_no_limits() -> None:
+    zookeepers = {name for name in (*asked_keys(), *ACCEPTED) if not name.startswith("zabka.")}
+    assert zookeepers - {key.name for key in KEYS} == set(WITHOUT_LIMITS)
+
+
+@pytest.mark.parametrize("line", WARNED)
+def test_replaced_value_is_reported(tmp_path: Path, line: str) -> None:
+    name, _, text = line.partition("=")
+    key = next(key for key in KEYS if key.name == name)
+    found, warnings = _outcome(key, text, tmp_path)
+    assert found is not None
+    assert [warning for warning in warnings if warning.startswith(line)] != []

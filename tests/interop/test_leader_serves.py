@@ -1,0 +1,69 @@
+"""leaderServes=no: the leader leaves the clients to the others, in Apache ZooKeeper 3.9.5 and here alike."""
+
+from __future__ import annotations
+
+import socket
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.ensemble.server.peer_processes import wait_until
+from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+
+NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
+CONNECT_REQUEST = struct.pack(">iqiqi16sb", 0, 0, 30_000, 0, 16, bytes(16), 0)
+
+
+@pytest.fixture(params=["ours", pytest.param("java", marks=needs_java)])
+def trio(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Trio]:
+    trio = Trio(tmp_path, request.param)
+    try:
+        yield trio
+    finally:
+        trio.close()
+
+
+class Trio(MixedEnsemble):
+    """Three servers of one kind, with leaderServes=no."""
+
+    def __init__(self, directory: Path, kind: str) -> None:
+        super().__init__(directory, 3)
+        for i in self.client_ports:
+            with self.config(i).open("a") as config:
+                config.write("leaderServes=no\n")
+        self.begin = self.start_java if kind == "java" else self.start
+        self.begin(*self.client_ports)
+
+    def wait_for_leader(self) -> int:
+        """Wait until one server serves no client and all others follow it; the id of the one."""
+
+        def led() -> bool:
+            modes = sorted(self.modes().values())
+            return modes == ["follower"] * (len(modes) - 1) + ["none"]
+
+        wait_until(led)
+        (leader,) = (i for i, mode in self.modes().items() if mode == "none")
+        return leader
+
+
+def test_leader_with_leader_serves_no_serves_no_client(trio: Trio) -> None:
+    leader = trio.wait_for_leader()
+    assert [trio.word(leader, word) for word in ("srvr", "isro", "ruok")] == [NOT_SERVING, "null", "imok"]
+    with socket.create_connection(("127.0.0.1", trio.client_ports[leader]), 10) as connection:
+        connection.settimeout(10)
+        connection.sendall(struct.pack(">i", len(CONNECT_REQUEST)) + CONNECT_REQUEST)
+        assert connection.recv(1) == b"", "it is closed without a reply"
+    with trio.client() as client:
+        client.create("/mine", b"1", ephemeral=True)
+        assert client.get("/mine")[0] == b"1"
+        trio.kill(leader)
+        new_leader = trio.wait_for_leader()
+        wait_until(lambda: client.connected)
+        assert client.get("/mine")[1].ephemeralOwner == client.client_id[0], "the session has moved"
+        trio.begin(leader)
+        wait_until(lambda: trio.modes()[leader] == "follower")
+        assert trio.word(new_leader, "srvr") == NOT_SERVING
+        with trio.client(leader) as other:
+            assert other.get("/mine")[0] == b"1"
