@@ -61,7 +61,7 @@ function compared(state, a, b, moment, changed) {
   /** @type {Divergence} */
   const divergence = parted.value;
   const stories = [a, b].map((run) => answers.of(`/runs/${run.id}/journal`, changed, () => readStory(run.id, UNTOLD, EVENTS_MAX)));
-  return html`<div class="compared">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
+  return html`<div class="side-by-side">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
     ${told(state, stories, divergence, [a, b], moment, changed)}</div>`;
 }
 
