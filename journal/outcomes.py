@@ -1,7 +1,7 @@
 """The first difference between two histories that leads to their different outcomes.
 
-Two plays of one script differ early in what does not matter: a transaction has another number, a session another server.
-So the search begins at the end.  An outcome is what one history has and the other has not:
+Two plays of one script differ early in what does not matter, such as the order of transactions.  So the search begins at
+the end.  An outcome is what one history has and the other has not:
 
 - an invariant that is violated, at the event that shows it;
 - a partition, a broker or the controller that is another one in the final state, at the last event about it;
@@ -37,6 +37,9 @@ _PROGRESS = (
     e.ReplicaProgressed, e.ZxidCheckpoint, e.WorkloadProgressed, e.ConsumerProgressed, e.ControllerReady,
     e.ControllerPropagated, e.SnapshotTaken, e.SessionCreated, e.NodeStarted,
 )  # fmt: skip
+
+
+_SOON_US = 1_000_000
 
 
 class _Side(NamedTuple):
@@ -133,11 +136,7 @@ def _subjects(event: Any) -> Iterable[str]:
 
 
 def _different(one: ClusterState, other: ClusterState) -> list[str]:
-    found = [
-        name
-        for name in {**one.partitions, **other.partitions}
-        if _standing(one, name) != _standing(other, name)
-    ]
+    found = [name for name in {**one.partitions, **other.partitions} if _standing(one, name) != _standing(other, name)]
     found += [
         f"broker {number}"
         for number in {**one.brokers, **other.brokers}
@@ -153,8 +152,10 @@ def _standing(state: ClusterState, name: str) -> Any:
 
 
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
-    """What the same node of the other history did about the same time that this one's node did not."""
+    """Return what the same node of the other history did from then on: the same kind of event, or else one soon after."""
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]
     later = [entry for entry in own if entry.wall_us - other.entries[0].wall_us >= since_us]
-    return next((entry for entry in later if type(entry.event) is type(first.event)), later[0] if later else None)
+    same = [entry for entry in later if type(entry.event) is type(first.event)]
+    soon = [entry for entry in later if entry.wall_us - other.entries[0].wall_us < since_us + _SOON_US]
+    return next(iter([*same, *soon]), None)

@@ -34,9 +34,8 @@ def decisive(scenario: AnyScenario, verdict: Verdict) -> Decisive:
     parted = deciding(one, other)
     if parted is None:
         return Decisive(_alone(scenario, verdict), _alone(scenario, verdict.shown))
-    at_us = max(entry.wall_us for entry in parted if entry is not None)
-    if parted.other is not None:
-        at_us = parted.other.wall_us
+    shown = parted.other or parted.one
+    at_us = 0 if shown is None else shown.wall_us
     return Decisive(_number(one, parted.one, at_us), _number(other, parted.other, at_us))
 
 
@@ -45,10 +44,11 @@ def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
 
 
 def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
-    """The number of an entry, or of the last one at that time."""
+    """The number of an entry, or of the last decision at that time."""
     if entry is not None:
         return next(number for number, each in enumerate(entries, 1) if each is entry)
-    return sum(each.wall_us <= at_us for each in entries) or 1
+    before = [n for n, each in enumerate(entries, 1) if each.wall_us <= at_us and is_decision(each.event)]
+    return before[-1] if before else 1
 
 
 def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:

@@ -17,7 +17,7 @@ from simulation.scenarios.kafka_steps import (
     Topic,
     Undisturbed,
 )
-from simulation.scenarios.scenario import AnyWorldStep, WithBug, WorldScenario
+from simulation.scenarios.scenario import AnyWorldStep, Moment, WithBug, WorldScenario
 from simulation.scenarios.world_steps import Ask, Cut, Heal, Join, Kill, Pause, Restart, Resume, Vanish, Wait
 
 PEERS = ("peer-1", "peer-2", "peer-3")

@@ -246,7 +246,9 @@ def test_moment_outside_the_window_is_shown_with_its_burst(page: Page) -> None:
     for _ in range(4):
         page.get_by_role("button", name="Later").click()
     page.keyboard.press("ArrowLeft")
-    wait_until(page, f"async () => {{ const us = await {MOMENT}; const [a, b] = await {WINDOW}; return a <= us && us <= b; }}")
+    wait_until(
+        page, f"async () => {{ const us = await {MOMENT}; const [a, b] = await {WINDOW}; return a <= us && us <= b; }}"
+    )
 
 
 def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
