@@ -1,7 +1,7 @@
 """The first difference between two histories that leads to their different outcomes.
 
-Two plays of one script differ early in what does not matter, such as the order of transactions.  So the search begins at
-the end.  An outcome is what one history has and the other has not:
+Two plays of one script differ early in what does not matter, such as the order of transactions.  So the search begins
+at the end.  An outcome is what one history has and the other has not:
 
 - an invariant that is violated, at the event that shows it;
 - a partition, a broker or the controller that is another one in the final state, at the last event about it;
@@ -152,7 +152,7 @@ def _standing(state: ClusterState, name: str) -> Any:
 
 
 def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
-    """Return what the same node of the other history did from then on: the same kind of event, or else one soon after."""
+    """Return what the same node of the other history did then: the same kind of event, or else one soon after."""
     since_us = first.wall_us - entries[0].wall_us
     own = [entry for entry in other.own.values() if entry.node == first.node]
     later = [entry for entry in own if entry.wall_us - other.entries[0].wall_us >= since_us]

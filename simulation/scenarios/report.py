@@ -18,8 +18,8 @@ from simulation.scenarios.story import Line, story
 class Play(msgspec.Struct, frozen=True):
     """One time that a script was played.
 
-    `journal_sha256` is that of its journal as `--out` writes it; `decisive` is the number of the event at which the outcome
-    is settled.
+    `journal_sha256` is that of its journal as `--out` writes it; `decisive` is the number of the event at which the
+    outcome is settled.
     """
 
     problems: list[str]

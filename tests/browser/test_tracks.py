@@ -228,8 +228,10 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     page.keyboard.press("p")
     fits = f"""async () => {{ {STAGE}
       const {{layout, height}} = stage?.window ?? {{layout: {{rows: []}}}};
-      const ends = layout.rows.filter(({{kind}}) => kind === "partition").map(({{top, extent}}) => layout.pinned_height + top + extent);
-      return document.documentElement.classList.contains("projector") && ends.length === 2 && Math.max(...ends) <= height;
+      const partitions = layout.rows.filter(({{kind}}) => kind === "partition");
+      const ends = partitions.map(({{top, extent}}) => layout.pinned_height + top + extent);
+      const isProjector = document.documentElement.classList.contains("projector");
+      return isProjector && ends.length === 2 && Math.max(...ends) <= height;
     }}"""
     wait_until(page, fits)
 

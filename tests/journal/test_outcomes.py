@@ -57,7 +57,7 @@ SHOWN = [
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
 def test_first_difference_of_an_outage_is_where_its_bug_acts(name: str, kind: str, node: str) -> None:
-    """A write of the deposed controller, a second election, a cut log, an unclean election, a replica without records."""
+    """The deposed controller writes, or a broker truncates its log, or one without the records is elected."""
     verdict = play(LIBRARY[name])
     assert verdict.shown is not None
     one, other = on_world_time(verdict.journal), on_world_time(verdict.shown.journal)
