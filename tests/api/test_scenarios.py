@@ -15,7 +15,7 @@ import pytest
 
 from api.problems import Problem
 from api.runs.kept import KeptRuns
-from api.scenario_models import NewScenarioRun
+from api.scenario_models import NewScenarioRun, variant_label
 from api.scenario_process import PlayerFailed, ScenarioProcess
 from api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from compose.launch import player_argv
@@ -267,3 +267,16 @@ def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reas
     refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
     assert refused.status_code == 422
     assert refused.json()["detail"] == "broken cannot be played on this cluster: it chooses when a disk answers"
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({"zabka.historical": "high-watermark-under-min-isr", "acks": "1"}, "with its bug"),
+        ({"unclean.leader.election.enable": "true"}, "with unclean.leader.election.enable=true"),
+        ({"acks": "1"}, "with acks=1"),
+        ({}, "with the mistake"),
+    ],
+)
+def test_play_with_a_setting_is_not_labelled_a_bug(settings: dict[str, str], label: str) -> None:
+    assert variant_label(settings) == label
