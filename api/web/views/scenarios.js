@@ -84,13 +84,14 @@ export function scenarios(state, actions, moment, changed) {
 const show = (section) => section && queueMicrotask(() => section.scrollIntoView({ block: "nearest" }));
 
 /**
- * Where two stories part: the number of their first line that is not the same; null where none differs.
+ * Where two stories part: the number of their first line with another node or text.  The time of a line is no difference.
+ * Null if none differs.
  * @param {Line[]} one @param {Line[]} other
  */
 export function parting(one, other) {
   for (let i = 0; i < Math.max(one.length, other.length); i += 1) {
     const [a, b] = [one[i], other[i]];
-    if (a?.at_ms !== b?.at_ms || a?.who !== b?.who || a?.text !== b?.text) return i;
+    if (a?.who !== b?.who || a?.text !== b?.text) return i;
   }
   return null;
 }
