@@ -278,5 +278,5 @@ def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reas
         ({}, "with the mistake"),
     ],
 )
-def test_play_with_a_setting_is_not_labelled_a_bug(settings: dict[str, str], label: str) -> None:
+def test_play_that_differs_by_a_setting_is_not_called_a_bug(settings: dict[str, str], label: str) -> None:
     assert variant_label(settings) == label
