@@ -62,7 +62,7 @@ def deciding(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
     """
     sides = _side(one, other), _side(other, one)
     ends = fold(one), fold(other)
-    found = [*_leading(sides[0], sides[1], ends), *_leading(sides[1], sides[0], ends[::-1])]
+    found = [*_leading(sides[0], sides[1], ends), *_leading(sides[1], sides[0], (ends[1], ends[0]))]
     if not found:
         found = [entry for side in sides for entry in side.own.values() if hasattr(entry.event, "caused_by")]
     if not found:
@@ -85,7 +85,7 @@ def _content(entry: Entry) -> tuple[str, str]:
 def _side(entries: Sequence[Entry], others: Sequence[Entry]) -> _Side:
     causes = Causes()
     there = Counter(_content(entry) for entry in others if is_decision(entry.event))
-    own = {}
+    own: dict[tuple[str, int], Entry] = {}
     for entry in entries:
         causes.see(entry)
         if is_decision(entry.event):
@@ -97,7 +97,7 @@ def _side(entries: Sequence[Entry], others: Sequence[Entry]) -> _Side:
 
 
 def _leading(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]) -> Iterator[Entry]:
-    """The earliest event of its own on each way back from an outcome."""
+    """Yield the earliest event of its own on each way back from an outcome."""
     for outcome in _outcomes(side, other, ends):
         chain = side.causes.chain(outcome).steps
         yield from [step for step in chain if (step.node, step.node_seq) in side.own][-1:]
