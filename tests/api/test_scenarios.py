@@ -49,7 +49,8 @@ def test_each_script_of_the_library_says_what_is_expected_and_where_it_can_be_pl
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
-    assert empty_isr["outage"] == {"settings": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr"}
+    outage = {"settings": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr", "label": "with its bug"}
+    assert empty_isr["outage"] == outage
     assert empty_isr["switches"] == ["empty-isr"]
     assert (broken["outage"], broken["live"], broken["live_obstacle"]) == (
         None, False, "it chooses when a disk answers"
