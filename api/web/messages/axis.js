@@ -13,7 +13,7 @@ export const KINDS = [
   ["folded", "idle folded", "Real time, with idle time cut short"],
 ];
 /** Below this distance arrows and their names lie over each other. */
-const NEAR_PX = 12;
+const NEAR_PX = 16;
 const FEW = 8;
 
 /**
