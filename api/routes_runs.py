@@ -211,5 +211,8 @@ async def get_divergence(
     request: Request,
     other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the answer")],
 ) -> Response:
-    """The first event that one run has and the other has not, each node's events compared in their order."""
+    """The first event that one run has, the other has not, and that leads to another outcome.
+
+    Of very long runs, and of runs with the same outcome, the first event that differs.
+    """
     return lasting(request, msgspec.json.encode(await divergence(service.runs, id, other)))

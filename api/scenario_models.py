@@ -17,6 +17,13 @@ _STORY: list[Any] = [
 _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
+def variant_label(settings: dict[str, str]) -> str:
+    """Return how a play with these settings differs from the script: old behaviour is a bug, another key is not."""
+    if HISTORICAL_KEY in settings:
+        return "with its bug"
+    return "with " + (", ".join(f"{key}={value}" for key, value in settings.items()) or "the mistake")
+
+
 class Outage(BaseModel):
     """What a script shows when its bug is switched on."""
 
@@ -24,6 +31,10 @@ class Outage(BaseModel):
         description="The bug, as `--set` takes it; `acks` is the producer's.  Empty where it is what somebody did"
     )
     shows: str = Field(description="What must be seen to go wrong then")
+    label: str = Field(
+        default="with its bug",
+        description="How this play differs: `with its bug`, `with KEY=VALUE`, `with the mistake`",
+    )
 
 
 class Scenario(BaseModel):
@@ -69,7 +80,9 @@ class Scenario(BaseModel):
     @classmethod
     def _of_a_script(cls, value: Any) -> Any:
         if isinstance(value, dict) and value.get("shows"):
-            return {**value, "outage": {"settings": value.get("bug", {}), "shows": value["shows"]}}
+            settings = value.get("bug", {})
+            outage = {"settings": settings, "shows": value["shows"], "label": variant_label(settings)}
+            return {**value, "outage": outage}
         return value
 
 
@@ -178,6 +191,9 @@ class ScenarioPlay(BaseModel):
     steps: int
     faults: int
     events: int = Field(description="The length of its journal")
+    decisive: int | None = Field(
+        default=None, description="The number of the event at which its outcome is settled, in its journal"
+    )
     journal_sha256: str = Field(description="Of its journal: the same for the same script, seed, settings and version")
     story: list[StoryLine]
 

@@ -182,7 +182,8 @@ class ScenarioRuns:
             return come_to
         plays = [_play_of(run, script.name, script.title, played)]
         if outage is not None:
-            plays.append(_play_of(run, script.name + BUG, f"{script.title}: with its bug", outage))
+            variant = script.outage.label if script.outage is not None else WITH_BUG
+            plays.append(_play_of(run, script.name + BUG, f"{script.title}: {variant}", outage, variant))
         return {**come_to, **await self._keep(directory, plays)}
 
     async def _play_seed(self, run: ScenarioRun, wanted: _Wanted, directory: Path | None) -> dict[str, Any]:
@@ -225,11 +226,12 @@ class ScenarioRuns:
             del self._runs[run_id]
 
 
+WITH_BUG = "with its bug"
 SEED = "seed"
 """The name of a seed's journal among the player's files."""
 
 
-def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay) -> Play:
+def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
     """A play of a script; with its bug it is named so."""
     bug = name.endswith(BUG)
     return Play(
@@ -241,6 +243,8 @@ def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay) -> P
         verdict="violated" if played.problems else "held",
         sha256=played.journal_sha256,
         replay=f"{run.replay} --out FILE" if bug else run.replay,
+        decisive_seq=played.decisive,
+        variant=variant,
     )
 
 

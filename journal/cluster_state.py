@@ -128,6 +128,8 @@ class ClusterState(msgspec.Struct):
     reigns: list[Reign] = []
     zab_epoch: int = 0
     zab_leader_id: int = -1
+    zab_leader_since_us: int = 0
+    """When that leader was established: from then on it counts every session's timeout anew."""
     topics: dict[str, str] = {}
     configs: dict[str, dict[str, str]] = {}
     partitions: dict[str, PartitionView] = {}

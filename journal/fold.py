@@ -177,6 +177,7 @@ def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> 
 def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstablished) -> None:
     if event.epoch >= state.zab_epoch:
         state.zab_epoch, state.zab_leader_id = event.epoch, event.leader_id
+        state.zab_leader_since_us = entry.wall_us
 
 
 @_on(e.ZxidCheckpoint)

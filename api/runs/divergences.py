@@ -10,25 +10,40 @@ from api.runs.catalogue import Runs
 from api.runs.history import History
 from journal.divergence import parting
 from journal.events import Entry
+from journal.outcomes import deciding
 from journal.reader import decode_line
 
 COMPARED_MAX = 200_000
+JUDGED_MAX = 40_000
+"""Longer histories are compared event by event, without what their differences lead to."""
 _BATCH = 1_000
 
 
 async def divergence(runs: Runs, run_id: str, other_id: str) -> dict[str, Any]:
-    """The first difference between two runs.  Raises Problem: 404, 422 where one is too long to be compared."""
+    """The first difference between two runs that leads to another outcome.
+
+    Raises Problem: 404, 422 where one is too long to be compared.
+    """
     one = await _entries(runs.rewind(run_id).history, run_id)
     other = await _entries(runs.rewind(other_id).history, other_id)
-    found = await asyncio.to_thread(parting, one, other)
+    compare = deciding if len(one) + len(other) <= JUDGED_MAX else parting
+    found = await asyncio.to_thread(compare, one, other)
     if found is None:
         return {"same": True, "at": {"a": None, "b": None}, "before": None, "why": {"a": None, "b": None}}
     sides: dict[str, Any] = {"same": False, "at": {}, "before": {}, "why": {}}
+    ats = [(at, entries) for at, entries in ((found.other, other), (found.one, one)) if at is not None]
+    since_us = ats[0][0].wall_us - ats[0][1][0].wall_us
     for side, at, history, known in (("a", found.one, one, run_id), ("b", found.other, other, other_id)):
         sides["at"][side] = None if at is None else {"seq": at.seq, "event": at.to_dict()}
-        sides["before"][side] = (at.seq if at is not None else history[-1].seq + 1) - 1
+        sides["before"][side] = at.seq - 1 if at is not None else _last_at(history, since_us)
         sides["why"][side] = None if at is None else await runs.whys(known).why(at.seq)
     return sides
+
+
+def _last_at(history: list[Entry], since_us: int) -> int:
+    """The last number up to that time since the history began."""
+    numbers = [entry.seq for entry in history if entry.wall_us - history[0].wall_us <= since_us]
+    return max(numbers, default=history[0].seq)
 
 
 async def _entries(history: History, run_id: str) -> list[Entry]:

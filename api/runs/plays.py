@@ -29,6 +29,8 @@ class Play(NamedTuple):
     verdict: Verdict
     sha256: str
     replay: str
+    decisive_seq: int | None = None
+    variant: str | None = None
 
 
 class NotKept(Exception):
@@ -86,6 +88,8 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         verdict=play.verdict,
         sha256=play.sha256,
         replay=play.replay,
+        decisive_seq=play.decisive_seq,
+        variant=play.variant,
         created_ms=time.time_ns() // 1_000_000,
     )
     # They stay on their world's clock; who reads them puts them on the run's (`api.runs.messages`).

@@ -11,7 +11,8 @@ Verdict = Literal["held", "violated"]
 
 KEPT_EXAMPLE: dict[str, Any] = {
     "id": "r1a2b3c4d", "kind": "scenario", "title": "A follower cuts off what it was told to be committed",
-    "of": "kafka-1211", "pair": "r1a2b3c4d.bug", "first_seq": 1, "last_seq": 1913, "first_us": 1700000000000000,
+    "of": "kafka-1211", "pair": "r1a2b3c4d.bug", "decisive_seq": 1306, "variant": None,
+    "first_seq": 1, "last_seq": 1913, "first_us": 1700000000000000,
     "last_us": 1700000013203000, "events": 1913, "messages": False, "verdict": "held",
     "sha256": "e4451e6b9b2d44543f1253def142039318ce1e3b8fb7c5c7feccfa8a152f0565",
     "replay": "zabka scenarios run kafka-1211", "created_ms": 1700000100000,
@@ -37,6 +38,12 @@ class Run(BaseModel):
     verdict: Verdict | None = Field(default=None, description="Null where nothing judged it")
     sha256: str | None = Field(default=None, description="Of its journal as it was given, or as `replay` writes it")
     replay: str | None = Field(default=None, description="The command that plays it again")
+    decisive_seq: int | None = Field(
+        default=None, description="Of a script's play: the event at which its outcome is settled"
+    )
+    variant: str | None = Field(
+        default=None, description="How this play differs from its script: `with its bug`, or `with KEY=VALUE`"
+    )
     created_ms: int = Field(description="When it was kept; of `live`, when its oldest event was")
 
 

@@ -28,7 +28,7 @@
  *   leader_id: string, members: string[]}} GroupView
  * @typedef {{seq: number, at_us: number, peers: Record<string, PeerView>, brokers: Record<string, BrokerView>,
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
- *   zab_epoch: number, zab_leader_id: number, topics: Record<string, string>,
+ *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
  *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>,
  *   consumers: Record<string, ConsumerView>, groups: Record<string, GroupView>}} ClusterState
@@ -48,7 +48,7 @@ const ENDS_WITH_A_START = new Set([...Object.keys(STOPS_A_NODE), "stop"]);
 export function emptyState() {
   return {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
-    reigns: [], zab_epoch: 0, zab_leader_id: -1, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
+    reigns: [], zab_epoch: 0, zab_leader_id: -1, zab_leader_since_us: 0, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
     workloads: {}, consumers: {}, groups: {},
   };
 }
@@ -235,7 +235,7 @@ const HANDLERS = {
     peerOf(state, e).current_epoch = e.current_epoch;
   },
   leader_established(state, e) {
-    if (e.epoch >= state.zab_epoch) [state.zab_epoch, state.zab_leader_id] = [e.epoch, e.leader_id];
+    if (e.epoch >= state.zab_epoch) [state.zab_epoch, state.zab_leader_id, state.zab_leader_since_us] = [e.epoch, e.leader_id, e.wall_us];
   },
   zxid_checkpoint(state, e) {
     Object.assign(peerOf(state, e), { last_zxid: e.zxid, digest: e.digest });

@@ -28,7 +28,7 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
  * @typedef {{id: number, epoch: number, zk_version: number, stale: boolean, age_ms: number}} Ensemble  `stale`: its last known word, of that age.
- * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean}, quorum: boolean,
+ * @typedef {{now_ms: number, ensemble: Ensemble, zab: {epoch: number, leader_id: number, known: boolean, since_us: number}, quorum: boolean,
  *   peers: Peer[], brokers: Broker[], topics: Topic[], reigns: import("./fold.js").Reign[],
  *   faults: any[], faults_known: boolean, workloads: any[], health: Health, settings: any, silent_ms: number | null}} Model  `faults_known`: false
  *   while no host agent answers; `faults` are those that the journal told last then.  `silent_ms`: for so long the API has said nothing; null
@@ -51,7 +51,9 @@ export function model(state, localMs) {
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
   const known = leader !== undefined || !peers.some((p) => p.silent || p.state === "UNKNOWN");
-  const zab = { epoch: leader?.current_epoch ?? state.cluster.zab_epoch, leader_id: leader?.id ?? -1, known };
+  const { zab_epoch, zab_leader_id, zab_leader_since_us } = state.cluster;
+  const since_us = leader?.id === zab_leader_id ? zab_leader_since_us : 0;
+  const zab = { epoch: leader?.current_epoch ?? zab_epoch, leader_id: leader?.id ?? -1, known, since_us };
   const shown = {
     now_ms, ensemble, zab, quorum, peers, brokers, topics, reigns, faults, faults_known, workloads: workloadsOf(state), settings, silent_ms,
   };
@@ -173,13 +175,15 @@ const sessionWord = (process, registered, said) => (process === "running" || pro
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
 
 /**
- * How long the session of a process that does not act any more still stands.  It was heard of last at most a third of
- * its time-out before that, and the ensemble looks at sessions once a tick: hence "about".
- * @param {number} now_ms @param {number} lost_us @param {{session_timeout_ms?: number}} settings
+ * How long the session of a process that has died or is frozen still stands.  Its last heartbeat came at most a third of the
+ * timeout before that, and the ensemble checks sessions once a tick: hence "about".  A ZAB leader expires sessions, so
+ * none expires without one, and a new leader counts every timeout from its own start (SessionTrackerImpl).
+ * @param {Pick<Model, "now_ms" | "settings" | "zab" | "quorum">} m @param {number} lost_us
  */
-export function leftOfSession(now_ms, lost_us, settings) {
-  if (settings.session_timeout_ms === undefined) return "its session stands";
-  const left = settings.session_timeout_ms - (now_ms - lost_us / 1000);
+export function leftOfSession({ now_ms, settings, zab, quorum }, lost_us) {
+  if (!quorum || (zab.known && zab.leader_id < 0)) return "its session stands: without a quorum none expires";
+  if (settings.session_timeout_ms === undefined || !zab.known) return "its session stands";
+  const left = settings.session_timeout_ms - (now_ms - Math.max(lost_us, zab.since_us) / 1000);
   return left > 0 ? `its session ends in about ${duration(left)}` : "its session ends any moment";
 }
 

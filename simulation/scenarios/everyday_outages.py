@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from simulation.scenarios.kafka_controller_outages import LED_BY_SECOND, OPENED, PEERS
 from simulation.scenarios.kafka_steps import Cast, Elect, Produce, Reassign, Reigns, Settled, State
-from simulation.scenarios.scenario import WorldScenario
+from simulation.scenarios.scenario import Moment, WorldScenario
 from simulation.scenarios.world_steps import Agree, Ask, Begin, Cut, Heal, Join, Kill, Restart, Serving, Wait
 
 OK = ("ok",)
@@ -17,6 +17,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "Who lags leaves the ISR, so that nobody waits for it for ever; who has caught up joins it again.",
         "",
         "",
+        decisive=Moment("isr_changed", {"cause": "lag"}),
         brokers=3,
         steps=(
             *OPENED,
@@ -35,6 +36,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "What was acknowledged is in the next leader's history; what was under way is on every peer or on none.",
         "",
         "",
+        decisive=Moment("leader_established", {"epoch": 2}),
         steps=(
             Join("a", (1, 2), 20_000),
             Ask("a", "create", "/x", "old", ("/x",)),
@@ -56,6 +58,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "Without a quorum leaders go on serving, and nobody is elected; with it the elections are made up for.",
         "",
         "",
+        decisive=Moment("leader_elected", {"leader_epoch": 1}),
         brokers=3,
         steps=(
             *OPENED,
@@ -79,6 +82,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "Who comes back follows; an election of the preferred leader gives it its partitions again, and loses nothing.",
         "",
         "",
+        decisive=Moment("leader_elected", {"cause": "preferred"}),
         brokers=3,
         steps=(
             *OPENED,
@@ -100,6 +104,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "A session needs to be heard: the leader loses its own, and another one leads.",
         "",
         "",
+        decisive=Moment("leader_elected", {"leader_epoch": 1}),
         brokers=3,
         steps=(
             *OPENED,
@@ -119,6 +124,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
         "What is to be moved is written down before the move begins, so that the next controller ends it.",
         "",
         "",
+        decisive=Moment("leader_elected", {"controller_epoch": 2}),
         brokers=4,
         steps=(
             Cast(others=("second", "third", "fourth")),

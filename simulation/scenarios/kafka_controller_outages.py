@@ -17,7 +17,7 @@ from simulation.scenarios.kafka_steps import (
     Topic,
     Undisturbed,
 )
-from simulation.scenarios.scenario import AnyWorldStep, WithBug, WorldScenario
+from simulation.scenarios.scenario import AnyWorldStep, Moment, WithBug, WorldScenario
 from simulation.scenarios.world_steps import Ask, Cut, Heal, Join, Kill, Pause, Restart, Resume, Vanish, Wait
 
 PEERS = ("peer-1", "peer-2", "peer-3")
@@ -262,6 +262,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "Another broker takes over, and elects leaders for what the dead ones led.",
         "",
         "",
+        decisive=Moment("controller_elected", {"controller_epoch": 2}),
         brokers=3,
         steps=(
             Cast(),
@@ -281,6 +282,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
         "A replica in sync leads, with all that was acknowledged.",
         "",
         "",
+        decisive=Moment("leader_elected", {"leader_epoch": 1}),
         brokers=3,
         steps=(
             *OPENED,

@@ -10,18 +10,24 @@ from typing import Any
 import msgspec
 
 from controller.historical import HISTORICAL_KEY
+from simulation.scenarios.decisive import decisive
 from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
 from simulation.scenarios.story import Line, story
 
 
 class Play(msgspec.Struct, frozen=True):
-    """One time that a script was played.  `journal_sha256` is that of its journal as `--out` writes it."""
+    """One time that a script was played.
+
+    `journal_sha256` is that of its journal as `--out` writes it; `decisive` is the number of the event at which the
+    outcome is settled.
+    """
 
     problems: list[str]
     virtual_ms: int
     steps: int
     faults: int
     events: int
+    decisive: int | None
     journal_sha256: str
     story: list[Line]
 
@@ -50,18 +56,19 @@ def description(scenario: AnyScenario, obstacle: str | None, running: str | None
 
 def report(scenario: AnyScenario, verdict: Verdict, replay: str) -> Report:
     """What came of it."""
+    moments = decisive(scenario, verdict)
     return Report(
         name=scenario.name,
         held=verdict.held,
         hypothesis=scenario.hypothesis,
         seed=scenario.seed if isinstance(scenario, WorldScenario) else None,
-        played=_play(verdict),
-        outage=None if verdict.shown is None else _play(verdict.shown),
+        played=_play(verdict, moments.played),
+        outage=None if verdict.shown is None else _play(verdict.shown, moments.outage),
         replay=replay,
     )
 
 
-def _play(verdict: Verdict) -> Play:
+def _play(verdict: Verdict, moment: int | None) -> Play:
     digest = sha256()
     for line in verdict.lines():
         digest.update(line)
@@ -71,6 +78,7 @@ def _play(verdict: Verdict) -> Play:
         steps=verdict.steps,
         faults=verdict.faults,
         events=len(verdict.journal),
+        decisive=moment,
         journal_sha256=digest.hexdigest(),
         story=story(verdict),
     )

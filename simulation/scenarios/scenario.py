@@ -18,14 +18,25 @@ from simulation.scenarios.stage import Stage
 from simulation.scenarios.world_steps import WorldStep, WorldSteps
 
 
+class Moment(msgspec.Struct, frozen=True):
+    """The first event of that type with these fields."""
+
+    type: str
+    fields: dict[str, str | int | bool] = {}
+
+
 class Scenario(msgspec.Struct, frozen=True, tag_field="driver", tag="base"):
-    """What every scenario has.  `source` is where it was seen; `fixed` is the first release without it, or `open`."""
+    """What every scenario has.  `source` is where it was seen; `fixed` is the first release without it, or `open`.
+
+    `decisive` names the event at which a play without a bug is settled, where that cannot be derived (`decisive`).
+    """
 
     name: str
     title: str
     hypothesis: str
     source: str = ""
     fixed: str = ""
+    decisive: Moment | None = None
 
 
 _PEERS_OF_STEPS = ("peer", "source", "target", "one", "other")

@@ -63,6 +63,7 @@ def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another
     fixed, bug = runs.get(run.id), runs.get(f"{run.id}.bug")
     assert (fixed.kind, fixed.of, fixed.verdict, fixed.pair) == ("scenario", "kafka-1211", "held", bug.id)
     assert (bug.verdict, bug.pair, bug.title) == ("violated", fixed.id, f"{fixed.title}: with its bug")
+    assert (fixed.variant, bug.variant) == (None, "with its bug")
     assert run.outage is not None
     assert (fixed.sha256, bug.sha256) == (run.journal_sha256, run.outage.journal_sha256)
 
@@ -77,6 +78,8 @@ def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another
     assert fixed.messages
     assert bug.messages
     cuts = [(e.node, e.event.from_offset, e.event.to_offset) for e in entries if isinstance(e.event, LogTruncated)]
+    decisive = next(e for e in entries if e.seq == bug.decisive_seq)
+    assert isinstance(decisive.event, LogTruncated)
     assert ("broker-4", 6, 5) in cuts
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], "nothing is left behind"
     messages = wait_for(KeptMessages().of(runs.kept.path(bug.id) / MESSAGES))

@@ -15,7 +15,7 @@ import pytest
 
 from api.problems import Problem
 from api.runs.kept import KeptRuns
-from api.scenario_models import NewScenarioRun
+from api.scenario_models import NewScenarioRun, variant_label
 from api.scenario_process import PlayerFailed, ScenarioProcess
 from api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from compose.launch import player_argv
@@ -49,7 +49,8 @@ def test_each_script_of_the_library_says_what_is_expected_and_where_it_can_be_pl
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
-    assert empty_isr["outage"] == {"settings": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr"}
+    outage = {"settings": {"zabka.historical": "empty-isr"}, "shows": "LeaderInIsr", "label": "with its bug"}
+    assert empty_isr["outage"] == outage
     assert empty_isr["switches"] == ["empty-isr"]
     assert (broken["outage"], broken["live"], broken["live_obstacle"]) == (
         None, False, "it chooses when a disk answers"
@@ -267,3 +268,16 @@ def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reas
     refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
     assert refused.status_code == 422
     assert refused.json()["detail"] == "broken cannot be played on this cluster: it chooses when a disk answers"
+
+
+@pytest.mark.parametrize(
+    ("settings", "label"),
+    [
+        ({"zabka.historical": "high-watermark-under-min-isr", "acks": "1"}, "with its bug"),
+        ({"unclean.leader.election.enable": "true"}, "with unclean.leader.election.enable=true"),
+        ({"acks": "1"}, "with acks=1"),
+        ({}, "with the mistake"),
+    ],
+)
+def test_play_that_differs_by_a_setting_is_not_called_a_bug(settings: dict[str, str], label: str) -> None:
+    assert variant_label(settings) == label

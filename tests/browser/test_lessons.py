@@ -97,6 +97,30 @@ def test_a_prediction_that_did_not_come_to_pass_does_not_look_like_what_did(pupi
     expect(lesson.locator(".choice").first).to_contain_text("you predicted this, and it did not come to pass")
 
 
+def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
+    """jepsen-2013 shows an unclean election, which a setting allows: that is no bug, and is not called one."""
+    turn_to(pupil, "Lab")
+    button(pupil, "Play jepsen-2013").click()
+
+    expect(region(pupil, "Why")).to_contain_text("UNCLEAN", timeout=PLAYED_MS)
+    banner = pupil.get_by_role("banner")
+    expect(banner.locator(".badge")).to_have_text("with unclean.leader.election.enable=true")
+    turn_to(pupil, "Compare")
+    parted = region(pupil, "First difference")
+    expect(parted).to_contain_text("jepsen-2013, with unclean.leader.election.enable=true")
+    expect(parted).to_contain_text("broker 3 leads, leader epoch 1, ISR 3, UNCLEAN")
+    expect(parted).to_contain_text("nobody leads, leader epoch 1, ISR 1")
+    # The whole tab is there, and not the height of the list of changes since a pinned moment.
+    both = region(pupil, "Both stories, on one axis")
+    expect(both.locator("time").nth(8)).to_be_visible()
+    seen = both.evaluate(
+        "(list) => list.getBoundingClientRect().bottom <= list.parentElement.getBoundingClientRect().bottom"
+    )
+    height = pupil.locator(".side-by-side").evaluate("(tab) => [tab.clientHeight, tab.scrollHeight]")
+    assert seen
+    assert height[0] == height[1] > 400
+
+
 def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bug(pupil: Page) -> None:
     turn_to(pupil, "Lab")
     button(pupil, "Play kafka-1211").click()

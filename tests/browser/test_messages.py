@@ -184,10 +184,81 @@ def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, fai
         expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
 
 
-@pytest.mark.parametrize("axis", ["true", "folded", "steps"])
+@pytest.mark.parametrize("axis", ["even spacing", "real time", "idle folded"])
 def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
-    page.get_by_label("axis", exact=True).select_option(axis)
+    chosen = page.get_by_role("group", name="axis").get_by_role("button", name=axis)
+    chosen.click()
+    expect(chosen).to_have_attribute("aria-pressed", "true")
     wait_until(page, PAINTED)
+
+
+def test_axis_of_dense_moment_has_even_spacing_by_default(page: Page) -> None:
+    """The controller sends a dozen messages in the same millisecond; real time is one click away."""
+    axes = page.get_by_role("group", name="axis")
+    expect(axes.get_by_role("button", name="even spacing")).to_have_attribute("aria-pressed", "true")
+    axes.get_by_role("button", name="real time").click()
+    expect(axes.get_by_role("button", name="even spacing")).to_have_attribute("aria-pressed", "false")
+
+
+WINDOW = """import('/web/messages/tab.js').then(({theDiagram}) => {
+  const {from_us, to_us} = theDiagram().shown.window;
+  return [from_us, to_us];
+})"""
+MOMENT = "import('/web/main.js').then(({theMoment}) => theMoment().entry()?.wall_us ?? 0)"
+
+
+def shown_window(page: Page) -> tuple[int, int]:
+    """Return the window that the diagram shows, in µs."""
+    begin, end = page.evaluate(WINDOW)
+    return begin, end
+
+
+def test_zoom_near_an_edge_keeps_the_moment_in_sight(page: Page) -> None:
+    wait_until(page, f"() => {MOMENT}")
+    moment = page.evaluate(MOMENT)
+    page.get_by_role("button", name="real time").click()
+    page.get_by_role("button", name="Later").click()
+    wait_until(page, f"(us) => {WINDOW}.then(([begin, end]) => us - begin < (end - begin) / 4)", moment)
+    begin, end = shown_window(page)
+    for _ in range(3):
+        page.get_by_role("button", name="A shorter time").click()
+    eighth = (end - begin) / 8
+    wait_until(page, f"(least) => {WINDOW}.then(([begin, end]) => end - begin < least)", eighth * 1.01)
+    begin, end = shown_window(page)
+    assert end - begin == pytest.approx(eighth, rel=0.01)
+    assert begin <= moment <= end
+
+
+def test_window_that_the_user_moved_stays_where_it_is(page: Page) -> None:
+    before = shown_window(page)
+    step = round((before[1] - before[0]) / 2)
+    for _ in range(3):
+        page.get_by_role("button", name="Later").click()
+    wait_until(page, f"(begin) => {WINDOW}.then(([now]) => now === begin)", before[0] + 3 * step)
+    wait_until(page, f"() => {ASKED}.includes('from_us={before[0] + 3 * step}')")
+    page.evaluate("import('/web/tracks/tab.js').then(() => new Promise((drawn) => setTimeout(drawn, 1200)))")
+    assert shown_window(page)[0] == before[0] + 3 * step
+    page.get_by_role("button", name="The burst of events around the moment").click()
+    wait_until(page, f"(begin) => {WINDOW}.then(([now]) => now === begin)", before[0])
+
+
+def test_moment_outside_the_window_is_shown_with_its_burst(page: Page) -> None:
+    for _ in range(4):
+        page.get_by_role("button", name="Later").click()
+    page.keyboard.press("ArrowLeft")
+    wait_until(
+        page, f"async () => {{ const us = await {MOMENT}; const [a, b] = await {WINDOW}; return a <= us && us <= b; }}"
+    )
+
+
+def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
+    page.get_by_role("button", name="real time").click()
+    share = """async () => {
+      const {arrows, points, gutter, width} = (await import('/web/messages/tab.js')).theDiagram().scene;
+      const xs = [...arrows.flatMap(({x1, x2}) => [x1, x2]), ...points.map(({x}) => x)];
+      return (Math.max(...xs) - Math.min(...xs)) / (width - gutter) > 0.85;
+    }"""
+    wait_until(page, share)
 
 
 def test_a_phone_shows_it_without_scrolling_sideways(page: Page) -> None:

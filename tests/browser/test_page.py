@@ -210,6 +210,20 @@ def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, serv
     expect(card(page, "Broker 1")).to_contain_text("running")
 
 
+def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server: PageServer) -> None:
+    """The timeout of the session has long passed, and still nothing expires it."""
+    act(page, "Kill", "broker 1")
+    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+    looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]
+    for peer in (1, 2, 3):
+        server.tell(f"peer-{peer}", *looks)
+    stands = "its session stands: without a quorum none expires"
+    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text(stands)
+    expect(page.locator("#reigns")).to_contain_text(stands)
+    page.wait_for_timeout(500)
+    expect(page.locator("body")).not_to_contain_text("any moment")
+
+
 def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
     server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     events = page.get_by_role("list", name="Events, the newest first").get_by_role("listitem")

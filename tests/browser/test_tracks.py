@@ -196,6 +196,46 @@ def test_the_projector_leaves_the_tracks_alone_and_the_rail_in_a_drawer(tracks: 
     expect(region(tracks, "Events")).to_be_visible()
 
 
+SEEN = """() => [".transport", ".top", "html"].map((part) => {
+  const of = document.querySelector(part);
+  return of.scrollWidth - of.clientWidth;
+})"""
+
+
+@pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
+@pytest.mark.parametrize("projector", [False, True])
+def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, height: int, projector: bool) -> None:
+    """Also with a pinned moment, which adds a button."""
+    tracks.set_viewport_size({"width": width, "height": height})
+    tracks.keyboard.press("ArrowLeft")
+    tracks.keyboard.press("a")
+    if projector:
+        button(tracks, "Projector").click()
+    expect(tracks.get_by_role("button", name="A ↔ here")).to_be_in_viewport(ratio=1)
+    expect(button(tracks, "Projector")).to_be_in_viewport(ratio=1)
+    expect(button(tracks, "Keys")).to_be_in_viewport(ratio=1)
+    assert tracks.evaluate(SEEN) == [0, 0, 0]
+    assert tracks.evaluate("document.querySelector('.transport').clientHeight") < 60, "one row"
+
+
+def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageServer) -> None:
+    """Two partitions of three replicas, below the lanes of the controller and of three brokers."""
+    server.has_topic("payments", {0: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0)})
+    led = e.LeaderElected("payments", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 3, False, "new")
+    server.tell("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
+    page.set_viewport_size({"width": 1280, "height": 720})
+    turn_to(page, "Tracks")
+    page.keyboard.press("p")
+    fits = f"""async () => {{ {STAGE}
+      const {{layout, height}} = stage?.window ?? {{layout: {{rows: []}}}};
+      const partitions = layout.rows.filter(({{kind}}) => kind === "partition");
+      const ends = partitions.map(({{top, extent}}) => layout.pinned_height + top + extent);
+      const isProjector = document.documentElement.classList.contains("projector");
+      return isProjector && ends.length === 2 && Math.max(...ends) <= height;
+    }}"""
+    wait_until(page, fits)
+
+
 def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page, server: PageServer) -> None:
     assignment = {number: [1, 2, 3] for number in range(200)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})

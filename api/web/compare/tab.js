@@ -51,7 +51,7 @@ function chooser(moment) {
 }
 
 /** @param {RunInfo} run */
-const title = (run) => `${run.of ?? run.title}${run.id.endsWith(".bug") ? ", with its bug" : ""}`;
+const title = (run) => `${run.of ?? run.title}${run.variant ? `, ${run.variant}` : ""}`;
 
 /** @param {State} state @param {RunInfo} a @param {RunInfo} b @param {Moment} moment @param {() => void} changed */
 function compared(state, a, b, moment, changed) {
@@ -61,7 +61,7 @@ function compared(state, a, b, moment, changed) {
   /** @type {Divergence} */
   const divergence = parted.value;
   const stories = [a, b].map((run) => answers.of(`/runs/${run.id}/journal`, changed, () => readStory(run.id, UNTOLD, EVENTS_MAX)));
-  return html`<div class="compared">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
+  return html`<div class="side-by-side">${explained(state, divergence, a, b, moment)}${tracks(a, b, divergence, changed)}
     ${told(state, stories, divergence, [a, b], moment, changed)}</div>`;
 }
 
@@ -105,9 +105,9 @@ function firstDifference(rows, { same, at }) {
 function explained(state, divergence, a, b, moment) {
   if (divergence.same) return html`<p class="parted">${icon("ok")} Both say the same, from the first event to the last.</p>`;
   const sides = /** @type {const} */ ([[a, divergence.at.a, divergence.why.a, b], [b, divergence.at.b, divergence.why.b, a]]);
-  return html`<section class="parted" aria-label="First difference"><h3>${icon("warn")} First difference</h3>
+  return html`<section class="parted" aria-label="First difference"><h3>${icon("warn")} First difference that leads to the outcome</h3>
     ${sides.map(([run, at, why, other]) => {
-    if (at === null) return html`<p><b>${title(run)}</b>: nothing more of that node</p>`;
+    if (at === null) return html`<p><b>${title(run)}</b>: nothing of the kind</p>`;
     return html`<div><p><b>${title(run)}</b>, ${seconds(at.event.wall_us - run.first_us)}:
       <a href=${hash({ ...moment.place, run: run.id, at: at.seq, with: other.id, tab: "compare" })}><b>${at.event.node}</b> ${sentence(state.sentences, at.event)}</a></p>${ruled(why?.[0]?.rule ?? null)}</div>`;
   })}</section>`;

@@ -28,15 +28,14 @@ export async function playKept(name, actions) {
 }
 
 /**
- * Where to look first in a play: with a bug, where it parts from the play without; else, or where that cannot be told, at
- * what came of its first fault.
+ * Where to look first in a play: at its decisive moment, with a bug in the play with it; if the player names none, at what
+ * came of its first fault.
  * @param {Kept} kept @returns {Promise<{run: string, at: number | null, with: string | null}>} Raises NoMoment.
  */
 export async function interesting({ run, bug }) {
-  if (bug !== null) {
-    const parted = await read(`/runs/${bug}/divergence?from=${run}`).catch(() => null);
-    if (parted?.at.a) return { run: bug, at: parted.at.a.seq, with: run };
-  }
+  const shown = bug ?? run;
+  const { decisive_seq } = await read(`/runs/${shown}`);
+  if (decisive_seq != null) return { run: shown, at: decisive_seq, with: bug === null ? null : run };
   const [fault] = await read(`/runs/${run}/journal?types=fault_injected,admin_requested&limit=1`);
   const [came] = await read(`/runs/${run}/journal?after=${fault?.seq ?? 0}&types=${ELECTIONS}&limit=1`);
   return { run, at: came?.seq ?? fault?.seq ?? null, with: bug };

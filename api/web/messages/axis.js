@@ -1,4 +1,4 @@
-// The axis of time of the diagram: as it is, with idle time folded, or one step for whatever happens.  Pure.
+// The axis of time of the diagram: real time, real time with idle time folded, or the same room for each event.  Pure.
 
 /**
  * @typedef {"true" | "folded" | "steps"} Kind
@@ -8,10 +8,24 @@
 
 /** @type {[Kind, string, string][]} */
 export const KINDS = [
-  ["true", "true time", "As long as it took"],
-  ["folded", "idle folded", "Where nothing happens the axis is cut short"],
-  ["steps", "one step an event", "What came after what, however long it took"],
+  ["steps", "even spacing", "The same room for each event: what came after what"],
+  ["true", "real time", "As long as it took"],
+  ["folded", "idle folded", "Real time, with idle time cut short"],
 ];
+/** Below this distance arrows and their names lie over each other. */
+const NEAR_PX = 16;
+const FEW = 8;
+
+/**
+ * The axis that suits a window: even spacing if most of its moments would lie close together in real time.
+ * @param {number[]} moments in order @param {number} from @param {number} to both in us @param {number} width in pixels @returns {Kind}
+ */
+export function suited(moments, from, to, width) {
+  const inside = distinct(moments.filter((us) => us >= from && us <= to));
+  const near_us = ((to - from) / Math.max(1, width)) * NEAR_PX;
+  const near = inside.filter((us, place) => place > 0 && us - inside[place - 1] < near_us).length;
+  return inside.length > FEW && near * 2 > inside.length ? "steps" : "true";
+}
 
 const FOLD_PX = 26;
 const FOLDED_SHARE = 1 / 18;

@@ -11,12 +11,13 @@ import { told } from "./words.js";
  * @typedef {import("./scene.js").Arrow} Arrow
  * @typedef {import("./scene.js").Point} Point
  * @typedef {{messages: Message[], events: {entry: Entry, us: number, text: string, weight: string}[], lanes: import("./lanes.js").Lane[],
- *   phases: import("./phases.js").Phase[], kind: import("./axis.js").Kind, window: import("./window.js").Window, at_us: number | null,
+ *   phases: import("./phases.js").Phase[], kind: import("./axis.js").Kind, window: import("./window.js").Window, anchor_us: number, at_us: number | null,
  *   when: (us: number) => string, goTo(seq: number): void, goNear(us: number): void, zoom(factor: number, around_us: number): void,
  *   changed(): void}} Shown
  */
 
 const ZOOM_STEP = 1.25;
+const WIDTH = 900;
 
 export class Diagram {
   constructor() {
@@ -48,6 +49,11 @@ export class Diagram {
     this.sizes = new ResizeObserver(() => this.#drawSoon());
     this.due = false;
     for (const query of ["(prefers-color-scheme: dark)", "(forced-colors: active)"]) matchMedia(query).addEventListener("change", () => this.#drawSoon());
+  }
+
+  /** Its width in pixels, also before it is drawn first. */
+  get width() {
+    return this.place?.clientWidth || WIDTH;
   }
 
   /** The element that the diagram stands in; undefined when it goes. @param {Element | undefined} place */
@@ -173,14 +179,13 @@ export class Diagram {
     const { scene: of, shown } = this;
     if (of === null || shown === null || event.ctrlKey || event.metaKey || event.altKey) return;
     const at = of.arrows.findIndex((each) => each.message.id === this.chosen);
-    const middle = (shown.window.from_us + shown.window.to_us) / 2;
     /** @type {Record<string, () => void>} */
     const acts = {
       ".": () => this.#step(Math.min(of.arrows.length - 1, at + 1)),
       ",": () => this.#step(at < 0 ? of.arrows.length - 1 : Math.max(0, at - 1)),
       Enter: () => at >= 0 && this.#choose(of.arrows[at], true),
-      "+": () => shown.zoom(0.5, middle),
-      "-": () => shown.zoom(2, middle),
+      "+": () => shown.zoom(0.5, shown.anchor_us),
+      "-": () => shown.zoom(2, shown.anchor_us),
     };
     if (!Object.hasOwn(acts, event.key)) return;
     event.preventDefault();

@@ -5,14 +5,14 @@ import { ref } from "lit-html/directives/ref.js";
 
 import { count, plural } from "../format.js";
 import { isProgress, sentence, weight } from "../sentences.js";
-import { panel, select } from "../views/parts.js";
-import { KINDS } from "./axis.js";
+import { panel } from "../views/parts.js";
+import { KINDS, suited } from "./axis.js";
 import { Conversation } from "./conversation.js";
 import { Diagram } from "./diagram.js";
 import { lanes } from "./lanes.js";
 import { phases } from "./phases.js";
 import { hasOneClock, moment as momentWord, span } from "./times.js";
-import { burst, moved, zoomed } from "./window.js";
+import { burst, fitted, holds, moved, zoomed } from "./window.js";
 import { CHATTER, GROUPS, isLost, subject } from "./words.js";
 
 /**
@@ -24,28 +24,42 @@ import { CHATTER, GROUPS, isLost, subject } from "./words.js";
  */
 
 const AROUND = 400;
+/** Events around a window that the user has moved are read up to this number. */
+const EVENTS_MAX = 8_000;
 const LIVE_US = 5_000_000;
 const ROWS_MAX = 300;
 const ALL = [...GROUPS, ...CHATTER];
 
-/** What of the tab is the page's own, and in no address. */
+/** State of the tab that is in no address. */
 const ui = {
-  kind: /** @type {import("./axis.js").Kind} */ ("true"),
+  /** @type {import("./axis.js").Kind | null} The axis that the user has chosen. */
+  kind: null,
+  /** The axis that suits the burst around the moment. */
+  suited: /** @type {import("./axis.js").Kind} */ ("true"),
   /** @type {Set<string>} */
   on: new Set(GROUPS.map((group) => group.name)),
   /** @type {Window | null} */
   window: null,
+  /** Whether the user has zoomed or moved the window. */
+  own: false,
+  /** The number of the moment that the window was made for. */
+  at: -1,
   run: "",
-  /** @type {Entry[]} Events around the moment. */
+  /** @type {Entry[]} Events around the moment and the window. */
   events: [],
-  /** The number around which they are, and whether others are under way. */
-  around: -1,
+  /** Their first and last number, and whether others are being read. */
+  first: 0,
+  last: -1,
   reading: false,
   table: false,
 };
 /** @type {Conversation | null} */
 let conversation = null;
 const diagram = new Diagram();
+
+/** The drawing; tests ask it. */
+export const theDiagram = () => diagram;
+
 // One function for all draws: with another one lit would let go of the canvas and take it again, and the focus be lost.
 const attach = (/** @type {Element | undefined} */ element) => diagram.attach(element);
 
@@ -54,31 +68,37 @@ export function view(state, _m, moment, changed) {
   conversation ??= new Conversation(changed);
   const current = moment.current();
   const info = current.info;
-  if (ui.run !== current.run) [ui.run, ui.window, ui.events, ui.around] = [current.run, null, [], -1];
+  if (ui.run !== current.run) [ui.run, ui.window, ui.own, ui.at, ui.events, ui.first, ui.last] = [current.run, null, false, -1, [], 0, -1];
   readAround(moment, changed);
   const time = (/** @type {Entry} */ entry) => entry.wall_us;
   const at_us = momentTime(moment);
-  const window = windowAt(moment, at_us);
-  if (window === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Reading what happened around this moment…</p>`);
+  const asked = windowAt(moment, at_us);
+  if (asked === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Reading what happened around this moment…</p>`);
   const classes = ALL.filter((group) => ui.on.has(group.name)).flatMap((group) => group.classes);
-  const heard = conversation.of(current.run, window, classes, current.run === "live" && window.to_us > current.last_us - 10e6);
+  const heard = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
   const messages = heard?.messages ?? [];
+  const moments = [...ui.events.filter((entry) => !isProgress(state.sentences, entry)).map(time), ...messages.flatMap((each) => [each.sent_us, each.arrived_us ?? each.sent_us])];
+  const isBurst = !ui.own && !current.live;
+  const window = isBurst && heard?.window === asked ? fitted(asked, at_us === null ? moments : [...moments, at_us]) : asked;
+  if (isBurst && heard?.window === asked) ui.suited = suited(moments.sort((a, b) => a - b), window.from_us, window.to_us, diagram.width);
+  const kind = ui.kind ?? (current.live ? "true" : ui.suited);
+  const anchor_us = at_us !== null && holds(window, at_us) ? at_us : (window.from_us + window.to_us) / 2;
   const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
   const when = (/** @type {number} */ us) => momentWord(info, us, window.to_us - window.from_us);
   const found = phases(shown, messages, time);
   const rows = lanes(messages, current.state);
   diagram.show({
-    messages, lanes: rows, phases: found, kind: ui.kind, window, at_us: current.live ? null : at_us, when,
+    messages, lanes: rows, phases: found, kind, window, anchor_us, at_us: current.live ? null : at_us, when,
     events: shown.filter((entry) => !isProgress(state.sentences, entry)).map((entry) => ({
       entry, us: time(entry), text: sentence(state.sentences, entry), weight: weight(state.sentences, entry),
     })),
     goTo: (seq) => moment.go({ at: seq }),
     goNear: (us) => goNear(moment, us),
-    zoom: (factor, around) => look(zoomed(window, factor, around), changed),
+    zoom: (factor, around) => look(zoomed(window, factor, around, diagram.scene?.axis), changed),
     changed,
   });
   const body = html`
-    ${controls(moment, window, heard?.hidden ?? {}, changed)}
+    ${controls(moment, window, anchor_us, kind, heard?.hidden ?? {}, changed)}
     ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not kept: only its events are shown. (An upload brings none, and over the bare protocol packets are steps of the script.)</p>` : nothing}
     ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
     ${summary(found, messages, when)}
@@ -89,19 +109,20 @@ export function view(state, _m, moment, changed) {
   return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", reading…" : ""}</span>`, body);
 }
 
-/** Fetch the events around the moment, where they are not here. @param {Moment} moment @param {() => void} changed */
+/** Read the events around the moment, and those of the window, where they are missing. @param {Moment} moment @param {() => void} changed */
 function readAround(moment, changed) {
-  const { run, seq, first_seq, last_seq, live } = moment.current();
-  const near = ui.around >= 0 && Math.abs(seq - ui.around) < (live ? 1 : AROUND / 2);
-  if (near || ui.reading || seq === 0) return;
+  const { run, seq } = moment.current();
+  const wanted = seq === 0 || ui.reading ? null : missing(moment);
+  if (wanted === null) return;
   ui.reading = true;
-  moment.entries(Math.max(first_seq, seq - AROUND), Math.min(last_seq, seq + AROUND)).then(
+  const [first, last] = wanted;
+  moment.entries(first, last).then(
     (entries) => {
-      if (run === ui.run) [ui.events, ui.around] = [entries, seq];
+      if (run === ui.run) [ui.events, ui.first, ui.last] = [entries, first, last];
     },
     () => {
-      // The page says elsewhere that the API does not answer; events that are here stay.
-      ui.around = seq;
+      // The page reports elsewhere that the API does not answer.  Events that are here stay.
+      if (run === ui.run) [ui.first, ui.last] = wanted;
     },
   ).finally(() => {
     ui.reading = false;
@@ -109,29 +130,49 @@ function readAround(moment, changed) {
   });
 }
 
+/** Which events are to be read; null if none are missing. @param {Moment} moment @returns {[number, number] | null} */
+function missing(moment) {
+  const { seq, first_seq, last_seq, live } = moment.current();
+  const [first, last] = [Math.max(first_seq, seq - AROUND), Math.min(last_seq, seq + AROUND)];
+  const half = AROUND / 2;
+  const around = live ? ui.last >= last : ui.first <= Math.max(first_seq, seq - half) && ui.last >= Math.min(last_seq, seq + half);
+  if (!around || ui.window === null) return around ? null : [first, last];
+  if (!ui.own || live || ui.events.length === 0 || ui.last - ui.first > EVENTS_MAX) return null;
+  const earlier = ui.first > first_seq && ui.window.from_us < ui.events[0].wall_us;
+  const later = ui.last < last_seq && ui.window.to_us > ui.events[ui.events.length - 1].wall_us;
+  return earlier || later ? [earlier ? Math.max(first_seq, ui.first - AROUND) : ui.first, later ? Math.min(last_seq, ui.last + AROUND) : ui.last] : null;
+}
+
 /** The moment on the clock of the messages; null while its event is not here. @param {Moment} moment */
 function momentTime(moment) {
   const { seq, live, last_us } = moment.current();
   if (live) return last_us;
+  if (seq < ui.first || seq > ui.last) return null;
   const entry = ui.events.findLast((each) => each.seq <= seq);
   return entry === undefined ? null : entry.wall_us;
 }
 
-/** The window: as somebody has set it while the moment is within; else the burst around the moment. @param {Moment} moment @param {number | null} at_us */
+/**
+ * The window: as the user has set it, until another moment is shown that is outside of it; else the burst around the moment.
+ * @param {Moment} moment @param {number | null} at_us
+ */
 function windowAt(moment, at_us) {
-  const { info, live, last_us } = moment.current();
+  const { info, live, last_us, seq } = moment.current();
   if (live && ui.window === null) return { from_us: last_us - LIVE_US, to_us: last_us };
-  if (at_us === null) return ui.window;
-  if (!live && (ui.window === null || at_us < ui.window.from_us || at_us > ui.window.to_us)) {
+  if (at_us === null || live) return ui.window;
+  if (ui.window === null || (ui.at !== seq && !holds(ui.window, at_us))) {
     const times = ui.events.map((entry) => entry.wall_us).sort((a, b) => a - b);
     ui.window = burst(times, at_us, hasOneClock(info) ? "simulated" : "live");
+    ui.own = false;
   }
+  ui.at = seq;
   return ui.window;
 }
 
-/** @param {Window | null} window @param {() => void} changed */
+/** Show this window; null is the burst around the moment. @param {Window | null} window @param {() => void} changed */
 function look(window, changed) {
   ui.window = window;
+  ui.own = window !== null;
   changed();
 }
 
@@ -142,14 +183,21 @@ function goNear(moment, us) {
   if (last !== null) moment.go({ at: last.seq });
 }
 
-/** @param {Moment} moment @param {Window} window @param {Record<string, number>} hidden @param {() => void} changed */
-function controls(moment, window, hidden, changed) {
+/**
+ * @param {Moment} moment @param {Window} window @param {number} anchor_us what stays where it is @param {import("./axis.js").Kind} kind
+ * @param {Record<string, number>} hidden @param {() => void} changed
+ */
+function controls(moment, window, anchor_us, kind, hidden, changed) {
   const toggle = (/** @type {string} */ name) => {
     if (ui.on.has(name)) ui.on.delete(name);
     else ui.on.add(name);
     changed();
   };
-  const middle = (window.from_us + window.to_us) / 2;
+  const zoom = (/** @type {number} */ factor) => look(zoomed(window, factor, anchor_us, diagram.scene?.axis), changed);
+  const choose = (/** @type {import("./axis.js").Kind} */ chosen) => {
+    ui.kind = chosen;
+    changed();
+  };
   const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ act) => html`<button type="button" class="small"
     aria-label=${name} title=${name} @click=${act}>${text}</button>`;
   return html`<div class="row controls" role="group" aria-label="What is shown, and how">
@@ -158,12 +206,10 @@ function controls(moment, window, hidden, changed) {
       return html`<button type="button" class="small chip of-${name}" aria-pressed=${ui.on.has(name) ? "true" : "false"}
         @click=${() => toggle(name)}>${title}${left ? html` <span class="count">${count(left)} hidden</span>` : nothing}</button>`;
     })}</span>
-    ${select("messages", "axis", "axis", KINDS.map(([value, text]) => ({ value, text })), ui.kind, (value) => {
-      ui.kind = /** @type {import("./axis.js").Kind} */ (value);
-      changed();
-    })}
-    <span class="chips">${button("−", "A longer time", () => look(zoomed(window, 2, middle), changed))}
-      ${button("+", "A shorter time", () => look(zoomed(window, 0.5, middle), changed))}
+    <span class="chips" role="group" aria-label="axis">${KINDS.map(([value, text, title]) => html`<button type="button" class="small axis" title=${title}
+      aria-pressed=${value === kind ? "true" : "false"} @click=${() => choose(value)}>${text}</button>`)}</span>
+    <span class="chips">${button("−", "A longer time", () => zoom(2))}
+      ${button("+", "A shorter time", () => zoom(0.5))}
       ${button("‹", "Earlier", () => look(moved(window, -0.5), changed))}
       ${button("›", "Later", () => look(moved(window, 0.5), changed))}
       ${button("the burst", "The burst of events around the moment", () => look(null, changed))}</span>

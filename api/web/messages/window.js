@@ -1,4 +1,4 @@
-// Which time the diagram shows: the burst of events around a moment, until somebody zooms or moves.  Pure.
+// The time that the diagram shows: the burst of events around a moment, until the user zooms or moves.  Pure.
 
 /** @typedef {{from_us: number, to_us: number}} Window */
 
@@ -22,15 +22,42 @@ export function burst(times, at, kind) {
     if (us - to > quiet || us - from > longest) break;
     to = us;
   }
-  // What an event brings about is still under way behind the last one.
+  // Messages that the last event causes arrive after it.
   const room = Math.max(SHORTEST_US, (to - from) * 0.06);
   return { from_us: Math.max(0, Math.floor(from - room)), to_us: Math.ceil(to + room * 5) };
 }
 
-/** @param {Window} of @param {number} factor below 1 is closer @param {number} around stays where it is @returns {Window} */
-export function zoomed(of, factor, around) {
-  const from_us = Math.max(0, Math.round(around - (around - of.from_us) * factor));
-  return { from_us, to_us: Math.max(from_us + 200, Math.round(around + (of.to_us - around) * factor)) };
+const MARGIN_SHARE = 0.04;
+const MARGIN_LEAST_US = 100;
+
+/**
+ * A burst without the empty time before its first and after its last message or event.
+ * @param {Window} of @param {number[]} times @returns {Window}
+ */
+export function fitted(of, times) {
+  const inside = times.filter((us) => us >= of.from_us && us <= of.to_us);
+  if (inside.length === 0) return of;
+  const [from, to] = [inside.reduce((a, b) => Math.min(a, b)), inside.reduce((a, b) => Math.max(a, b))];
+  const margin = Math.ceil(Math.max(MARGIN_LEAST_US, (to - from) * MARGIN_SHARE));
+  return { from_us: Math.max(of.from_us, from - margin), to_us: Math.min(of.to_us, to + margin) };
+}
+
+/** @param {Window} of @param {number} us */
+export const holds = (of, us) => us >= of.from_us && us <= of.to_us;
+
+/**
+ * A shorter time is taken from the axis as it is drawn: where each event has the same room, half as many are left.
+ * @param {Window} of @param {number} factor below 1 is closer @param {number} around_us stays where it is
+ * @param {import("./axis.js").Axis | null} axis as drawn; null for real time @returns {Window}
+ */
+export function zoomed(of, factor, around_us, axis = null) {
+  const to = (/** @type {number} */ us) => {
+    if (axis === null || factor >= 1) return around_us + (us - around_us) * factor;
+    const x = axis.x(around_us);
+    return axis.us(x + (axis.x(us) - x) * factor);
+  };
+  const from_us = Math.max(0, Math.round(to(of.from_us)));
+  return { from_us, to_us: Math.max(from_us + 200, Math.round(to(of.to_us))) };
 }
 
 /** @param {Window} of @param {number} share of its width @returns {Window} */

@@ -34,7 +34,7 @@ export function transport(moment, player, state, toggle) {
       ${pinned ? html`<button type="button" title="go to the pinned moment, and back" @click=${() => moment.swap()}>A ↔ here${key("c")}</button>` : nothing}</span>
     <span class="group end opt"><button type="button" title="a link to this moment" @click=${copyLink(moment)}>Copy link <span class="mono">#at=${seq}</span></button>
       ${projector ? html`<button type="button" aria-pressed=${drawer ? "true" : "false"} @click=${() => toggle("drawer")}>State${key("r")}</button>` : nothing}
-      <button type="button" class="wide" aria-pressed=${projector ? "true" : "false"} title="large, the tracks alone" @click=${() => toggle("projector")}>Projector${key("p")}</button>
+      <button type="button" aria-pressed=${projector ? "true" : "false"} title="large, the tracks alone" @click=${() => toggle("projector")}>Projector${key("p")}</button>
       <button type="button" title="which keys there are" @click=${() => toggle("keys")}>Keys${key("?")}</button></span>
     ${live ? nothing : html`<button type="button" class="end-live" @click=${() => moment.go({ run: "live", at: null })}>Live${key("End")}</button>`}
   </section>`;

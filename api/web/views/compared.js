@@ -25,7 +25,7 @@ export function compared(moment) {
 /** @param {import("../time/difference.js").Difference[]} found */
 function changes(found) {
   if (found.length === 0) return html`<p class="quiet">Nothing is different.</p>`;
-  return html`<div class="scroll compared" tabindex="0" role="region" aria-label="Changes since A, scrollable"><table>
+  return html`<div class="scroll changes" tabindex="0" role="region" aria-label="Changes since A, scrollable"><table>
     <thead><tr><th scope="col">what</th><th scope="col">then, A</th><th scope="col">here</th></tr></thead>
     <tbody>${found.slice(0, SHOWN_MAX).map(({ of, field, before, after }, i) => html`<tr><th scope="row">${of === found[i - 1]?.of ? "" : of}<span class="facts">${field}</span></th>
       <td class="quiet">${before}</td><td><b>${after}</b></td></tr>`)}

@@ -30,14 +30,13 @@ function runs(moment) {
   const { run } = moment.place;
   const known = moment.runs.length ? moment.runs : [{ id: "live", title: "live cluster", kind: "live" }];
   const all = known.some((each) => each.id === run) ? known : [...known, { id: run, title: run, kind: "" }];
+  // The list of runs is too narrow for the end of a title, which also says how a play differs.
+  const variant = moment.runs.find((each) => each.id === run)?.variant;
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
     <select id="run" title=${title(all.find((each) => each.id === run) ?? all[0])} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} ?selected=${each.id === run} .selected=${each.id === run}>${title(each)}</option>`)}</select>
-    ${run.endsWith(BUG) ? badge("warn", "with its bug", "warn") : nothing}</div>`;
+    ${variant ? badge("warn", variant, "warn") : nothing}</div>`;
 }
-
-/** What ends the id of a play with its bug: the list of runs is too narrow for the end of a title, which says so, too. */
-const BUG = ".bug";
 
 /** @param {{id: string, title: string, kind: string}} run */
 const title = (run) => (run.id === "live" ? "live cluster" : run.title || run.id);

@@ -81,7 +81,7 @@ function brokerCard(broker, m, actions) {
       <div><dt>address</dt><dd>${broker.address.replace("127.0.0.1:", ":") || "unknown"}</dd></div>
     </dl>
     ${broker.silent ? html`<p class="quiet">${silenceText(broker.silent)}</p>` : nothing}
-    ${broker.registered && broker.lost_us ? html`<p class="warn countdown" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</p>` : nothing}
+    ${broker.registered && broker.lost_us ? html`<p class="warn countdown" role="timer">${icon("looking")} ${leftOfSession(m, broker.lost_us)}</p>` : nothing}
     ${handles(actions, broker)}
   </li>`;
 }

@@ -38,7 +38,7 @@ export function reigns(m) {
       <h2 id="reigns-title">Controller epoch</h2>
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${gone ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
-        <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m.now_ms, absent_us, m.settings)}`
+        <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`
           : since === null ? "" : html`${gone ? "for" : ensemble.stale ? "had reigned for" : "reigns for"} <time>${lasted}</time>`}</span>
         <span class="quiet" title="zkVersion of /controller_epoch: what fences a controller's writes">${ensemble.stale
           ? html`${icon("warn")} ${lastKnown(ensemble)}` : `zkVersion ${ensemble.zk_version}`}</span></p>

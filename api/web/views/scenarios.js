@@ -73,7 +73,7 @@ export function scenarios(state, actions, moment, changed) {
     : html`<button type="button" class="small" ?disabled=${state.scenarios.state === "loading"}
       @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
   const intro = html`<p class="quiet">${message || `Outages of ZooKeeper's and Kafka's as scripts. They are played in a simulated world
-    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug. Live, a script breaks this cluster itself.`}</p>`;
+    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug or setting. Live, a script breaks this cluster itself.`}</p>`;
   // The run stands above the list: whoever pressed Play looks for it.
   return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
     ${wanted?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${wanted.name} cannot be shown: ${wanted.trouble}.</p>` : nothing}
@@ -84,13 +84,14 @@ export function scenarios(state, actions, moment, changed) {
 const show = (section) => section && queueMicrotask(() => section.scrollIntoView({ block: "nearest" }));
 
 /**
- * Where two stories part: the number of their first line that is not the same; null where none differs.
+ * Where two stories part: the number of their first line with another node or text.  The time of a line is no difference.
+ * Null if none differs.
  * @param {Line[]} one @param {Line[]} other
  */
 export function parting(one, other) {
   for (let i = 0; i < Math.max(one.length, other.length); i += 1) {
     const [a, b] = [one[i], other[i]];
-    if (a?.at_ms !== b?.at_ms || a?.who !== b?.who || a?.text !== b?.text) return i;
+    if (a?.who !== b?.who || a?.text !== b?.text) return i;
   }
   return null;
 }
@@ -119,7 +120,7 @@ function bug(settings) {
 
 /** @param {any[]} list @param {any} run */
 function told(list, run) {
-  const settings = list.find((s) => s.name === run.scenario)?.outage?.settings ?? {};
+  const { settings = {}, label = "with its bug" } = list.find((s) => s.name === run.scenario)?.outage ?? {};
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
     <header><h3>${run.scenario}</h3>${verdict(run)}
@@ -129,7 +130,7 @@ function told(list, run) {
     ${run.story.length ? copyable(run.replay, "the command that plays it again") : nothing}
     <div class="stories">${run.story.length ? html`<div>${story("As it is", run.story, parts, parts !== null && parts < run.story.length)}</div>` : nothing}
     ${run.outage ? html`<div class="outage"><h4>${icon("warn")} The same with ${bug(settings)}</h4>
-      ${problems(run.outage.problems)}${story("With the bug", run.outage.story, parts, parts !== null && parts >= run.story.length)}</div>` : nothing}</div>
+      ${problems(run.outage.problems)}${story(label[0].toUpperCase() + label.slice(1), run.outage.story, parts, parts !== null && parts >= run.story.length)}</div>` : nothing}</div>
   </section>`;
 }
 

@@ -48,7 +48,7 @@ function brokerRow(broker, m, actions) {
     <span class="how">${state(broker)}${official ? html`<span class="role">controller</span>` : nothing}${zombie || !amiss.length ? nothing : html`<span class="warn">${amiss[0]}</span>`}</span>
     ${says}${handles(actions, broker)}
     ${zombie ? html`<span class="note warn">${amiss.join(", ")}</span>` : nothing}
-    ${broker.registered && broker.lost_us ? html`<span class="note warn" role="timer">${icon("looking")} ${leftOfSession(m.now_ms, broker.lost_us, m.settings)}</span>` : nothing}
+    ${broker.registered && broker.lost_us ? html`<span class="note warn" role="timer">${icon("looking")} ${leftOfSession(m, broker.lost_us)}</span>` : nothing}
     ${broker.silent ? html`<span class="note quiet">${silenceText(broker.silent)}</span>` : nothing}</li>`;
 }
 

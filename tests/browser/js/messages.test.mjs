@@ -2,11 +2,11 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
-import { axis } from "../../../api/web/messages/axis.js";
+import { axis, suited } from "../../../api/web/messages/axis.js";
 import { lanes } from "../../../api/web/messages/lanes.js";
 import { phases } from "../../../api/web/messages/phases.js";
 import { pointedAt, scene } from "../../../api/web/messages/scene.js";
-import { burst, moved, zoomed } from "../../../api/web/messages/window.js";
+import { burst, fitted, moved, zoomed } from "../../../api/web/messages/window.js";
 import { label, told } from "../../../api/web/messages/words.js";
 import { emptyState } from "../../../api/web/fold.js";
 
@@ -32,6 +32,32 @@ test("true time is in proportion, and each axis keeps the order and can be read 
     for (const us of moments) assert.ok(Math.abs(found.us(found.x(us)) - us) < 1, `${kind} ${us}`);
     assert.ok(xs[0] >= 100 && xs.at(-1) <= 1100.001);
   }
+});
+
+test("dense moments have even spacing by default, and spread ones have real time", () => {
+  const dense = Array.from({ length: 100 }, (_, n) => 1_000 + n * 60);
+  assert.equal(suited(dense, 0, 10_000, 1_000), "steps");
+  const spread = Array.from({ length: 20 }, (_, n) => n * 500);
+  assert.equal(suited(spread, 0, 10_000, 1_000), "true");
+  assert.equal(suited([100, 101, 102], 0, 10_000, 1_000), "true");
+});
+
+test("a burst is cut to its first and its last message", () => {
+  const asked = burst([50_000], 50_000, "simulated");
+  assert.deepEqual(asked, { from_us: 48_000, to_us: 60_000 });
+  // One sixth of what was asked for has messages.
+  assert.deepEqual(fitted(asked, [49_000, 50_000, 51_000]), { from_us: 48_900, to_us: 51_100 });
+  assert.deepEqual(fitted(asked, []), asked);
+  assert.deepEqual(fitted(asked, [48_010, 59_990]), asked);
+});
+
+test("on an axis of even spacing half of the moments are left by zooming in once", () => {
+  const moments = [0, 1, 2, 3, 4, 5_000, 6_000, 7_000, 10_000];
+  const even = axis("steps", moments, 0, 10_000, 0, 800);
+  assert.deepEqual(zoomed({ from_us: 0, to_us: 10_000 }, 0.5, 4, even), { from_us: 2, to_us: 6_000 });
+  assert.deepEqual(zoomed({ from_us: 0, to_us: 10_000 }, 2, 4, even), { from_us: 0, to_us: 19_996 });
+  // A moment at the left edge stays at that edge.
+  assert.deepEqual(zoomed({ from_us: 0, to_us: 10_000 }, 0.5, 0), { from_us: 0, to_us: 5_000 });
 });
 
 test("a long idle time is folded to one width, however long it was", () => {

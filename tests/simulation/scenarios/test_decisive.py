@@ -1,0 +1,55 @@
+"""The decisive moment of a play, at which the page opens it."""
+
+from __future__ import annotations
+
+import pytest
+
+from journal import events as e
+from journal.events import Event
+from simulation.scenarios.decisive import decisive
+from simulation.scenarios.library import LIBRARY, play
+from simulation.scenarios.scenario import CoreScenario
+
+LONE = sorted(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
+
+
+def moments(name: str) -> tuple[Event | None, Event | None]:
+    """Return the decisive event as it is and with the bug."""
+    verdict = play(LIBRARY[name])
+    found = decisive(LIBRARY[name], verdict)
+    bug = None if verdict.shown is None or found.outage is None else verdict.shown.journal[found.outage - 1].event
+    return None if found.played is None else verdict.journal[found.played - 1].event, bug
+
+
+def test_honeycomb_2017_is_decided_by_the_write_of_a_zombie() -> None:
+    """Here the ensemble refuses what the deposed controller writes; with the bug it is written."""
+    held, bug = moments("honeycomb-2017")
+    assert isinstance(held, e.WriteFenced)
+    assert isinstance(bug, e.IsrChanged)
+    assert bug.controller_epoch == 1
+
+
+def test_controller_killed_is_decided_by_the_next_election() -> None:
+    held, bug = moments("controller-killed")
+    assert isinstance(held, e.ControllerElected)
+    assert (held.controller_epoch, bug) == (2, None)
+
+
+@pytest.mark.parametrize("name", LONE)
+def test_protocol_script_is_decided_when_the_last_peer_has_joined(name: str) -> None:
+    """What the peer then has is what the script expects; only a frozen leader ends by looking for another one."""
+    held, _ = moments(name)
+    assert isinstance(held, e.PeerStateChanged)
+    ends = ("LOOKING", "ELECTION") if name == "zookeeper-1675" else ("FOLLOWING", "BROADCAST")
+    assert (held.state, held.phase) == ends
+
+
+def test_every_play_has_a_decisive_moment_after_its_start() -> None:
+    """No play opens on the start of its processes."""
+    for name, scenario in LIBRARY.items():
+        verdict = play(scenario)
+        found = decisive(scenario, verdict)
+        begin = verdict.taken[1].entries
+        assert found.played is not None and found.played > begin, name
+        if verdict.shown is not None:
+            assert found.outage is not None and found.outage > verdict.shown.taken[1].entries, name
