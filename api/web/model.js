@@ -5,6 +5,7 @@
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
 import { belief, clockShort, duration, hex, list, plural } from "./format.js";
+import { isCut, links, named, obstacle } from "./writable.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -19,11 +20,11 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
  *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: since when its process does not act.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
- *   behind: number, process: string}} Replica
+ *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not get what its leader has.
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, unserved: "" | "dead" | "frozen", deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
- *   `unserved`: its leader's process is so, and nobody serves it.
+ *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   `unserved`: its leader's process is so, and nobody serves it.  `unwritable`: why it does not acknowledge a write with acks=all.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
@@ -43,10 +44,10 @@ export function model(state, localMs) {
   const quorum = state.polled === null || !state.polled.cluster.stale;
   const peers = peersOf(state);
   const brokers = brokersOf(state, ensemble, localMs);
-  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])));
+  const faults = faultsOf(state);
+  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
   const reigns = reignsOf(state, ensemble);
-  const faults = faultsOf(state);
   const faults_known = state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
@@ -231,8 +232,8 @@ const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
 export const usersTopics = (topics) => topics.map((t) => t.name).filter((name) => !INTERNAL.has(name));
 
-/** @param {State} state @param {Map<number, string>} processes @returns {Topic[]} */
-function topicsOf(state, processes) {
+/** @param {State} state @param {Map<number, string>} processes @param {any[]} faults @returns {Topic[]} */
+function topicsOf(state, processes, faults) {
   /** @type {Map<string, any>} */
   const read = new Map((state.polled?.cluster.topics ?? []).map((/** @type {any} */ t) => [t.name, t]));
   /** @type {Map<string, PartitionView[]>} */
@@ -259,7 +260,7 @@ function topicsOf(state, processes) {
     const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
     const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
       const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
-      const told = partitionOf(said.get(number), rows.get(number), processes);
+      const told = partitionOf(said.get(number), rows.get(number), processes, faults);
       return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
@@ -293,10 +294,10 @@ function covered(spans) {
 }
 
 /**
- * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes
+ * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes @param {any[]} faults
  * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed">}
  */
-function partitionOf(journal, answer, processes) {
+function partitionOf(journal, answer, processes, faults) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
     a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
   const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
@@ -312,12 +313,18 @@ function partitionOf(journal, answer, processes) {
   const high_watermark = marks[leader] ?? answer?.high_watermark ?? (known.length ? Math.max(...known) : null);
   const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
   const end = leader in ends ? ends[leader] : furthest;
+  // What the leader reports of its followers holds for the ISR that it reports it of.
+  const reported = answer && newer(said, answer) === 0 ? answer : null;
+  const [lagging, min_isr] = [reported?.lagging ?? [], reported?.min_isr ?? null];
+  const processOf = (/** @type {number} */ id) => processes.get(id) ?? "unknown";
   const rows = replicas.map((/** @type {number} */ id) => ({
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
-    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "unknown",
+    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processOf(id),
+    stuck: leader < 0 || id === leader || !isr.includes(id) ? "" : isCut(faults, leader, id) ? "cut off" : lagging.includes(id) ? "lagging" : "",
   }));
   const led_by = rows.find((/** @type {Replica} */ row) => row.leader)?.process ?? "";
   return {
+    unwritable: obstacle({ leader, isr, min_isr, lagging }, processOf, faults),
     unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
     leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
@@ -367,6 +374,9 @@ function workloadsThen({ cluster }) {
   ];
 }
 
+/** @param {Partition[]} partitions */
+const namesOf = (partitions) => named(partitions.map((p) => `${p.topic}-${p.partition}`));
+
 /** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
 function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
@@ -397,22 +407,26 @@ function health(state, m) {
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
   // What is being deleted goes offline on its way: that is no trouble.
   const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
-  const offline = partitions.filter((p) => p.offline).length;
-  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how).length);
+  const offline = partitions.filter((p) => p.offline);
+  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how));
+  /** @type {Map<string, Partition[]>} By the reason. */
+  const unwritable = new Map();
+  for (const p of partitions) if (p.unwritable && !p.offline && !p.unserved) unwritable.set(p.unwritable, [...unwritable.get(p.unwritable) ?? [], p]);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
   // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
   const there = new Set(m.topics.map((t) => t.name));
   const missed = Object.values(state.cluster.workloads).reduce((sum, w) => sum + (there.has(w.topic) ? w.lost : 0), 0);
   const doomed = m.topics.filter((t) => t.deleting).length;
-  if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
-  if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);
-  if (frozen) say(`${plural(frozen, "partition")} led by a frozen broker`, "#partitions", true);
+  for (const [hit, how] of /** @type {[Partition[], string][]} */ ([[offline, "offline"], [orphans, "led by a dead broker"], [frozen, "led by a frozen broker"]])) {
+    if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
+  }
+  for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
   if (committed) say(`${plural(committed, "committed record")} lost`, "#losses");
   if (missed) say(`${plural(missed, "acknowledged record")} not to be read any more`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
-  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}`, "#faults");
+  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}: ${links(m.faults)}`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
   const word = { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level];
   if (m.silent_ms === null) return { level, word, reasons: [...reasons, ...notes] };

@@ -60,11 +60,11 @@ function when(state, m, moment, now_ms) {
 
 /** @param {Moment} moment @param {Model} m */
 export function tabs(moment, m) {
-  const troubled = m.topics.flatMap((t) => t.partitions).filter((p) => (p.offline || p.unserved) && !p.deleting).length;
+  const troubled = m.topics.flatMap((t) => t.partitions).filter((p) => (p.offline || p.unserved || p.unwritable) && !p.deleting).length;
   return html`<nav class="tabs" aria-label="Views"><ul>${shownTabs(moment).map((tab) => {
     const here = tab.name === moment.place.tab;
     return html`<li><a href=${hash({ ...moment.place, tab: tab.name }) || "#tab=tracks"} aria-current=${here ? "page" : nothing} @pointerenter=${() => fetchTab(tab)}>${tab.title}${tab.name === "table" && troubled
-      ? html` <span class="count" title="${plural(troubled, "partition")} that nobody serves">${troubled}</span>` : nothing}</a></li>`;
+      ? html` <span class="count" title="${plural(troubled, "partition")} that cannot be written">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
       <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b></span>
       <a href="/openapi.json">API</a></p></nav>`;

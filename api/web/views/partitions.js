@@ -29,7 +29,7 @@ export function partitions(state, m, actions, changed) {
   const columns = brokers.length + 4;
   const wanted = state.ui.partitions;
   const { shown, place } = partitionsShown(m.topics, wanted);
-  const healthy = all.filter((p) => !p.offline && !p.unserved && p.out_of_sync.length === 0).length;
+  const healthy = all.filter((p) => !p.offline && !p.unserved && !p.unwritable && p.out_of_sync.length === 0).length;
   const aside = html`<span class="sum">${all.length
     ? html`<b>${healthy}</b> of ${all.length} served and fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
   const bodies = repeat(shown, ({ topic }) => topic.name, (each) => html`<tbody aria-label="Topic ${each.topic.name}">
@@ -107,9 +107,10 @@ function row(p, brokers, actions) {
   return html`<tr class=${p.offline && !p.deleting ? "offline" : ""} aria-label="Partition ${name}">
     <th scope="row"><span class="name">${name}</span>
       <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
-    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : nothing}`}
+    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : p.unwritable ? html` ${badge("bad", "no acks=all", "bad")}` : nothing}`}
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
-      <span class="facts">leader epoch ${p.leader_epoch}</span></td>
+      <span class="facts">leader epoch ${p.leader_epoch}</span>${p.unwritable && !p.offline && !p.unserved
+      ? html`<span class="unwritable bad">cannot be written: ${p.unwritable}</span>` : nothing}</td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
       <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${p.eligible.length
       ? html`<span class="facts" title="outside the ISR, with all that was committed: may lead where nobody in the ISR can">eligible ${p.eligible.join(", ")}</span>`
@@ -148,6 +149,7 @@ function standing(replica) {
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
   if (replica.process === "silent") return ["empty", replica.leader ? "leader, unknown" : "unknown", replica.in_sync ? "silent" : "out"];
   if (replica.leader) return ["crown", "leader", "leader"];
+  if (replica.stuck) return ["warn", `in the ISR, ${replica.stuck}`, "stuck"];
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
 }
 
