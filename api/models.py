@@ -87,6 +87,7 @@ class Unknown(BaseModel):
     )
     host: str | None = Field(description="The host that is silent")
     since_us: int | None = Field(description="When that host was heard last, by the API's clock")
+    remedy: str | None = Field(None, description="What brings that host's agent back, for people")
 
 
 _UNKNOWN = "Null while its process is known; then no other field tells what was said before"

@@ -39,7 +39,8 @@ def obstacle(
         return f"its leader, broker {leader}, is cut off from {_brokers(cut_off)} of its ISR"
     waits_for = [broker for broker in isr if broker != leader and broker in lagging]
     if waits_for:
-        return f"its leader, broker {leader}, waits for {_brokers(waits_for)} of its ISR longer than replica.lag.time.max.ms"
+        whom = f"{_brokers(waits_for)} of its ISR"
+        return f"its leader, broker {leader}, waits for {whom} longer than replica.lag.time.max.ms"
     return None
 
 

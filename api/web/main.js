@@ -41,7 +41,7 @@ function draw() {
   const current = moment.current();
   const of = current.live ? state : asOf(state, current);
   const shown = model(of, current.live ? Date.now() : current.at_us / 1000);
-  actions.off = !moment.live;
+  actions.off = shown.silent_ms !== null ? "silent" : moment.live ? "" : "past";
   render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
   if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;

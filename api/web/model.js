@@ -13,7 +13,7 @@ import { isCut, links, named, obstacle } from "./writable.js";
  * @typedef {{id: number, name: string, state: string, phase: string, leader_id: number, accepted_epoch: number,
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
  *   leads: boolean, silent: Silent | null}} Peer
- * @typedef {{host: string, since_us: number}} Silent  A host that has not answered since then: nothing is known of its nodes.
+ * @typedef {{host: string, since_us: number, remedy?: string | null}} Silent  A host that has not answered since then: nothing is known of its nodes.
  * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
@@ -48,7 +48,7 @@ export function model(state, localMs) {
   const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
   const reigns = reignsOf(state, ensemble);
-  const faults_known = state.polled?.cluster.faults !== null;
+  const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
   const known = leader !== undefined || !peers.some((p) => p.silent || p.state === "UNKNOWN");
@@ -71,12 +71,18 @@ function journalCounts(state, asOfUs, subject) {
 /** When the API read what the ensemble says. @param {State} state @returns {number} */
 const readAtUs = (state) => state.polled?.cluster.read_at_us ?? -Infinity;
 
-/** The API is asked once a second, and given up on after four: whoever hears nothing for longer knows nothing. */
+/** The page asks the API once a second and waits four seconds for a response: after this time without one, the state is unknown. */
 const SILENT_AFTER_MS = 5500;
 
-/** For how long the API has said nothing; null while it speaks, or has not begun to. @param {State} state @param {number} localMs */
-function silenceOfApi({ heard_ms, past }, localMs) {
-  return past || heard_ms === null || localMs - heard_ms < SILENT_AFTER_MS ? null : localMs - heard_ms;
+/**
+ * For how long the API has not responded; null while it does, or has not begun to.  A broken stream and a failed request together
+ * show at once that the API is not there.
+ * @param {State} state @param {number} localMs
+ */
+function silenceOfApi({ heard_ms, past, link, poll_problem }, localMs) {
+  if (past || heard_ms === null) return null;
+  const unreachable = link === "reconnecting" && poll_problem !== null;
+  return unreachable || localMs - heard_ms >= SILENT_AFTER_MS ? localMs - heard_ms : null;
 }
 
 /** @param {State} state @param {number} now_ms @param {number | null} silent_ms @returns {Ensemble} */
@@ -185,7 +191,7 @@ export function leftOfSession(now_ms, lost_us, settings) {
 }
 
 /** @param {Silent} silent */
-export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(since_us)}: ${host} does not answer`;
+export const silenceText = ({ host, since_us, remedy }) => `unknown since ${clockShort(since_us)}: ${host} does not answer${remedy ? `; ${remedy}` : ""}`;
 
 /**
  * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.

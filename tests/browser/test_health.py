@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from ensemble.runtime.link_fault import HeldFault
 from journal import events as e
+from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
-from tests.browser.test_page import region, row, turn_to
+from tests.browser.test_page import button, card, region, row, turn_to
 
 
 def health(page: Page) -> Locator:
@@ -36,4 +38,42 @@ def test_lagging_member_is_shown_as_the_leader_reports_it(page: Page, server: Pa
 
     expect(health(page)).to_contain_text("orders-0 cannot be written with acks=all")
     expect(row(page, "Partition orders-0").get_by_role("cell").nth(3)).to_contain_text("in the ISR, lagging")
+
+
+def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, server: PageServer) -> None:
+    page = watched.page
+    page.goto(f"{server.url}#tab=lab")
+    expect(button(page, "Start producer")).to_be_enabled()
+    turn_to(page, "Table")
+    expect(button(page, "Kill broker 2")).to_be_enabled()
+
+    server.stop()
+    # A connection that is refused shows at once that the API is not there: nothing has to be waited for.
+    expect(health(page)).to_contain_text("Unknown", timeout=4_000)
+    expect(health(page)).not_to_contain_text("Healthy")
+    expect(button(page, "Kill broker 2")).to_be_disabled()
+    expect(button(page, "Elect the preferred leaders of orders")).to_be_disabled()
+    expect(page.get_by_role("navigation", name="Views")).to_contain_text("ZAB leader 2@1 last known, ")
+    expect(region(page, "ZAB ensemble")).to_contain_text("last known, ")
     turn_to(page, "Lab")
+    expect(button(page, "Start producer")).to_be_disabled()
+    expect(button(page, "Inject")).to_be_disabled()
+    expect(region(page, "Link faults")).to_contain_text("Which links are whole is unknown: the API does not answer")
+
+    server.start()
+    expect(button(page, "Start producer")).to_be_enabled(timeout=15_000)
+    turn_to(page, "Table")
+    expect(button(page, "Kill broker 2")).to_be_enabled()
+
+
+@pytest.mark.parametrize("node", ["broker 2", "peer 1"])
+def test_node_of_unknown_state_cannot_be_started(page: Page, server: PageServer, node: str) -> None:
+    expect(button(page, f"Kill {node}")).to_be_enabled()
+    server.agent.freeze(10)
+
+    expect(card(page, node.capitalize())).to_contain_text("host-1 does not answer")
+    for action in ("Start", "Kill"):
+        expect(button(page, f"{action} {node}")).to_be_disabled()
+    button(page, f"More on {node}").click()
+    for action in ("Stop", "Pause", "Restart"):
+        expect(button(page, f"{action} {node}")).to_be_disabled()

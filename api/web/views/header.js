@@ -66,6 +66,6 @@ export function tabs(moment, m) {
     return html`<li><a href=${hash({ ...moment.place, tab: tab.name }) || "#tab=tracks"} aria-current=${here ? "page" : nothing} @pointerenter=${() => fetchTab(tab)}>${tab.title}${tab.name === "table" && troubled
       ? html` <span class="count" title="${plural(troubled, "partition")} that cannot be written">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
-      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b></span>
+      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
       <a href="/openapi.json">API</a></p></nav>`;
 }

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
-import { count } from "../format.js";
+import { count, lastKnown } from "../format.js";
 import { howMany, injection, noFault } from "../links/fault.js";
 import { usersTopics } from "../model.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
@@ -27,14 +27,14 @@ export function workloads(state, m, actions) {
     ${select("producer", "topic", "topic", usersTopics(m.topics))}
     ${select("producer", "acks", "acks", ["all", "1", "0"])}
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
-    <button class="primary" ?disabled=${usersTopics(m.topics).length === 0}>Start producer</button></form>`;
+    <button class="primary" ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start producer</button></form>`;
   const body = html`${form}${producers.length === 0
     ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
-  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running`;
+  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
   return panel("workloads", "Producers", html`<span class="sum">${aside}</span>`, body);
 }
 
@@ -47,7 +47,7 @@ function groups(m, consumers, actions) {
     ${select("consumer", "topic", "topic", usersTopics(m.topics))}
     <label class="field"><span>group</span><input name="group" maxlength="249" pattern="[a-zA-Z0-9._\\-]+" value="readers" required></label>
     ${select("consumer", "offsets", "offsets in", ["kafka", "zookeeper"])}
-    <button ?disabled=${usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
+    <button ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
   if (consumers.length === 0) return form;
   return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
     <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="read before by its group">again</th>
@@ -109,7 +109,7 @@ export function faults(m, actions) {
     ${select("fault", "to", "to", [{ value: "*", text: "everybody" }, ...nodes])}
     <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
     <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
-    <button class="primary">Inject</button></form>`;
+    <button class="primary" ?disabled=${actions.off !== ""}>Inject</button></form>`;
   const held = m.faults.length === 0 ? html`<p class="quiet">${noFault(m)}.</p>` : html`<ul class="faults">
     ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
       <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
