@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 
@@ -11,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed
+from tools.suggestion import suggestion
 
 POLL_MS = 250
 """Between two looks for what is not there yet."""
@@ -28,11 +30,13 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
-    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.
+    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.  A topic that does not
+    exist is named on standard error first: it may be a mistyped name.
 
     Raises KafkaRequestFailed where that is not so in time.
     """
     deadline = time.monotonic() + API_TIMEOUT_MS / 1000
+    await _warn_of_unknown(client, topic)
     while True:
         info = (await client.metadata([topic], create=True)).topics[topic]
         if info.partitions and all(row.leader >= 0 for row in info.partitions):
@@ -43,3 +47,13 @@ async def partitions_of(client: AdminClient, topic: str) -> list[int]:
                 raise KafkaRequestFailed(ErrorCode.leader_not_available, f"There is no leader of {lacking}")
             raise KafkaRequestFailed(info.error, f"Topic {topic} not present in metadata: {info.error.name.upper()}")
         await asyncio.sleep(POLL_MS / 1000)
+
+
+async def _warn_of_unknown(client: AdminClient, topic: str) -> None:
+    if (await client.metadata([topic])).topics[topic].error is not ErrorCode.unknown_topic_or_partition:
+        return
+    near = suggestion(topic, (await client.metadata()).topics)
+    sys.stderr.write(
+        f"WARN Topic {topic} does not exist.{near} Brokers create it now if auto.create.topics.enable is true; otherwise "
+        f"this waits up to {API_TIMEOUT_MS // 1000} s for it.\n"
+    )

@@ -10,6 +10,7 @@ import typer
 
 from tools.failure import fail
 from tools.options import Data
+from tools.suggestion import suggestion
 
 if TYPE_CHECKING:
     from journal.events import Entry
@@ -41,7 +42,7 @@ def command(
         causes.see(entry)
     meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
-        fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else ""))
+        fail(_no_such_event(effect, about, entries))
     for entry in meant[-last:]:
         for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201
@@ -55,6 +56,25 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
             raise OSError(f"{journal} is no file")
         return list(read_file(journal))
     return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
+
+
+def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
+    """Why nothing was found, and what can be asked for instead."""
+    from journal.events import BY_NAME, type_name
+
+    node, hash_sign, _ = effect.partition("#")
+    found = sorted({type_name(entry.event) for entry in entries})
+    if hash_sign:
+        numbers = [entry.node_seq for entry in entries if entry.node == node]
+        if numbers:
+            return f"no event is {effect}: the journal has {node}#{min(numbers)} to {node}#{max(numbers)}"
+        nodes = sorted({entry.node for entry in entries})
+        return f"no event is {effect}. The journal has the nodes {', '.join(nodes)}"
+    if effect in found:
+        return f"no event is {effect} with {about!r} in its sentence: there are others; leave --about out to see them"
+    if effect in BY_NAME:
+        return f"no event is {effect}: none happened. The journal has {', '.join(found)}"
+    return f"no event is {effect}.{suggestion(effect, BY_NAME)} The journal has {', '.join(found)}"
 
 
 def _is_meant(entry: Entry, effect: str) -> bool:

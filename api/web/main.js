@@ -136,7 +136,7 @@ listen(moment, player, {
   p: () => toggle("projector"),
   r: () => toggle("drawer"),
   o: () => toggle("offsets"),
-  ...Object.fromEntries(TABS.slice(0, 6).map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
+  ...Object.fromEntries(TABS.map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
 });
 
 /** Read the table of sentences; without it events are told by their fields, and none is spoken. */

@@ -67,5 +67,5 @@ export function tabs(moment, m) {
       ? html` <span class="count" title="${plural(troubled, "partition")} that cannot be written">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
       <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
-      <a href="/openapi.json">API</a></p></nav>`;
+      <a href="/docs">API</a></p></nav>`;
 }
