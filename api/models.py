@@ -87,7 +87,7 @@ class Unknown(BaseModel):
     )
     host: str | None = Field(description="The host that is silent")
     since_us: int | None = Field(description="When that host was heard last, by the API's clock")
-    remedy: str | None = Field(None, description="What brings that host's agent back, for people")
+    remedy: str | None = Field(default=None, description="What brings that host's agent back, for people")
 
 
 _UNKNOWN = "Null while its process is known; then no other field tells what was said before"
@@ -197,13 +197,14 @@ class Partition(BaseModel):
     log_end_offsets: dict[str, int] = Field(description="By broker")
     offline: bool
     min_isr: int | None = Field(
-        None, description="The effective min.insync.replicas, as the leader reports it; null if it does not"
+        default=None, description="The effective min.insync.replicas, as the leader reports it; null if it does not"
     )
     lagging: list[int] = Field(
-        [], description="Members of the ISR that the leader has not seen caught up for replica.lag.time.max.ms"
+        default=[], description="Members of the ISR that the leader has not seen caught up for replica.lag.time.max.ms"
     )
     unwritable: str | None = Field(
-        None, description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it"
+        default=None,
+        description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it",
     )
 
 
@@ -407,7 +408,9 @@ class Cluster(BaseModel):
         description="Why the journal stands still, or whose began anew lately; empty while it goes on",
     )
     unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
-    problems: list[str] = Field([], description="Links that are cut, and partitions that cannot be written, and why")
+    problems: list[str] = Field(
+        default=[], description="Links that are cut, and partitions that cannot be written, and why"
+    )
 
 
 class Health(BaseModel):

@@ -353,7 +353,10 @@ class Views:
             topics=topics,
             workloads=workloads,
             faults=faults,
-            losses=[msgspec.to_builtins(loss) for loss in state.losses[-100:]],
+            losses=[
+                {**msgspec.to_builtins(loss), "acknowledged": loss.seq <= state.losses_acknowledged_seq}
+                for loss in state.losses[-100:]
+            ],
             settings={
                 "zookeeper_connect": self._settings.zookeeper_connect,
                 "bootstrap": self._settings.bootstrap,

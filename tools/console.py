@@ -30,8 +30,9 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 
 
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
-    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.  A topic that does not
-    exist is named on standard error first: it may be a mistyped name.
+    """The partitions of a topic, which is made where brokers do so; waits until all have leaders.
+
+    A topic that does not exist is named on standard error first: its name may be mistyped.
 
     Raises KafkaRequestFailed where that is not so in time.
     """
@@ -54,6 +55,6 @@ async def _warn_of_unknown(client: AdminClient, topic: str) -> None:
         return
     near = suggestion(topic, (await client.metadata()).topics)
     sys.stderr.write(
-        f"WARN Topic {topic} does not exist.{near} Brokers create it now if auto.create.topics.enable is true; otherwise "
-        f"this waits up to {API_TIMEOUT_MS // 1000} s for it.\n"
+        f"WARN Topic {topic} does not exist.{near} Brokers create it now if auto.create.topics.enable is true; "
+        f"otherwise this waits up to {API_TIMEOUT_MS // 1000} s for it.\n"
     )

@@ -48,6 +48,8 @@ export const requests = {
   healFault: (id) => ({ method: "DELETE", path: `/api/v1/faults/${id}` }),
   /** @returns {Request} */
   healAll: () => ({ method: "POST", path: "/api/v1/faults/reset" }),
+  /** Take note of the losses up to a number of the journal. @param {number} through_seq @returns {Request} */
+  acknowledgeLosses: (through_seq) => ({ method: "POST", path: "/api/v1/losses/acknowledge", body: { through_seq } }),
   /** @param {unknown} body @returns {Request} */
   startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
   /** @param {string} id @returns {Request} */

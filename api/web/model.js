@@ -23,7 +23,7 @@ import { isCut, links, named, obstacle } from "./writable.js";
  *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not get what its leader has.
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
+ *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number, gone_open: number}} Partition  `gone_open`: committed, and not acknowledged by a user.
  *   `unserved`: its leader's process is so, and nobody serves it.  `unwritable`: why it does not acknowledge a write with acks=all.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
@@ -232,7 +232,7 @@ export function judge(word, process, ensemble) {
 
 // So long after a request to delete a topic the ensemble must have been seen to know of it.
 const DOOMED_US = 2_000_000;
-const NOTHING_LOST = { gone: 0, gone_committed: 0 };
+const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
@@ -277,16 +277,17 @@ function topicsOf(state, processes, faults) {
 
 /** How many offsets of each partition are gone from somewhere: one that several replicas lost is one. @param {State} state */
 function lossesByPartition(state) {
-  /** @type {Map<string, {all: [number, number][], committed: [number, number][]}>} */
+  /** @type {Map<string, {all: [number, number][], committed: [number, number][], open: [number, number][]}>} */
   const spans = new Map();
-  for (const { topic, partition, first_offset, last_offset, below_high_watermark } of state.cluster.losses) {
+  for (const { topic, partition, first_offset, last_offset, below_high_watermark, seq } of state.cluster.losses) {
     const name = `${topic}-${partition}`;
-    const found = spans.get(name) ?? { all: [], committed: [] };
+    const found = spans.get(name) ?? { all: [], committed: [], open: [] };
     found.all.push([first_offset, last_offset + 1]);
     found.committed.push([first_offset, first_offset + below_high_watermark]);
+    if (seq > state.cluster.losses_acknowledged_seq) found.open.push([first_offset, first_offset + below_high_watermark]);
     spans.set(name, found);
   }
-  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed) }]));
+  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed), gone_open: covered(found.open) }]));
 }
 
 /** How many numbers lie in at least one of these spans. @param {[number, number][]} spans each from its first number to before its end */
@@ -301,7 +302,7 @@ function covered(spans) {
 
 /**
  * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes @param {any[]} faults
- * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed">}
+ * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed" | "gone_open">}
  */
 function partitionOf(journal, answer, processes, faults) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
@@ -383,6 +384,14 @@ function workloadsThen({ cluster }) {
 /** @param {Partition[]} partitions */
 const namesOf = (partitions) => named(partitions.map((p) => `${p.topic}-${p.partition}`));
 
+/**
+ * How many acknowledged records producers did not find again, and no user has acknowledged as lost.
+ * @param {State} state @param {(topic: string) => boolean} counts whether those of a topic count
+ */
+export function notFoundAgain({ cluster }, counts) {
+  return Object.entries(cluster.workloads).reduce((sum, [id, w]) => sum + (counts(w.topic) ? Math.max(0, w.lost - (cluster.lost_acknowledged[id] ?? 0)) : 0), 0);
+}
+
 /** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
 function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
@@ -419,10 +428,10 @@ function health(state, m) {
   const unwritable = new Map();
   for (const p of partitions) if (p.unwritable && !p.offline && !p.unserved) unwritable.set(p.unwritable, [...unwritable.get(p.unwritable) ?? [], p]);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
-  const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const committed = partitions.reduce((sum, p) => sum + p.gone_open, 0);
   // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
   const there = new Set(m.topics.map((t) => t.name));
-  const missed = Object.values(state.cluster.workloads).reduce((sum, w) => sum + (there.has(w.topic) ? w.lost : 0), 0);
+  const missed = notFoundAgain(state, (topic) => there.has(topic));
   const doomed = m.topics.filter((t) => t.deleting).length;
   for (const [hit, how] of /** @type {[Partition[], string][]} */ ([[offline, "offline"], [orphans, "led by a dead broker"], [frozen, "led by a frozen broker"]])) {
     if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
@@ -77,3 +79,52 @@ def test_node_of_unknown_state_cannot_be_started(page: Page, server: PageServer,
     button(page, f"More on {node}").click()
     for action in ("Stop", "Pause", "Restart"):
         expect(button(page, f"{action} {node}")).to_be_disabled()
+
+
+def lose_records(server: PageServer) -> None:
+    server.agent.write("api", e.WorkloadProgressed("w1", "orders", 500, 498, 0, 389))
+    server.tell("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+
+
+def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: PageServer) -> None:
+    server.tell("broker-1", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    lose_records(server)
+    expect(health(page)).to_contain_text("30 committed records lost")
+    expect(health(page)).to_contain_text("389 acknowledged records not to be read any more")
+
+    button(page, "Acknowledge the losses").click()
+    expect(health(page)).to_contain_text("Healthy")
+    expect(health(page)).not_to_contain_text("lost")
+    # It is taken note of, and not forgotten: the history keeps it.
+    losses = region(page, "Records gone from a replica")
+    expect(losses).to_contain_text("30 committed records lost")
+    expect(losses).to_contain_text("acknowledged")
+    expect(row(page, "Partition orders-0")).to_contain_text("30 committed records lost")
+    expect(button(page, "Acknowledge the losses")).to_have_count(0)
+
+    server.stop()
+    server.start()
+    page.reload()
+    expect(health(page)).to_contain_text("Healthy")
+    expect(losses).to_contain_text("acknowledged")
+
+    server.tell("broker-2", e.RecordsLost(2, "orders", 0, 121, 122, 2, 2, "diverging_epoch"))
+    expect(health(page)).to_contain_text("2 committed records lost")
+    expect(button(page, "Acknowledge the losses")).to_be_enabled()
+
+
+def test_api_link_of_the_page_leads_to_its_documents(page: Page) -> None:
+    link = page.get_by_role("navigation", name="Views").get_by_role("link", name="API", exact=True)
+    link.click()
+    expect(page).to_have_url(re.compile("/docs$"))
+    expect(page.get_by_role("heading").first).to_be_visible()
+    page.go_back()
+
+
+def test_key_7_opens_compare_and_the_dialog_names_it(page: Page) -> None:
+    expect(card(page, "Broker 1")).to_be_visible()
+    page.keyboard.press("7")
+    expect(region(page, "Compare")).to_be_visible()
+    page.keyboard.press("?")
+    expect(page.get_by_role("dialog")).to_contain_text("1 \N{HORIZONTAL ELLIPSIS} 7")
+    page.keyboard.press("Escape")

@@ -7,7 +7,7 @@ import { clock } from "../format.js";
  * @typedef {{of: string, field: string, before: string, after: string}} Difference
  */
 
-const UNTOLD = new Set(["seq", "at_us", "reigns", "losses"]);
+const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged_seq", "lost_acknowledged"]);
 /** @type {Record<string, string>} How the parts of a state are called. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",

@@ -7,7 +7,7 @@ import { parseExact } from "../json.js";
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
- *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null}} RunInfo
+ *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, created_ms: number}} RunInfo
  * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
  */
 

@@ -10,7 +10,8 @@ import { beliefReading, controllerReading, peerReading, replicaReading, topicRea
  * @typedef {import("./readings.js").Reading} Reading
  * @typedef {Reading & {from_us: number, to_us: number | null, seq: number}} Span  `seq` is the event that began it.
  * @typedef {{row: "done" | "came", at_us: number, seq: number, kind: string, text: string, tone: "good" | "warn" | "bad"}} Mark
- * @typedef {{at_us: number, seq: number, broker: number, fresh: number}} Lost  `fresh`: committed offsets that nobody lost before.
+ * @typedef {{at_us: number, seq: number, broker: number, count: number, committed: number, fresh: number}} Lost  `committed`: how many of the
+ *   records were committed; `fresh`: committed offsets that no replica lost before.
  * @typedef {{at_us: number, done: number, failed: number, broken: number}} Point  Counters of a producer or consumer, and in how many
  *   places up to there lines of the journal are missing that tells them.
  * @typedef {{id: string, kind: "producer" | "consumer", topic: string, points: Point[]}} Rate
@@ -216,7 +217,7 @@ export class Spans {
     const here = this.state.losses.filter((loss) => loss.topic === e.topic && loss.partition === e.partition);
     const fresh = committed(here) - committed(here.slice(0, -1));
     const all = this.lost.get(name) ?? [];
-    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, fresh });
+    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed: e.below_high_watermark, fresh });
     this.lost.set(name, all);
     if (e.below_high_watermark > 0) say("came", "lost", `${e.below_high_watermark} committed records gone from broker ${e.broker_id}`, "bad");
   }

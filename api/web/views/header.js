@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { belief, clock, duration, lastKnown, plural } from "../format.js";
 import { hash } from "../time/hash.js";
+import { runLabel } from "../time/run_label.js";
 import { fetchTab, shownTabs } from "../tabs.js";
 import { badge, icon } from "./parts.js";
 
@@ -32,15 +33,13 @@ function runs(moment) {
   const all = known.some((each) => each.id === run) ? known : [...known, { id: run, title: run, kind: "" }];
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
-    <select id="run" title=${title(all.find((each) => each.id === run) ?? all[0])} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} ?selected=${each.id === run} .selected=${each.id === run}>${title(each)}</option>`)}</select>
+    <select id="run" title=${(all.find((each) => each.id === run) ?? all[0]).title} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} title=${each.title} ?selected=${each.id === run} .selected=${each.id === run}>${runLabel(each)}</option>`)}</select>
     ${run.endsWith(BUG) ? badge("warn", "with its bug", "warn") : nothing}</div>`;
 }
 
 /** What ends the id of a play with its bug: the list of runs is too narrow for the end of a title, which says so, too. */
 const BUG = ".bug";
 
-/** @param {{id: string, title: string, kind: string}} run */
-const title = (run) => (run.id === "live" ? "live cluster" : run.title || run.id);
 
 /** LIVE, or PAST with its age and the way back. @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms */
 function when(state, m, moment, now_ms) {

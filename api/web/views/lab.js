@@ -5,7 +5,8 @@ import { html, nothing } from "lit-html";
 import { requests } from "../actions.js";
 import { count, lastKnown } from "../format.js";
 import { howMany, injection, noFault } from "../links/fault.js";
-import { usersTopics } from "../model.js";
+import { notFoundAgain, usersTopics } from "../model.js";
+import { acknowledge } from "./partitions.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
 
 /**
@@ -35,7 +36,8 @@ export function workloads(state, m, actions) {
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
   const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
-  return panel("workloads", "Producers", html`<span class="sum">${aside}</span>`, body);
+  const open = notFoundAgain(state, () => true) > 0;
+  return panel("workloads", "Producers", html`<span class="sum">${aside}</span>${open ? acknowledge(state, actions) : nothing}`, body);
 }
 
 /** Members of consumer groups. @param {Model} m @param {any[]} consumers @param {Actions} actions */

@@ -136,8 +136,8 @@ function cell(p, broker, low, high) {
   const [shape, word, tone] = standing(replica);
   const end = replica.leo === null ? "end unknown" : count(replica.leo);
   const behind = replica.behind > 0 && !replica.leader ? html`<span class="minus">−${count(replica.behind)}</span>` : nothing;
-  return html`<td class="replica ${tone}">
-    <span class="standing">${icon(shape)}${word}<span class="leo" title="log end offset">${end}</span>${behind}</span>
+  return html`<td class="replica ${tone}" title=${word}>
+    <span class="standing">${icon(shape)}<span class="word">${word}</span><span class="leo" title="log end offset">${end}</span>${behind}</span>
     ${bar(replica, p.high_watermark, low, high)}</td>`;
 }
 
@@ -165,20 +165,25 @@ function bar(replica, mark, low, high) {
     ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
 }
 
-/** Records that are gone, the newest first. @param {State} state @param {Model} m */
-export function losses(state, m) {
+/** A button with which a user takes note of all losses that are shown. @param {State} state @param {Actions} actions */
+export const acknowledge = (state, actions) => send(actions, requests.acknowledgeLosses(state.cluster.seq), "Acknowledge", { name: "Acknowledge the losses" });
+
+/** Records that are gone, the newest first. @param {State} state @param {Model} m @param {Actions} actions */
+export function losses(state, m, actions) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
     <thead><tr><th scope="col">partition</th><th scope="col">on</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
       <th scope="col" class="n">of them committed</th><th scope="col">why</th></tr></thead>
-    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
+    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark && loss.seq > state.cluster.losses_acknowledged_seq ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
       <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
-      <td>${loss.cause.replaceAll("_", " ")}</td></tr>`)}</tbody></table></div>`;
+      <td>${loss.cause.replaceAll("_", " ")}${loss.below_high_watermark && loss.seq <= state.cluster.losses_acknowledged_seq
+      ? html` <span class="quiet">acknowledged</span>` : nothing}</td></tr>`)}</tbody></table></div>`;
   const partitions = m.topics.flatMap((topic) => topic.partitions);
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
-  const aside = html`<span class="sum ${committed ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
-    each offset counted once; one row a replica</span>`;
+  const open = partitions.reduce((sum, p) => sum + p.gone_open, 0);
+  const aside = html`<span class="sum ${open ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
+    each offset counted once; one row a replica${committed && !open ? "; acknowledged" : ""}</span>${open ? acknowledge(state, actions) : nothing}`;
   return panel("losses", "Records gone from a replica", aside, body);
 }

@@ -18,6 +18,7 @@ import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/reigns.js";
+import { runLabel } from "../../../api/web/time/run_label.js";
 import { links, obstacle } from "../../../api/web/writable.js";
 
 const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
@@ -646,4 +647,32 @@ test("an isolated leader is not shown in sync, and its partition is named as not
   assert.equal(shown.health.level, "bad");
   assert.ok(texts.includes("orders-0 cannot be written with acks=all: its leader, broker 1, is cut off from broker 2 of its ISR"), texts.join("; "));
   assert.ok(texts.includes("1 fault injected: cut broker 1 ↔ broker 2"), texts.join("; "));
+});
+
+test("two plays of one script, and the one with its bug, have different labels that begin with what differs", () => {
+  const at = (ms) => new Date(2026, 0, 2, 3, 4, 5).getTime() + ms;
+  const run = (id, title, ms) => ({ id, title, kind: "scenario", of: "kafka-1211", created_ms: at(ms) });
+  const title = "A follower cuts off what it was told to be committed";
+  const runs = [run("r1", title, 0), run("r1.bug", `${title}: with its bug`, 0), run("r2", title, 60_000)];
+  assert.deepEqual(runs.map(runLabel), ["kafka-1211 · 03:04:05", "kafka-1211, with its bug · 03:04:05", "kafka-1211 · 03:05:05"]);
+  assert.equal(runLabel({ id: "live", title: "The live cluster", kind: "live" }), "live cluster");
+  assert.equal(runLabel({ id: "r3", title: "Seed 3 of ensemble", kind: "seed", of: "3", created_ms: at(0) }), "Seed 3 of ensemble · 03:04:05");
+});
+
+test("a loss that a user has acknowledged no longer counts, a later one does", () => {
+  const lost = (seq, first_offset) => entry(seq, "broker-1", "records_lost", {
+    broker_id: 1, topic: "t", partition: 0, first_offset, last_offset: first_offset + 9, count: 10, below_high_watermark: 10, cause: "x" });
+  const counted = (...told) => {
+    const state = newState();
+    takeSnapshot(state, fold([
+      entry(1, "broker-1", "topic_created", { topic: "t", topic_id: "id", assignment: { 0: [1] } }),
+      entry(2, "api", "workload_progressed", { workload_id: "w1", topic: "t", sent: 20, acknowledged: 20, failed: 0, lost: 7 }), lost(3, 0), ...told,
+    ]), 9);
+    return model(state, 2000).health.reasons.map((reason) => reason.text).filter((text) => /lost|not to be read/.test(text));
+  };
+  const acknowledged = entry(4, "api", "losses_acknowledged", { through_seq: 3, producers: { w1: 7 } });
+  const more = entry(6, "api", "workload_progressed", { workload_id: "w1", topic: "t", sent: 30, acknowledged: 30, failed: 0, lost: 9 });
+  assert.deepEqual(counted(), ["10 committed records lost", "7 acknowledged records not to be read any more"]);
+  assert.deepEqual(counted(acknowledged), []);
+  assert.deepEqual(counted(acknowledged, lost(5, 10), more), ["10 committed records lost", "2 acknowledged records not to be read any more"]);
 });
