@@ -1,4 +1,4 @@
-"""What a mistyped name may have meant."""
+"""Suggestions for mistyped names."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def test_cluster_names_the_link_that_isolates_a_leader(server: Server) -> None:
     ]  # fmt: skip
 
 
-def test_cluster_reports_what_the_leader_says_of_its_followers(server: Server) -> None:
+def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
     server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
@@ -70,7 +70,7 @@ def test_cluster_reports_what_the_leader_says_of_its_followers(server: Server) -
     )
 
 
-def test_a_leader_of_an_older_epoch_is_not_asked_for_lagging_followers(server: Server) -> None:
+def test_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 3, "isr": [1, 2], "hw": 120, "leo": 121}
     server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]

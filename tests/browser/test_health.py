@@ -1,4 +1,4 @@
-"""What the page's header says of the cluster's health, and how the page stands while the API does not answer."""
+"""The health in the page header, and the page while the API does not answer."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_isolated_leader_and_its_partition_are_named(page: Page, server: PageSer
     expect(region(page, "Partitions")).to_contain_text("0 of 1 served and fully in sync")
 
 
-def test_lagging_member_is_shown_as_the_leader_reports_it(page: Page, server: PageServer) -> None:
+def test_lagging_member_of_the_isr_is_shown_as_lagging(page: Page, server: PageServer) -> None:
     known = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
     believes = {"controller_id": 1, "controller_epoch": 3, "age_ms": 100}
     reported = [{**known, "min_isr": 2, "lagging": [2]}]
