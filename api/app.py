@@ -18,6 +18,7 @@ from api import (
     routes_health,
     routes_journal,
     routes_lessons,
+    routes_losses,
     routes_messages,
     routes_nodes,
     routes_runs,
@@ -43,6 +44,7 @@ TAGS = [
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
     {"name": "workloads", "description": "Producers and consumers that run inside"},
     {"name": "faults", "description": "Link faults"},
+    {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
     {"name": "scenarios", "description": "The outage library, played in a simulated world"},
     {"name": "lessons", "description": "Outages to predict, and what plays of them answer"},
     {"name": "campaigns", "description": "What-if on evidence, and how the tables of the journals stand"},
@@ -74,7 +76,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     problems.install(app)
     for module in (
         routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_runs, routes_messages,
-        routes_lessons, routes_journal, routes_campaigns,
+        routes_lessons, routes_journal, routes_campaigns, routes_losses,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():

@@ -41,7 +41,7 @@ def install(app: FastAPI, web: Path, libraries: Path | None) -> None:
 _WITHOUT_PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>zabka</title>
 <h1>zabka</h1>
 <p>The cluster runs. Its page is not installed: <code>{install_command(EXTRA)}</code>, then start it again.
-The HTTP API is described in <a href="/openapi.json">/openapi.json</a>.</p></html>"""
+The HTTP API is described in <a href="/docs">/docs</a>.</p></html>"""
 
 
 def _absent() -> APIRouter:

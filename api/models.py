@@ -87,6 +87,7 @@ class Unknown(BaseModel):
     )
     host: str | None = Field(description="The host that is silent")
     since_us: int | None = Field(description="When that host was heard last, by the API's clock")
+    remedy: str | None = Field(default=None, description="What brings that host's agent back, for people")
 
 
 _UNKNOWN = "Null while its process is known; then no other field tells what was said before"
@@ -195,6 +196,16 @@ class Partition(BaseModel):
     high_watermark: int | None
     log_end_offsets: dict[str, int] = Field(description="By broker")
     offline: bool
+    min_isr: int | None = Field(
+        default=None, description="The effective min.insync.replicas, as the leader reports it; null if it does not"
+    )
+    lagging: list[int] = Field(
+        default=[], description="Members of the ISR that the leader has not seen caught up for replica.lag.time.max.ms"
+    )
+    unwritable: str | None = Field(
+        default=None,
+        description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it",
+    )
 
 
 class Topic(BaseModel):
@@ -205,7 +216,7 @@ class Topic(BaseModel):
         partitions=[{
             "partition": 0, "leader": 1, "leader_epoch": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3],
             "partition_epoch": 0, "high_watermark": 120, "log_end_offsets": {"1": 121, "2": 120, "3": 121},
-            "offline": False,
+            "offline": False, "min_isr": 2, "lagging": [], "unwritable": None,
         }],
         stale=False, age_ms=40,
     )  # fmt: skip
@@ -373,49 +384,6 @@ class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
     )
 
 
-class Acl(BaseModel):
-    """One entry of a znode's access list."""
-
-    scheme: str
-    id: str
-    perms: int
-
-
-class ZnodeStat(BaseModel):
-    """A znode's Stat, by ZooKeeper's field names."""
-
-    czxid: int
-    mzxid: int
-    ctime: int
-    mtime: int
-    version: int
-    cversion: int
-    aversion: int
-    ephemeral_owner: str = Field(description="The session, hexadecimal; 0x0 for a persistent znode")
-    data_length: int
-    num_children: int
-    pzxid: int
-
-
-class Znode(BaseModel):
-    """One znode."""
-
-    model_config = _example(
-        path="/controller_epoch", data="3", encoding="utf-8", children=[],
-        stat={"czxid": 20, "mzxid": 95, "ctime": 1700000000000, "mtime": 1700000009000, "version": 3, "cversion": 0,
-              "aversion": 0, "ephemeral_owner": "0x0", "data_length": 1, "num_children": 0, "pzxid": 20},
-        acl=[{"scheme": "world", "id": "anyone", "perms": 31}], watchers=["0x100000a2c3d0001"],
-    )  # fmt: skip
-
-    path: str
-    data: str | None
-    encoding: Literal["utf-8", "base64"]
-    stat: ZnodeStat
-    children: list[str]
-    acl: list[Acl]
-    watchers: list[str] | None = Field(description="Sessions that watch it; null where no peer can tell")
-
-
 class Cluster(BaseModel):
     """Everything in one object, as of journal number `seq`."""
 
@@ -440,6 +408,9 @@ class Cluster(BaseModel):
         description="Why the journal stands still, or whose began anew lately; empty while it goes on",
     )
     unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
+    problems: list[str] = Field(
+        default=[], description="Links that are cut, and partitions that cannot be written, and why"
+    )
 
 
 class Health(BaseModel):

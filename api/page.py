@@ -22,7 +22,7 @@ LIBRARIES = ("lit-html",)
 _IMPORT_MAP = re.compile(r'<script type="importmap">(.*?)</script>', re.DOTALL)
 _PLACEHOLDER = """<!doctype html><html lang="en"><meta charset="utf-8"><title>zabka</title>
 <h1>zabka</h1>
-<p>The page's files are not installed; the API is described in <a href="/openapi.json">/openapi.json</a>.</p></html>"""
+<p>The page's files are not installed; the API is described in <a href="/docs">/docs</a>.</p></html>"""
 
 
 class _Files(StaticFiles):

@@ -10,10 +10,11 @@ from fastapi import APIRouter, Query, Response
 from api import events
 from api.collector import TooOld
 from api.ensemble_view import ZnodeReading
-from api.models import Acl, Table, Znode, ZnodeStat
+from api.models import Table
 from api.problems import Problem, responses
 from api.services import Service
 from api.tables import read_table
+from api.znode_models import Acl, Znode, ZnodeStat
 
 router = APIRouter(prefix="/api/v1")
 

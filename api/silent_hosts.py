@@ -19,7 +19,7 @@ NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
 
 def unknown_for(silence: Silence) -> Unknown:
     """Why a silent host's nodes are unknown."""
-    return Unknown(reason="host_silent", host=silence.host, since_us=silence.since_us)
+    return Unknown(reason="host_silent", host=silence.host, since_us=silence.since_us, remedy=silence.remedy or None)
 
 
 def silent_peer(peer_id: int, observer: bool, silence: Silence, taken_us: int, age_ms: int | None) -> Peer:

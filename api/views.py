@@ -7,6 +7,7 @@ the host agent's.  Nothing here decides who is right.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, get_args
 
 import msgspec
@@ -30,10 +31,13 @@ from api.models import (
 from api.problems import Problem
 from api.settings import Settings
 from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
+from api.writable import obstacle, problems
 from ensemble.ids import zxid_text
+from ensemble.runtime.link_fault import LinkFault
 from journal.cluster_state import BrokerView, PeerView
 
-ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
+ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
+"""What each running broker reports of its replicas: by partition, by broker."""
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
 
@@ -243,10 +247,10 @@ class Views:
             age_ms=fresh.age_ms,
         )
 
-    def topics(self, fresh: Fresh) -> list[Topic]:
-        """Every topic, by name."""
-        rows = self._replica_rows()
-        return [self._topic(topic, fresh, rows) for _, topic in sorted(fresh.reading.topics.items())]
+    def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
+        """Every topic, by name.  `faults` are the link faults that hold; without them, those that the journal has."""
+        rows, held = self._replica_rows(), self._journalled_faults() if faults is None else faults
+        return [self._topic(topic, fresh, rows, held) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
         """One topic.  Raises Problem: 404, or 503 while nothing is known."""
@@ -255,14 +259,19 @@ class Views:
             if fresh.stale:
                 raise Problem(503, f"no quorum serves, and topic {name} was not known before")
             raise Problem(404, f"there is no topic {name}")
-        return self._topic(found, fresh, self._replica_rows())
+        return self._topic(found, fresh, self._replica_rows(), self._journalled_faults())
 
-    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows) -> Topic:
+    def _journalled_faults(self) -> list[LinkFault]:
+        held = self._collector.state.faults.values()
+        links = [fault for fault in held if fault.kind == "cut" and fault.source != fault.target]
+        return [LinkFault(fault.source, fault.target, "cut", both_ways=fault.both_ways) for fault in links]
+
+    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows, faults: Sequence[LinkFault]) -> Topic:
         return Topic(
             name=topic.name,
             topic_id=topic.topic_id,
             config=topic.config,
-            partitions=[self._partition(topic.name, n, p, rows) for n, p in topic.partitions.items()],
+            partitions=[self._partition(topic.name, n, p, rows, faults) for n, p in topic.partitions.items()],
             deleting=topic.deleting,
             stale=fresh.stale,
             age_ms=fresh.age_ms,
@@ -272,23 +281,28 @@ class Views:
         return self._agents.silence(f"broker-{broker_id}") is not None
 
     def _replica_rows(self) -> ReplicaRows:
-        """Where each running broker says its replicas stand: high watermark and log end offset."""
         rows: ReplicaRows = {}
         for broker_id in self._settings.brokers:
             if self._silent(broker_id):
                 continue
             word = self._agents.word(f"broker-{broker_id}")
             for row in word.status.get("partitions", ()) if word is not None else ():
-                found = rows.setdefault((row["topic"], row["partition"]), {})
-                found[broker_id] = (int(row["hw"]), int(row["leo"]))
+                rows.setdefault((row["topic"], row["partition"]), {})[broker_id] = row
         return rows
 
-    def _partition(self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows) -> Partition:
+    def _partition(
+        self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows, faults: Sequence[LinkFault]
+    ) -> Partition:
         told = self._collector.state.partitions.get(f"{topic}-{number}")
         marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
         ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
-        for broker_id, (mark, end) in rows.get((topic, number), {}).items():
-            marks[broker_id], ends[broker_id] = mark, end
+        reported = rows.get((topic, number), {})
+        for broker_id, row in reported.items():
+            marks[broker_id], ends[broker_id] = int(row["hw"]), int(row["leo"])
+        leads = reported.get(found.leader, {})
+        if leads.get("leader") != found.leader or leads.get("leader_epoch") != found.leader_epoch:
+            leads = {}
+        min_isr, lagging = leads.get("min_isr"), [b for b in leads.get("lagging", ()) if b in found.isr]
         return Partition(
             partition=number,
             leader=found.leader,
@@ -300,13 +314,29 @@ class Views:
             high_watermark=marks.get(found.leader, max(marks.values(), default=None)),
             log_end_offsets={str(b): ends[b] for b in sorted(ends) if b in found.replicas},
             offline=found.leader == -1,
+            min_isr=min_isr,
+            lagging=lagging,
+            unwritable=obstacle(
+                leader=found.leader,
+                isr=found.isr,
+                min_isr=min_isr,
+                lagging=lagging,
+                process_of=self._process_of,
+                faults=faults,
+            ),
         )
+
+    def _process_of(self, broker_id: int) -> str:
+        known = broker_id in self._settings.brokers and not self._silent(broker_id)
+        return self._process(f"broker-{broker_id}")[0] if known else "unknown"
 
     # ---- everything -------------------------------------------------------------------------------------------------
 
     def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
         """The whole cluster as one object."""
         state = self._collector.state
+        held = self._journalled_faults() if faults is None else [fault.root for fault in faults]
+        topics = self.topics(fresh, held)
         leads = -1 if self._agents.silence(f"peer-{state.zab_leader_id}") else state.zab_leader_id
         return Cluster(
             seq=self._collector.last_seq,
@@ -320,10 +350,13 @@ class Views:
             controller=self.controller(fresh),
             reigns=[msgspec.to_builtins(r) for r in state.reigns[-100:]],
             brokers=self.brokers(fresh),
-            topics=self.topics(fresh),
+            topics=topics,
             workloads=workloads,
             faults=faults,
-            losses=[msgspec.to_builtins(loss) for loss in state.losses[-100:]],
+            losses=[
+                {**msgspec.to_builtins(loss), "acknowledged": loss.seq <= state.losses_acknowledged_seq}
+                for loss in state.losses[-100:]
+            ],
             settings={
                 "zookeeper_connect": self._settings.zookeeper_connect,
                 "bootstrap": self._settings.bootstrap,
@@ -333,6 +366,7 @@ class Views:
             },
             history_trouble=self._collector.trouble or self._collector.begun_anew,
             unreadable=list(fresh.reading.unreadable),
+            problems=problems(held, _unwritable(topics)),
         )
 
     def missing(self, fresh: Fresh) -> list[str]:
@@ -372,6 +406,14 @@ def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -
         return None
     zxid = said.get("last_zxid", 0)
     return zxid if isinstance(zxid, str) else zxid_text(int(zxid))
+
+
+def _unwritable(topics: Iterable[Topic]) -> Iterator[tuple[str, str]]:
+    """The partitions that cannot be written, by name, and why; those of a topic that is being deleted are left out."""
+    for topic in topics:
+        for row in topic.partitions if not topic.deleting else ():
+            if row.unwritable is not None:
+                yield f"{topic.name}-{row.partition}", row.unwritable
 
 
 def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]:

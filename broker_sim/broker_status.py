@@ -11,7 +11,8 @@ from ensemble.client.service import CoordinationService
 
 BrokerStatus = dict[str, Any]
 """Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,
-live_brokers, partitions."""
+live_brokers, partitions.  The row of a partition that this broker leads has `min_isr`, and `lagging` where members of
+the ISR are not caught up."""
 
 
 def describe(
@@ -49,15 +50,18 @@ def _partitions(replicas: ReplicaManager, metadata: MetadataCache) -> list[dict[
         partition = replicas.partitions[topic_partition]
         known = metadata.partition(topic_partition)
         isr = partition.isr_state.isr if partition.is_leader else known.isr if known is not None else ()
-        rows.append(
-            {
-                "topic": topic_partition.topic,
-                "partition": topic_partition.partition,
-                "leader": -1 if partition.leader is None else int(partition.leader),
-                "leader_epoch": partition.leader_epoch,
-                "isr": [int(replica) for replica in isr],
-                "hw": partition.log.high_watermark,
-                "leo": partition.log.end_offset,
-            }
-        )
+        row: dict[str, Any] = {
+            "topic": topic_partition.topic,
+            "partition": topic_partition.partition,
+            "leader": -1 if partition.leader is None else int(partition.leader),
+            "leader_epoch": partition.leader_epoch,
+            "isr": [int(replica) for replica in isr],
+            "hw": partition.log.high_watermark,
+            "leo": partition.log.end_offset,
+        }
+        if partition.is_leader:
+            row["min_isr"] = partition.min_isr
+            if lagging := partition.lagging():
+                row["lagging"] = list(lagging)
+        rows.append(row)
     return rows

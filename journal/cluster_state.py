@@ -113,6 +113,7 @@ class Loss(msgspec.Struct):
     count: int
     below_high_watermark: int
     cause: str
+    seq: int = 0
 
 
 class ClusterState(msgspec.Struct):
@@ -135,6 +136,10 @@ class ClusterState(msgspec.Struct):
     partitions: dict[str, PartitionView] = {}
     faults: dict[str, FaultView] = {}
     losses: list[Loss] = []
+    losses_acknowledged_seq: int = 0
+    """A user has taken note of all losses up to this number."""
+    lost_acknowledged: dict[str, int] = {}
+    """The same of what producers did not find again, by workload."""
     workloads: dict[str, e.WorkloadProgressed] = {}
     consumers: dict[str, e.ConsumerProgressed] = {}
     groups: dict[str, e.GroupChanged] = {}

@@ -340,9 +340,16 @@ def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> No
             count=event.count,
             below_high_watermark=event.below_high_watermark,
             cause=event.cause,
+            seq=entry.seq,
         )
     )
     del state.losses[:-LOSSES_MAX]
+
+
+@_on(e.LossesAcknowledged)
+def _losses_acknowledged(state: ClusterState, entry: Entry, event: e.LossesAcknowledged) -> None:
+    state.losses_acknowledged_seq = max(state.losses_acknowledged_seq, event.through_seq)
+    state.lost_acknowledged.update(event.producers)
 
 
 @_on(e.FaultInjected)

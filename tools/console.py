@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from collections.abc import Sequence
 
 from kio.schema.errors import ErrorCode
 
+from ensemble.close_names import did_you_mean
 from kafka_protocol.client.admin_client import AdminClient
 from kafka_protocol.client.client_errors import KafkaRequestFailed
 from tools.kafka_command import API_TIMEOUT_MS, CommandFailed
@@ -30,9 +32,12 @@ def properties_of(texts: Sequence[str]) -> dict[str, str]:
 async def partitions_of(client: AdminClient, topic: str) -> list[int]:
     """The partitions of a topic, which is made where brokers do so; waits until all have leaders.
 
+    A topic that does not exist is named on standard error first: its name may be mistyped.
+
     Raises KafkaRequestFailed where that is not so in time.
     """
     deadline = time.monotonic() + API_TIMEOUT_MS / 1000
+    await _warn_of_unknown(client, topic)
     while True:
         info = (await client.metadata([topic], create=True)).topics[topic]
         if info.partitions and all(row.leader >= 0 for row in info.partitions):
@@ -43,3 +48,13 @@ async def partitions_of(client: AdminClient, topic: str) -> list[int]:
                 raise KafkaRequestFailed(ErrorCode.leader_not_available, f"There is no leader of {lacking}")
             raise KafkaRequestFailed(info.error, f"Topic {topic} not present in metadata: {info.error.name.upper()}")
         await asyncio.sleep(POLL_MS / 1000)
+
+
+async def _warn_of_unknown(client: AdminClient, topic: str) -> None:
+    if (await client.metadata([topic])).topics[topic].error is not ErrorCode.unknown_topic_or_partition:
+        return
+    hint = did_you_mean(topic, (await client.metadata()).topics) or "."
+    sys.stderr.write(
+        f"WARN Topic {topic} does not exist{hint} Brokers create it now if auto.create.topics.enable is true; "
+        f"otherwise this waits up to {API_TIMEOUT_MS // 1000} s for it.\n"
+    )

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-from rich.table import Table
 
 from ensemble.close_names import did_you_mean
 from simulation.network.tap import MessageTap
@@ -18,7 +17,7 @@ from simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, r
 from simulation.scenarios.story import story
 from simulation.settings import BadSetting
 from tools.output_file import check_two_outputs
-from tools.piped_console import PipedConsole
+from tools.piped_console import print_table
 
 USAGE = 2
 
@@ -62,11 +61,12 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return 0
-    table = Table("name", "what went wrong", "holds here because", "fixed there in", "--live", box=None)
-    for scenario in LIBRARY.values():
-        live = "" if elsewhere.unplayable(scenario) else "yes"
-        table.add_row(scenario.name, scenario.title, scenario.hypothesis, scenario.fixed, live)
-    PipedConsole().print(table)
+    columns = ("name", "what went wrong", "holds here because", "fixed there in", "--live")
+    rows = (
+        (each.name, each.title, each.hypothesis, each.fixed, "" if elsewhere.unplayable(each) else "yes")
+        for each in LIBRARY.values()
+    )
+    print_table(columns, rows)
     return 0
 
 

@@ -13,12 +13,12 @@ from threading import Event
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.box import HEAVY_HEAD
 from rich.console import Console
-from rich.table import Table
 
 from ensemble.runtime.extras import Lacking, require
 from tools.broken_pipe import PipedGroup
-from tools.piped_console import PipedConsole
+from tools.piped_console import PipedConsole, print_table
 from tools.spark_connect import no_connect
 
 if TYPE_CHECKING:
@@ -144,7 +144,6 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     begin = time.monotonic()
     with _err.status("starting Spark"):
         spark = _session(master, ui, target)
-    table = Table("table", "rows")
     try:
         with _answered(), _err.status("reading the journals") as status:
             written = jobs.write_tables(
@@ -152,10 +151,8 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
             )
     finally:
         stop(spark)
-    for name, count in written.rows.items():
-        table.add_row(name, f"{count:,}")
     _out.print(f"written to {target}")
-    _out.print(table)
+    print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     if aside := written.rows["bad_lines"]:
         _err.print(f"{aside:,} lines were set aside; {target / 'bad_lines'} says where they are and why")
     _say_broken(written.broken)
@@ -318,12 +315,9 @@ def _say_tables(lake: Path, number: int) -> None:
 
     made = versions.directory_of(lake, number)
     _out.print(f"version {number} of {lake}, {time.time() - made.stat().st_mtime:.0f} s old")
-    table = Table("table", "rows")
-    for name in (*NAMES, job.GAPS):
-        if (made / name).is_dir():
-            rows = sum(pq.read_metadata(path).num_rows for path in (made / name).glob("*.parquet"))
-            table.add_row(name, f"{rows:,}")
-    _out.print(table)
+    found = [name for name in (*NAMES, job.GAPS) if (made / name).is_dir()]
+    counts = [sum(pq.read_metadata(path).num_rows for path in (made / name).glob("*.parquet")) for name in found]
+    print_table(("table", "rows"), ((name, f"{rows:,}") for name, rows in zip(found, counts, strict=True)), HEAVY_HEAD)
     stands = job.read_status(lake)
     if stands is not None:
         _say(stands)

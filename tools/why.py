@@ -26,9 +26,7 @@ def command(
 ) -> None:
     """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
     start."""
-    from ensemble.close_names import did_you_mean
     from journal.causes import Causes
-    from journal.events import type_name
     from journal.sentence_file import read_sentences
     from testing.journal_report import story
 
@@ -43,9 +41,7 @@ def command(
         causes.see(entry)
     meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
-        names = {type_name(entry.event) for entry in entries}
-        hint = "" if effect in names else did_you_mean(effect, names)
-        fail(f"no event is {effect}" + (f" with {about!r} in its sentence" if about else "") + hint)
+        fail(_no_such_event(effect, about, entries))
     for entry in meant[-last:]:
         for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201
@@ -59,6 +55,26 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
             raise OSError(f"{journal} is no file")
         return list(read_file(journal))
     return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
+
+
+def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
+    """Why nothing was found, and what can be asked for instead."""
+    from ensemble.close_names import did_you_mean
+    from journal.events import BY_NAME, type_name
+
+    node, hash_sign, _ = effect.partition("#")
+    found = sorted({type_name(entry.event) for entry in entries})
+    if hash_sign:
+        numbers = [entry.node_seq for entry in entries if entry.node == node]
+        if numbers:
+            return f"no event is {effect}: the journal has {node}#{min(numbers)} to {node}#{max(numbers)}"
+        nodes = sorted({entry.node for entry in entries})
+        return f"no event is {effect}. The journal has the nodes {', '.join(nodes)}"
+    if effect in found:
+        return f"no event is {effect} with {about!r} in its sentence: there are others; leave --about out to see them"
+    if effect in BY_NAME:
+        return f"no event is {effect}: none happened. The journal has {', '.join(found)}"
+    return f"no event is {effect}{did_you_mean(effect, BY_NAME) or '.'} The journal has {', '.join(found)}"
 
 
 def _is_meant(entry: Entry, effect: str) -> bool:

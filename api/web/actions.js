@@ -48,6 +48,8 @@ export const requests = {
   healFault: (id) => ({ method: "DELETE", path: `/api/v1/faults/${id}` }),
   /** @returns {Request} */
   healAll: () => ({ method: "POST", path: "/api/v1/faults/reset" }),
+  /** Take note of the losses up to a number of the journal. @param {number} through_seq @returns {Request} */
+  acknowledgeLosses: (through_seq) => ({ method: "POST", path: "/api/v1/losses/acknowledge", body: { through_seq } }),
   /** @param {unknown} body @returns {Request} */
   startWorkload: (body) => ({ method: "POST", path: "/api/v1/workloads", body }),
   /** @param {string} id @returns {Request} */
@@ -76,12 +78,18 @@ export class Actions {
     this.refresh = refresh;
     /** @type {Request | null} The request that waits for a token. */
     this.waiting = null;
-    /** What is shown is over: nothing can be done to it. */
-    this.off = false;
+    /** @type {"" | "past" | "silent"} Why nothing can be changed: a past moment is shown, or the API does not answer. */
+    this.off = "";
+  }
+
+  /** Why nothing can be changed, as a sentence; empty where it can. */
+  get why() {
+    return { "": "", past: "a past moment is shown, which cannot be changed; End goes back to live", silent: "the API does not answer" }[this.off];
   }
 
   /** Whether a request may be sent: what plays in a simulated world touches no cluster. @param {Request} request */
   allows({ method, path, body }) {
+    if (this.off === "silent") return method === "GET";
     const live = typeof body === "object" && body !== null && "live" in body && body.live === true;
     return !this.off || method === "GET" || (!live && /^\/api\/v1\/(scenarios|seeds|runs)\b/.test(path));
   }
@@ -92,7 +100,7 @@ export class Actions {
     const call = beginCall(this.state, curl(request, token !== null));
     this.changed();
     if (!this.allows(request)) {
-      Object.assign(call, { ok: false, text: "not sent: a past moment is shown, which cannot be changed; End goes back to live" });
+      Object.assign(call, { ok: false, text: `not sent: ${this.why}` });
       return null;
     }
     const answer = await this.#fetch(request, token).catch((reason) => {

@@ -19,7 +19,7 @@
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
- *   last_offset: number, count: number, below_high_watermark: number, cause: string}} Loss
+ *   last_offset: number, count: number, below_high_watermark: number, cause: string, seq: number}} Loss
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
  *   lost: number}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
@@ -30,7 +30,8 @@
  *   controller_id: number, controller_epoch: number, controller_zk_version: number, reigns: Reign[],
  *   zab_epoch: number, zab_leader_id: number, zab_leader_since_us: number, topics: Record<string, string>,
  *   configs: Record<string, Record<string, string>>, partitions: Record<string, PartitionView>,
- *   faults: Record<string, FaultView>, losses: Loss[], workloads: Record<string, WorkloadView>,
+ *   faults: Record<string, FaultView>, losses: Loss[], losses_acknowledged_seq: number,
+ *   lost_acknowledged: Record<string, number>, workloads: Record<string, WorkloadView>,
  *   consumers: Record<string, ConsumerView>, groups: Record<string, GroupView>}} ClusterState
  * @typedef {{seq: number, node: string, node_seq: number, wall_us: number, mono_us: number, type: string,
  *   [field: string]: any}} Entry  A journal line: the envelope, the type and the body's fields, flat.
@@ -49,6 +50,7 @@ export function emptyState() {
   return {
     seq: 0, at_us: 0, peers: {}, brokers: {}, controller_id: -1, controller_epoch: 0, controller_zk_version: 0,
     reigns: [], zab_epoch: 0, zab_leader_id: -1, zab_leader_since_us: 0, topics: {}, configs: {}, partitions: {}, faults: {}, losses: [],
+    losses_acknowledged_seq: 0, lost_acknowledged: {},
     workloads: {}, consumers: {}, groups: {},
   };
 }
@@ -341,9 +343,13 @@ const HANDLERS = {
     const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;
     const { below_high_watermark, cause } = e;
     state.losses.push({
-      at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause,
+      at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause, seq: e.seq,
     });
     state.losses.splice(0, Math.max(0, state.losses.length - LOSSES_MAX));
+  },
+  losses_acknowledged(state, e) {
+    state.losses_acknowledged_seq = Math.max(state.losses_acknowledged_seq, e.through_seq);
+    Object.assign(state.lost_acknowledged, e.producers);
   },
   fault_injected(state, e) {
     const { fault_id, kind, source, target, both_ways, delay_ms } = e;

@@ -41,7 +41,7 @@ function draw() {
   const current = moment.current();
   const of = current.live ? state : asOf(state, current);
   const shown = model(of, current.live ? Date.now() : current.at_us / 1000);
-  actions.off = !moment.live;
+  actions.off = shown.silent_ms !== null ? "silent" : moment.live ? "" : "past";
   render(page(of, shown, actions, moment, player, changed, readChatter, toggle), root);
   if (moment.anchor !== null) bringIntoSight(moment.anchor);
   const controller = shown.ensemble.id < 0 ? "no controller" : `broker ${shown.ensemble.id}`;
@@ -136,7 +136,7 @@ listen(moment, player, {
   p: () => toggle("projector"),
   r: () => toggle("drawer"),
   o: () => toggle("offsets"),
-  ...Object.fromEntries(TABS.slice(0, 6).map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
+  ...Object.fromEntries(TABS.map(({ name }, i) => [String(i + 1), () => moment.go({ tab: name })])),
 });
 
 /** Read the table of sentences; without it events are told by their fields, and none is spoken. */

@@ -5,6 +5,7 @@
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
 import { belief, clockShort, duration, hex, list, plural } from "./format.js";
+import { isCut, links, named, obstacle } from "./writable.js";
 
 /**
  * @typedef {import("./store.js").State} State
@@ -12,18 +13,18 @@ import { belief, clockShort, duration, hex, list, plural } from "./format.js";
  * @typedef {{id: number, name: string, state: string, phase: string, leader_id: number, accepted_epoch: number,
  *   current_epoch: number, zxid: string, process: string, pid: number | null, observer: boolean,
  *   leads: boolean, silent: Silent | null}} Peer
- * @typedef {{host: string, since_us: number}} Silent  A host that has not answered since then: nothing is known of its nodes.
+ * @typedef {{host: string, since_us: number, remedy?: string | null}} Silent  A host that has not answered since then: nothing is known of its nodes.
  * @typedef {{verdict: "agrees" | "stale" | "ahead" | "silent", text: string}} Judged
  * @typedef {{id: number, name: string, process: string, ours: boolean, pid: number | null, address: string, registered: boolean,
  *   broker_epoch: string | null, session: string, is_controller: boolean, believes_id: number,
  *   believes_epoch: number, age_ms: number | null, fenced_requests: number, fenced_writes: number,
  *   judged: Judged, silent: Silent | null, lost_us: number | null}} Broker  `lost_us`: since when its process does not act.
  * @typedef {{broker_id: number, leader: boolean, in_sync: boolean, leo: number | null, hw: number | null,
- *   behind: number, process: string}} Replica
+ *   behind: number, process: string, stuck: "" | "cut off" | "lagging"}} Replica  `stuck`: why a member of the ISR does not get what its leader has.
  * @typedef {{topic: string, partition: number, leader: number, leader_epoch: number, partition_epoch: number,
  *   isr: number[], eligible: number[], replicas: number[], out_of_sync: number[], high_watermark: number | null, unclean: boolean,
- *   offline: boolean, unserved: "" | "dead" | "frozen", deleting: boolean, rows: Replica[], gone: number, gone_committed: number}} Partition
- *   `unserved`: its leader's process is so, and nobody serves it.
+ *   offline: boolean, unserved: "" | "dead" | "frozen", unwritable: string | null, deleting: boolean, rows: Replica[], gone: number, gone_committed: number, gone_open: number}} Partition  `gone_open`: committed, and not acknowledged by a user.
+ *   `unserved`: its leader's process is so, and nobody serves it.  `unwritable`: why it does not acknowledge a write with acks=all.
  * @typedef {{name: string, config: Record<string, string>, deleting: boolean, partitions: Partition[]}} Topic
  * @typedef {{level: "ok" | "warn" | "bad" | "unknown", word: string,
  *   reasons: {text: string, href: string}[]}} Health
@@ -43,11 +44,11 @@ export function model(state, localMs) {
   const quorum = state.polled === null || !state.polled.cluster.stale;
   const peers = peersOf(state);
   const brokers = brokersOf(state, ensemble, localMs);
-  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])));
+  const faults = faultsOf(state);
+  const topics = topicsOf(state, new Map(brokers.map((b) => [b.id, standsAs(b)])), faults);
   const leader = peers.find((p) => p.leads);
   const reigns = reignsOf(state, ensemble);
-  const faults = faultsOf(state);
-  const faults_known = state.polled?.cluster.faults !== null;
+  const faults_known = silent_ms === null && state.polled?.cluster.faults !== null;
   const settings = state.polled?.cluster.settings ?? {};
   // A peer of which nothing is known may lead.
   const known = leader !== undefined || !peers.some((p) => p.silent || p.state === "UNKNOWN");
@@ -72,12 +73,18 @@ function journalCounts(state, asOfUs, subject) {
 /** When the API read what the ensemble says. @param {State} state @returns {number} */
 const readAtUs = (state) => state.polled?.cluster.read_at_us ?? -Infinity;
 
-/** The API is asked once a second, and given up on after four: whoever hears nothing for longer knows nothing. */
+/** The page asks the API once a second and waits four seconds for a response: after this time without one, the state is unknown. */
 const SILENT_AFTER_MS = 5500;
 
-/** For how long the API has said nothing; null while it speaks, or has not begun to. @param {State} state @param {number} localMs */
-function silenceOfApi({ heard_ms, past }, localMs) {
-  return past || heard_ms === null || localMs - heard_ms < SILENT_AFTER_MS ? null : localMs - heard_ms;
+/**
+ * For how long the API has not responded; null while it does, or has not begun to.  A broken stream and a failed request together
+ * show at once that the API is not there.
+ * @param {State} state @param {number} localMs
+ */
+function silenceOfApi({ heard_ms, past, link, poll_problem }, localMs) {
+  if (past || heard_ms === null) return null;
+  const unreachable = link === "reconnecting" && poll_problem !== null;
+  return unreachable || localMs - heard_ms >= SILENT_AFTER_MS ? localMs - heard_ms : null;
 }
 
 /** @param {State} state @param {number} now_ms @param {number | null} silent_ms @returns {Ensemble} */
@@ -188,7 +195,7 @@ export function leftOfSession({ now_ms, settings, zab, quorum }, lost_us) {
 }
 
 /** @param {Silent} silent */
-export const silenceText = ({ host, since_us }) => `unknown since ${clockShort(since_us)}: ${host} does not answer`;
+export const silenceText = ({ host, since_us, remedy }) => `unknown since ${clockShort(since_us)}: ${host} does not answer${remedy ? `; ${remedy}` : ""}`;
 
 /**
  * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.
@@ -229,14 +236,14 @@ export function judge(word, process, ensemble) {
 
 // So long after a request to delete a topic the ensemble must have been seen to know of it.
 const DOOMED_US = 2_000_000;
-const NOTHING_LOST = { gone: 0, gone_committed: 0 };
+const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
 export const usersTopics = (topics) => topics.map((t) => t.name).filter((name) => !INTERNAL.has(name));
 
-/** @param {State} state @param {Map<number, string>} processes @returns {Topic[]} */
-function topicsOf(state, processes) {
+/** @param {State} state @param {Map<number, string>} processes @param {any[]} faults @returns {Topic[]} */
+function topicsOf(state, processes, faults) {
   /** @type {Map<string, any>} */
   const read = new Map((state.polled?.cluster.topics ?? []).map((/** @type {any} */ t) => [t.name, t]));
   /** @type {Map<string, PartitionView[]>} */
@@ -263,7 +270,7 @@ function topicsOf(state, processes) {
     const deleting = answer?.deleting || asked > readAtUs(state) - DOOMED_US;
     const partitions = [...new Set([...said.keys(), ...rows.keys()])].sort((a, b) => a - b).map((number) => {
       const lost = losses.get(`${name}-${number}`) ?? NOTHING_LOST;
-      const told = partitionOf(said.get(number), rows.get(number), processes);
+      const told = partitionOf(said.get(number), rows.get(number), processes, faults);
       return { topic: name, partition: number, deleting, ...told, ...lost };
     });
     const config = (lately && state.cluster.configs[`topics/${name}`]) || answer?.config || {};
@@ -274,16 +281,17 @@ function topicsOf(state, processes) {
 
 /** How many offsets of each partition are gone from somewhere: one that several replicas lost is one. @param {State} state */
 function lossesByPartition(state) {
-  /** @type {Map<string, {all: [number, number][], committed: [number, number][]}>} */
+  /** @type {Map<string, {all: [number, number][], committed: [number, number][], open: [number, number][]}>} */
   const spans = new Map();
-  for (const { topic, partition, first_offset, last_offset, below_high_watermark } of state.cluster.losses) {
+  for (const { topic, partition, first_offset, last_offset, below_high_watermark, seq } of state.cluster.losses) {
     const name = `${topic}-${partition}`;
-    const found = spans.get(name) ?? { all: [], committed: [] };
+    const found = spans.get(name) ?? { all: [], committed: [], open: [] };
     found.all.push([first_offset, last_offset + 1]);
     found.committed.push([first_offset, first_offset + below_high_watermark]);
+    if (seq > state.cluster.losses_acknowledged_seq) found.open.push([first_offset, first_offset + below_high_watermark]);
     spans.set(name, found);
   }
-  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed) }]));
+  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed), gone_open: covered(found.open) }]));
 }
 
 /** How many numbers lie in at least one of these spans. @param {[number, number][]} spans each from its first number to before its end */
@@ -297,10 +305,10 @@ function covered(spans) {
 }
 
 /**
- * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes
- * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed">}
+ * @param {PartitionView | undefined} journal @param {any} answer @param {Map<number, string>} processes @param {any[]} faults
+ * @returns {Omit<Partition, "topic" | "partition" | "deleting" | "gone" | "gone_committed" | "gone_open">}
  */
-function partitionOf(journal, answer, processes) {
+function partitionOf(journal, answer, processes, faults) {
   const newer = (/** @type {any} */ a, /** @type {any} */ b) =>
     a.leader_epoch - b.leader_epoch || a.partition_epoch - b.partition_epoch;
   const said = !answer || (journal && journal.replicas.length > 0 && newer(journal, answer) >= 0) ? journal : answer;
@@ -316,12 +324,18 @@ function partitionOf(journal, answer, processes) {
   const high_watermark = marks[leader] ?? answer?.high_watermark ?? (known.length ? Math.max(...known) : null);
   const furthest = Math.max(0, ...replicas.map((/** @type {number} */ id) => ends[id] ?? 0));
   const end = leader in ends ? ends[leader] : furthest;
+  // What the leader reports of its followers holds for the ISR that it reports it of.
+  const reported = answer && newer(said, answer) === 0 ? answer : null;
+  const [lagging, min_isr] = [reported?.lagging ?? [], reported?.min_isr ?? null];
+  const processOf = (/** @type {number} */ id) => processes.get(id) ?? "unknown";
   const rows = replicas.map((/** @type {number} */ id) => ({
     broker_id: id, leader: id === leader, in_sync: isr.includes(id), leo: ends[id] ?? null, hw: marks[id] ?? null,
-    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processes.get(id) ?? "unknown",
+    behind: id in ends ? Math.max(0, end - ends[id]) : 0, process: processOf(id),
+    stuck: leader < 0 || id === leader || !isr.includes(id) ? "" : isCut(faults, leader, id) ? "cut off" : lagging.includes(id) ? "lagging" : "",
   }));
   const led_by = rows.find((/** @type {Replica} */ row) => row.leader)?.process ?? "";
   return {
+    unwritable: obstacle({ leader, isr, min_isr, lagging }, processOf, faults),
     unserved: led_by === "paused" ? "frozen" : led_by === "down" || led_by === "gone" ? "dead" : "",
     leader, leader_epoch, partition_epoch, isr, eligible: said.eligible ?? [], replicas, high_watermark,
     out_of_sync: replicas.filter((/** @type {number} */ id) => !isr.includes(id)),
@@ -371,6 +385,17 @@ function workloadsThen({ cluster }) {
   ];
 }
 
+/** @param {Partition[]} partitions */
+const namesOf = (partitions) => named(partitions.map((p) => `${p.topic}-${p.partition}`));
+
+/**
+ * How many acknowledged records producers did not find again, and no user has acknowledged as lost.
+ * @param {State} state @param {(topic: string) => boolean} counts whether those of a topic count
+ */
+export function notFoundAgain({ cluster }, counts) {
+  return Object.entries(cluster.workloads).reduce((sum, [id, w]) => sum + (counts(w.topic) ? Math.max(0, w.lost - (cluster.lost_acknowledged[id] ?? 0)) : 0), 0);
+}
+
 /** What is wrong, in words, each with a link to the evidence. @param {State} state @param {Omit<Model, "health">} m @returns {Health} */
 function health(state, m) {
   if (!state.known && state.polled === null) return { level: "unknown", word: "Connecting", reasons: [] };
@@ -401,22 +426,26 @@ function health(state, m) {
   if (wrong.length) say(`${names(wrong)} wrong about the controller`, "#beliefs");
   // What is being deleted goes offline on its way: that is no trouble.
   const partitions = m.topics.filter((t) => !t.deleting).flatMap((t) => t.partitions);
-  const offline = partitions.filter((p) => p.offline).length;
-  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how).length);
+  const offline = partitions.filter((p) => p.offline);
+  const [orphans, frozen] = ["dead", "frozen"].map((how) => partitions.filter((p) => p.unserved === how));
+  /** @type {Map<string, Partition[]>} By the reason. */
+  const unwritable = new Map();
+  for (const p of partitions) if (p.unwritable && !p.offline && !p.unserved) unwritable.set(p.unwritable, [...unwritable.get(p.unwritable) ?? [], p]);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
-  const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
+  const committed = partitions.reduce((sum, p) => sum + p.gone_open, 0);
   // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
   const there = new Set(m.topics.map((t) => t.name));
-  const missed = Object.values(state.cluster.workloads).reduce((sum, w) => sum + (there.has(w.topic) ? w.lost : 0), 0);
+  const missed = notFoundAgain(state, (topic) => there.has(topic));
   const doomed = m.topics.filter((t) => t.deleting).length;
-  if (offline) say(`${plural(offline, "partition")} offline`, "#partitions", true);
-  if (orphans) say(`${plural(orphans, "partition")} led by a dead broker`, "#partitions", true);
-  if (frozen) say(`${plural(frozen, "partition")} led by a frozen broker`, "#partitions", true);
+  for (const [hit, how] of /** @type {[Partition[], string][]} */ ([[offline, "offline"], [orphans, "led by a dead broker"], [frozen, "led by a frozen broker"]])) {
+    if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
+  }
+  for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
   if (committed) say(`${plural(committed, "committed record")} lost`, "#losses");
   if (missed) say(`${plural(missed, "acknowledged record")} not to be read any more`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
-  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}`, "#faults");
+  if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}: ${links(m.faults)}`, "#faults");
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
   const word = { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level];
   if (m.silent_ms === null) return { level, word, reasons: [...reasons, ...notes] };

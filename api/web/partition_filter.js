@@ -18,7 +18,7 @@ export const TOPICS_MAX = 20;
 export const TOPICS = "";
 
 /** Does a partition want for something? @param {Partition} p */
-export const troubled = (p) => !p.deleting && (p.offline || p.unserved !== "" || p.out_of_sync.length > 0 || p.gone_committed > 0);
+export const troubled = (p) => !p.deleting && (p.offline || p.unserved !== "" || p.unwritable != null || p.out_of_sync.length > 0 || p.gone_open > 0);
 
 /**
  * What is drawn of these topics.

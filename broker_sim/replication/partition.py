@@ -418,11 +418,13 @@ class Partition:
         state = self.isr_state
         if not self.is_leader or not isinstance(state, Committed):
             return
-        lagging = self.host.isr_rules.lagging(
-            state.isr, self.host.broker_id, self.followers, self.log.end_offset, self.now_ms()
-        )
-        if lagging:
+        if lagging := self.lagging():
             self._propose(PendingShrink(lagging, state))
+
+    def lagging(self) -> tuple[int, ...]:
+        """Return the members of the committed ISR that are not caught up, by this leader's own knowledge."""
+        rules, end = self.host.isr_rules, self.log.end_offset
+        return rules.lagging(self.isr_state.isr, self.host.broker_id, self.followers, end, self.now_ms())
 
     def _propose(self, pending: Pending) -> None:
         """Ask for another ISR, and journal why; a proposal that is repeated is journalled once."""

@@ -47,6 +47,7 @@ from journal.events.broker import RequestFenced as RequestFenced
 from journal.events.clients import AdminRequested as AdminRequested
 from journal.events.clients import ConsumerProgressed as ConsumerProgressed
 from journal.events.clients import GroupChanged as GroupChanged
+from journal.events.clients import LossesAcknowledged as LossesAcknowledged
 from journal.events.clients import WorkloadProgressed as WorkloadProgressed
 from journal.events.controller import AssignmentChanged as AssignmentChanged
 from journal.events.controller import BrokerLivenessChanged as BrokerLivenessChanged
@@ -160,6 +161,7 @@ EVENT_TYPES: tuple[type[Event], ...] = (
     WorkloadProgressed,
     ConsumerProgressed,
     AdminRequested,
+    LossesAcknowledged,
 )
 """Every type that there is: what is missing here is neither written nor read."""
 BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}

@@ -50,3 +50,11 @@ class AdminRequested(Event):
     request: str
     subjects: list[str]
     client: str
+
+
+class LossesAcknowledged(Event):
+    """A user has taken note of all records that were lost up to that number of the history, and of so many that each
+    producer did not find again: they no longer count against the cluster's health."""
+
+    through_seq: int
+    producers: dict[str, int]

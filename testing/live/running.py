@@ -1,9 +1,9 @@
 """Plays scripts of the outage library on a cluster that runs already: `zabka scenarios run NAME --on URL`.
 
 It breaks that cluster, and puts it right again, also where a step fails or the play is ended from outside: what the
-script killed or paused is started, its faults end, and the znodes that it made go.  Topics of the script get names that
-nobody uses yet, and stay.  Nothing else is touched: topics and workloads that were there go on, and the cluster keeps
-its settings, so that a script is played as it is and never with its bug.
+script killed or paused is started, its faults end, and the znodes and topics that it made are deleted.  Topics of the
+script get names that no topic has yet.  Nothing else is touched: topics and workloads that were there go on, and the
+cluster keeps its settings, so that a script is played as it is and never with its bug.
 """
 
 from __future__ import annotations
@@ -197,6 +197,7 @@ def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[st
     finally:
         # Again, for whatever was ended while it was undone.
         left += _undone(stage)
+        left += _topics_deleted(stage, script)
         with suppress(*_WRONG):
             stage.zookeeper(lambda client: _remove(client, sorted(stage.clients.made - {LEASE}, reverse=True)))
     return found, left
@@ -235,6 +236,30 @@ def _undo(stage: LiveStage) -> list[str]:
         except _WRONG as failed:
             missed.append(f"{name}: {_told(failed)}")
     return missed + [f"the fault between {one} and {other}" for (one, other), _ in stage.faults]
+
+
+def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
+    """Delete the script's topics, whose names no other topic has, and wait until they are gone; what is left."""
+    made = {step.topic for step in script.steps if isinstance(step, kafka_steps.Topic)}
+    deadline_s = time.monotonic() + UNDO_S
+    missed: dict[str, str] = {}
+    asked: set[str] = set()
+    while True:
+        try:
+            there = sorted(made.intersection(stage.cluster.topics.names()))
+        except _WRONG as failed:
+            there, missed = sorted(made), dict.fromkeys(made, _told(failed))
+        if not there:
+            return []
+        if time.monotonic() >= deadline_s:
+            return [f"not undone: topic {name}: {missed.get(name, 'it is still being deleted')}" for name in there]
+        for name in [each for each in there if each not in asked]:
+            try:
+                stage.cluster.topics[name].delete()
+                asked.add(name)
+            except _WRONG as failed:
+                missed[name] = _told(failed)
+        time.sleep(UNDO_AGAIN_S)
 
 
 def _go_on(node: Node) -> None:

@@ -231,9 +231,9 @@ def test_status_is_the_brokers_own_word(cluster: Cluster) -> None:
     assert status["believes"]["controller_id"] == cluster.controller.broker_id
     assert status["believes"]["controller_epoch"] == 1
     assert status["is_controller"] == (cluster.controller.broker_id == 1)
-    assert status["partitions"] == [
-        {"topic": "orders", "partition": 0, "leader": 2, "leader_epoch": 0, "isr": [2, 1, 3], "hw": 3, "leo": 3}
-    ]
+    row = {"topic": "orders", "partition": 0, "leader": 2, "leader_epoch": 0, "isr": [2, 1, 3], "hw": 3, "leo": 3}
+    assert status["partitions"] == [row]
+    assert cluster.nodes[2].broker.status()["partitions"] == [{**row, "min_isr": 1}]
 
 
 def test_the_age_of_a_belief_grows_until_it_is_confirmed(cluster: Cluster) -> None:

@@ -96,7 +96,7 @@ class PageServer:
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
-            ScenarioRuns(self._player, runs.kept, HERE), runs, lambda event: None,
+            ScenarioRuns(self._player, runs.kept, HERE), runs, self._emit,
         )  # fmt: skip
         app = create_app(services, self._token)
         config = uvicorn.Config(app, port=self._port, log_level="error", timeout_graceful_shutdown=1)
@@ -110,6 +110,11 @@ class PageServer:
         self._port = self._server.servers[0].sockets[0].getsockname()[1]
         self.url = f"http://127.0.0.1:{self._port}"
         return self
+
+    def _emit(self, event: Event) -> None:
+        """Journal what the API itself decides; the requests of a test are not part of the history that it tells."""
+        if not isinstance(event, e.AdminRequested):
+            self.agent.write(API_NODE, event)
 
     def stop(self) -> None:
         """Stop serving; what was collected stays on disk."""

@@ -136,3 +136,13 @@ def test_a_consumer_waits_for_a_leader_and_reads_the_other_partitions_meanwhile(
         zabka_cluster.until(lambda: not zabka_cluster.topics["halves"].partitions[0].offline, 60, "a leader")
         zabka_cluster.produce("halves", ["after"], 0)
         assert consumer.stdout.readline() == b"after\n"
+
+
+def test_consume_of_an_unknown_topic_says_that_it_does_not_exist(zabka_cluster: LiveCluster) -> None:
+    zabka_cluster.topics.create("invoices")
+    here = ("--timeout-ms", "1000", "--data", str(zabka_cluster.data))
+    code, _, err = called(consume.main, "--topic", "invoice", *here)
+    assert code == 0
+    assert "WARN Topic invoice does not exist; did you mean invoices? Brokers" in err
+    code, _, err = called(consume.main, "--topic", "invoices", *here)
+    assert (code, "does not exist" in err) == (0, False)

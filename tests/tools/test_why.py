@@ -18,6 +18,8 @@ from tools.why import command
 ORDERS = TopicPartition("orders", 0)
 APP = typer.Typer()
 APP.command()(command)
+OTHERS = "there are others; leave --about out to see them"
+IT_HAS = "The journal has followership_taken, leader_elected, log_truncated, records_lost"
 
 
 def journal(path: Path, *told: tuple[str, int, Event]) -> Path:
@@ -67,7 +69,10 @@ def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(l
 
 def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
-    assert (said.exit_code, said.output) == (1, "zabka: no event is records_lost with 'payments' in its sentence\n")
+    assert (said.exit_code, said.output) == (
+        1,
+        f"zabka: no event is records_lost with 'payments' in its sentence: {OTHERS}\n",
+    )
 
 
 @pytest.mark.parametrize(("words", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
@@ -97,3 +102,18 @@ def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
     assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is no file\n")
+
+
+@pytest.mark.parametrize(
+    ("effect", "message"),
+    [
+        ("nothing_here", f"no event is nothing_here. {IT_HAS}"),
+        ("leader_electd", f"no event is leader_electd; did you mean leader_elected? {IT_HAS}"),
+        ("isr_changed", f"no event is isr_changed: none happened. {IT_HAS}"),
+        ("broker-1#4", "no event is broker-1#4: the journal has broker-1#1 to broker-1#3"),
+        ("broker-9#1", "no event is broker-9#1. The journal has the nodes broker-1, broker-3"),
+    ],
+)
+def test_unknown_effect_is_answered_with_what_can_be_asked(loss: Path, effect: str, message: str) -> None:
+    said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
+    assert (said.exit_code, said.output) == (1, f"zabka: {message}\n")

@@ -6,6 +6,7 @@ import { count } from "../format.js";
 import { sentence } from "../sentences.js";
 import { hash } from "../time/hash.js";
 import { readStory } from "../time/run.js";
+import { runLabel } from "../time/run_label.js";
 import { icon, panel, select } from "../views/parts.js";
 import { Answers } from "../why/answers.js";
 import { ruled } from "../why/rule.js";
@@ -46,7 +47,7 @@ function chooser(moment) {
   if (others.length === 0) return html`<p class="quiet">There is one run. Play a script in the Lab, and it is kept, with its bug too.</p>`;
   const pair = moment.runs.find((each) => each.id === moment.place.run)?.pair ?? "";
   return html`<div class="row">${select("compare", "with", "compare with", [{ value: "", text: "choose a run" },
-    ...others.map((each) => ({ value: each.id, text: title(each) }))], "", (value) => value && moment.go({ with: value, tab: "compare" }))}
+    ...others.map((each) => ({ value: each.id, text: runLabel(each) }))], "", (value) => value && moment.go({ with: value, tab: "compare" }))}
     ${pair ? html`<button type="button" @click=${() => moment.go({ with: pair, tab: "compare" })}>With its pair</button>` : nothing}</div>`;
 }
 

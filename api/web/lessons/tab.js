@@ -63,7 +63,7 @@ function told(lesson, lessons, moment, changed, actions) {
         ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">this came to pass</span></span>` : nothing}
         ${judged(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">you predicted this, and it did not come to pass</span></span>` : nothing}</label>`)}</fieldset>
       <p class="row">${stand.revealed === null
-    ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing}>${stand.playing ? "Playing…" : "Predict, and play it"}</button>
+    ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing || actions.off === "silent"}>${stand.playing ? "Playing…" : "Predict, and play it"}</button>
         <span class="quiet">plays <code>${lesson.scenario}</code> in a simulated world, beside this cluster</span>` : nothing}</p></form>
     ${stand.trouble ? html`<p class="bad" role="alert">${icon("bad")} It could not be played: ${stand.trouble}.</p>` : nothing}
     <div aria-live="polite">${stand.revealed === null ? nothing : reveal(lesson, lessons, stand, stand.revealed, moment, changed)}</div></article>`;

@@ -23,17 +23,18 @@ let drag = null;
 let told = null;
 
 /** @type {import("../tabs.js").View} */
-export function view(_state, m, moment, changed, actions) {
+export function view(_state, m, _moment, changed, actions) {
   const all = places(m.brokers.filter((b) => b.ours).map((b) => b.name), m.peers.map((p) => p.name));
   const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${howMany(m)}</span>
     ${send(actions, requests.healAll(), "Heal all")}` : html`<span class="sum">${noFault(m).toLowerCase()}</span>`;
   return panel("links", "Links", aside, html`<div class="links">
-    <div class="ring-side">${ring(all, m, actions, moment.live, changed)}${howTo(moment.live, changed)}</div>
-    <div class="links-side">${form(all, actions, moment.live)}${held(m, actions)}</div></div>`);
+    <div class="ring-side">${ring(all, m, actions, actions.off === "", changed)}${howTo(actions, changed)}</div>
+    <div class="links-side">${form(all, actions, actions.off === "")}${held(m, actions)}</div></div>`);
 }
 
-/** @param {boolean} live @param {() => void} changed */
-function howTo(live, changed) {
+/** @param {Actions} actions @param {() => void} changed */
+function howTo(actions, changed) {
+  const live = actions.off === "";
   const set = (/** @type {Partial<Manner>} */ wanted) => {
     manner = { ...manner, ...wanted };
     changed();
@@ -43,7 +44,7 @@ function howTo(live, changed) {
       @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut" : "slowed down"}</span></label>`)}
     <label class="field check"><input type="checkbox" name="ring-both" .checked=${manner.both_ways} @change=${(/** @type {Event} */ e) =>
       set({ both_ways: /** @type {HTMLInputElement} */ (e.target).checked })}><span>both ways</span></label>
-    <p class="quiet" role="status">${told === null ? (live ? "" : "A past moment is shown: nothing can be done to it.")
+    <p class="quiet" role="status">${told === null ? (live ? "" : `Nothing can be done: ${actions.why}.`)
     : told.to === null ? `Nothing was done: ${told.name} was dropped on no other node.` : `${told.name} to ${told.to} was asked for.`}</p></fieldset>`;
 }
 

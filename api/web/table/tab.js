@@ -9,10 +9,10 @@ import { reigns } from "../views/reigns.js";
 /** @type {import("../tabs.js").View} */
 export function view(state, m, _moment, changed, actions) {
   const many = m.brokers.length > 4;
-  return html`<div class="cluster ${many ? "many" : ""}">
+  return html`<div class="cluster ${many ? "many" : ""} ${m.brokers.length > 5 ? "crowded" : ""}">
     ${reigns(m)}${many ? beliefs(m) : nothing}
     ${peers(m, actions)}${brokers(m, actions)}
     ${many ? nothing : beliefs(m)}
-    ${partitions(state, m, actions, changed)}${losses(state, m)}
+    ${partitions(state, m, actions, changed)}${losses(state, m, actions)}
   </div>`;
 }

@@ -7,7 +7,7 @@ import { clock } from "../format.js";
  * @typedef {{of: string, field: string, before: string, after: string}} Difference
  */
 
-const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "zab_leader_since_us"]);
+const UNTOLD = new Set(["seq", "at_us", "reigns", "losses", "losses_acknowledged_seq", "lost_acknowledged", "zab_leader_since_us"]);
 /** @type {Record<string, string>} How the parts of a state are called. */
 const GROUPS = {
   peers: "peer ", brokers: "broker ", partitions: "", topics: "topic ", configs: "", faults: "fault ", workloads: "producer ",

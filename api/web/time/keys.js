@@ -20,7 +20,7 @@ export const KEYS = [
   ["o", "on the tracks: each replica's log end and high watermark, at the moment that is shown"],
   ["p", "projector: large, the tracks alone"],
   ["r", "the rail as a drawer, with the projector"],
-  ["1 … 6", "the tabs"],
+  ["1 … 7", "the tabs, Compare the last"],
   ["?", "these keys"],
 ];
 

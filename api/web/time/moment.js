@@ -25,6 +25,10 @@ export const KINDS = {
 };
 /** @type {Record<Kind, string>} */
 const NAMES = { election: "election", isr: "change of an ISR", loss: "loss of records" };
+/** Of a kind so many events are looked at in one answer. */
+const LOOKED_AT = 20;
+/** Whether an event is of its kind: a truncation of records that were never committed is no loss. @param {Kind} kind @param {Entry} entry */
+const counts = (kind, entry) => kind !== "loss" || entry.below_high_watermark > 0;
 const KEPT_RUNS_MAX = 6;
 /** Whoever goes on within this time wants nothing of what lies around. */
 const REST_MS = 80;
@@ -242,20 +246,24 @@ export class Moment {
   /** The first event of a kind after a number. @param {Kind} kind @param {string} run @param {number} after @param {number} last_seq @returns {Promise<Entry | null>} */
   async #firstOf(kind, run, after, last_seq) {
     for (;;) {
-      const { entries, through } = await readEvents(run, `after=${after}&types=${KINDS[kind].join(",")}&limit=1`);
-      if (entries.length) return entries[0];
-      if (!(through > after) || through >= last_seq) return null;
-      after = through;
+      const { entries, through } = await readEvents(run, `after=${after}&types=${KINDS[kind].join(",")}&limit=${LOOKED_AT}`);
+      const found = entries.find((entry) => counts(kind, entry));
+      if (found) return found;
+      const looked = entries.length === LOOKED_AT ? entries[LOOKED_AT - 1].seq : through;
+      if (!(looked > after) || looked >= last_seq) return null;
+      after = looked;
     }
   }
 
   /** The last event of a kind up to a number. @param {Kind} kind @param {string} run @param {number} until @param {number} first_seq @returns {Promise<Entry | null>} */
   async #lastOf(kind, run, until, first_seq) {
     for (;;) {
-      const { entries, through } = await readEvents(run, `until=${until}&types=${KINDS[kind].join(",")}&limit=1`);
-      if (entries.length) return entries[0];
-      if (!(through > first_seq) || through > until) return null;
-      until = through - 1;
+      const { entries, through } = await readEvents(run, `until=${until}&types=${KINDS[kind].join(",")}&limit=${LOOKED_AT}`);
+      const found = entries.findLast((entry) => counts(kind, entry));
+      if (found) return found;
+      const looked = entries.length === LOOKED_AT ? entries[0].seq : through;
+      if (!(looked > first_seq) || looked > until) return null;
+      until = looked - 1;
     }
   }
 

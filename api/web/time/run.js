@@ -7,8 +7,8 @@ import { parseExact } from "../json.js";
  * @typedef {import("../fold.js").Entry} Entry
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {{id: string, kind: string, title: string, of: string | null, pair: string | null, first_seq: number, last_seq: number,
- *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, decisive_seq?: number | null,
- *   variant?: string | null}} RunInfo  `variant` says how a play differs from its script.
+ *   first_us: number, last_us: number, events: number, messages: boolean, verdict: string | null, replay: string | null, created_ms: number,
+ *   decisive_seq?: number | null, variant?: string | null}} RunInfo  `variant` is the way in which a play differs from its script.
  * @typedef {{entries: Entry[], until: number}} Page  All events up to the number `until`, from the page's first number on.
  */
 

@@ -13,6 +13,7 @@ import { firstEnding } from "./spans.js";
  * @typedef {import("./spans.js").Mark} Mark
  * @typedef {CanvasRenderingContext2D} Ctx
  * @typedef {{x: number, y: number, width: number, height: number}} Box
+ * @typedef {{marks: Mark[], x: number}} Seen  Marks that lie on the same pixels.
  * @typedef {Map<Look, number[]>} Bars  Where the bars of a look begin, each with its width.
  * @typedef {{look: Look, span: Span, x: number, width: number, begins: boolean}} Told  A span that is wide enough for a word.
  */
@@ -20,6 +21,10 @@ import { firstEnding } from "./spans.js";
 /** Narrower than this nothing is written into a span, nor crossed out. */
 const TOLD_PX = 9;
 const ROOM_MIN = 8;
+/** Glyphs that are nearer to each other than this share a label. */
+const SHARED_PX = 20;
+/** A label names so many marks one by one. */
+const LABELLED_MAX = 4;
 /** A line as short as this has no room for dashes, and a bar as narrow for a pattern and an outline. */
 const DASHED_PX = 8;
 const PATTERN_PX = 6;
@@ -169,6 +174,11 @@ function losses(ctx, of, row) {
   for (const lost of of.spans.lost.get(row.under) ?? []) {
     if (lost.broker !== row.id || lost.at_us < of.from_us || lost.at_us > of.to_us) continue;
     const [x, y] = [xOf(of, lost.at_us), row.top + row.height / 2];
+    if (lost.committed === 0) {
+      // A follower that truncates what was never committed loses nothing that was acknowledged with acks=all.
+      truncation(ctx, x, y, colors.quiet);
+      continue;
+    }
     diamond(ctx, x, y, 5, colors.bad);
     if (lost.fresh === 0) continue;
     const text = `${lost.fresh} committed records gone`;
@@ -181,20 +191,43 @@ function losses(ctx, of, row) {
   }
 }
 
-/** The marks of a row that are seen, the first of those on the same pixels. @param {Window} of @param {Row} row @returns {{mark: Mark, x: number}[]} */
-function marksSeen(of, row) {
+/** The marks of a row that are seen, those on the same pixels together. @param {Window} of @param {Row} row @returns {Seen[]} */
+export function marksSeen(of, row) {
   const { marks } = of.spans;
-  /** @type {{mark: Mark, x: number}[]} */
+  /** @type {Seen[]} */
   const found = [];
-  let drawn = -Infinity;
   for (let i = firstAt(marks, of.from_us); i < marks.length && marks[i].at_us <= of.to_us; i += 1) {
     if (marks[i].row !== row.lane) continue;
     const x = xOf(of, marks[i].at_us);
-    if (x < drawn + 2) continue;
-    drawn = x;
-    found.push({ mark: marks[i], x });
+    const last = found.at(-1);
+    if (last !== undefined && x < last.x + 2) last.marks.push(marks[i]);
+    else found.push({ marks: [marks[i]], x });
   }
   return found;
+}
+
+/**
+ * Glyphs between which there is no room for a label share one, after the last of them: else a mark would hide what happened with it.
+ * @param {Seen[]} shown @returns {(Seen & {from: number})[]} `from` is where the first glyph is; those that need no label are left out
+ */
+export function clusters(shown) {
+  /** @type {(Seen & {from: number})[]} */
+  const found = [];
+  for (const { marks, x } of shown) {
+    const told = marks.filter((mark) => mark.kind !== "expired" && mark.kind !== "fenced");
+    const last = found.at(-1);
+    if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...told] });
+    else found.push({ marks: told, x, from: x });
+  }
+  return found;
+}
+
+/** What a label may say, the longest first: "kill broker 2, kill broker 3", "kill b2, kill b3", "kill b2 +1". @param {string[]} texts */
+export function labels(texts) {
+  const short = texts.map((text) => text.replace(/(broker|peer) /g, (_, role) => role[0]));
+  const more = texts.length > 1 ? ` +${texts.length - 1}` : "";
+  const all = [texts.join(", "), short.join(", "), `${short[0]}${more}`, `${texts[0].split(" ")[0]}${more}`];
+  return texts.length > LABELLED_MAX ? all.slice(2) : all;
 }
 
 /** @param {Ctx} ctx @param {Window} of @param {Row} row */
@@ -204,25 +237,33 @@ export function drawMarks(ctx, of, row) {
   const [y, below] = [row.top + row.height / 2, row.top + row.height];
   if (row.lane === "done") {
     ctx.fillStyle = palette.dotted(ctx, palette.colors["edge-strong"]);
-    for (const { mark, x } of shown) if (mark.kind !== "request") ctx.fillRect(Math.round(x), below, 1, of.height - below);
+    for (const { marks, x } of shown) if (marks.some((mark) => mark.kind !== "request")) ctx.fillRect(Math.round(x), below, 1, of.height - below);
   }
   const font = `600 ${palette.size - 1}px ${palette.font}`;
   ctx.textBaseline = "middle";
   ctx.font = font;
-  shown.forEach(({ mark, x }, i) => {
-    const color = mark.tone === "good" ? palette.colors.ok : palette.colors[mark.tone];
-    glyph(ctx, mark, x, y, color);
-    if (mark.kind === "expired" || mark.kind === "fenced") return;
-    // A label has room up to the next mark.
-    const room = Math.min(of.width, i + 1 < shown.length ? shown[i + 1].x - 5 : of.width) - x - 9;
-    if (room < ROOM_MIN) return;
-    const text = [mark.text, mark.text.replace(/(broker|peer) /, (_, role) => role[0]), mark.text.split(" ")[0]].find((each) => palette.width(ctx, font, each) <= room);
+  for (const { marks, x } of shown) glyph(ctx, weightiest(marks), x, y, toneColor(palette, weightiest(marks)));
+  const labelled = clusters(shown);
+  labelled.forEach(({ marks, x }, i) => {
+    // A label has room up to the next glyph.
+    const room = Math.min(of.width, i + 1 < labelled.length ? labelled[i + 1].from - 5 : of.width) - x - 9;
+    if (room < ROOM_MIN || marks.length === 0) return;
+    const text = labels(marks.map((mark) => mark.text)).find((each) => palette.width(ctx, font, each) <= room);
     if (text === undefined) return;
     ctx.font = font;
-    ctx.fillStyle = color;
+    ctx.fillStyle = toneColor(palette, weightiest(marks));
     ctx.fillText(text, x + 9, y + 1);
   });
 }
+
+/** @param {import("./palette.js").Palette} palette @param {Mark} mark */
+const toneColor = (palette, { tone }) => (tone === "good" ? palette.colors.ok : palette.colors[tone]);
+
+/** @type {Record<Mark["tone"], number>} */
+const TONES = { bad: 2, warn: 1, good: 0 };
+
+/** Of marks on the same pixels the one whose glyph is seen. @param {Mark[]} marks */
+const weightiest = (marks) => marks.reduce((a, b) => (TONES[b.tone] > TONES[a.tone] ? b : a));
 
 /** @param {Ctx} ctx @param {Mark} mark @param {number} x @param {number} y @param {string} color */
 function glyph(ctx, { kind }, x, y, color) {
@@ -364,6 +405,12 @@ function cross(ctx, of, { look, x }, row) {
     ctx.lineTo(cx - 3.5, cy + 3.5);
   }
   ctx.stroke();
+}
+
+/** A log that was truncated, without a loss. @param {Ctx} ctx @param {number} x @param {number} y @param {string} color */
+function truncation(ctx, x, y, color) {
+  ctx.fillStyle = color;
+  ctx.fillRect(Math.round(x) - 1, y - 5, 2, 10);
 }
 
 /** @param {Ctx} ctx @param {number} x @param {number} y @param {number} size @param {string} color */

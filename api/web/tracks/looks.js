@@ -83,13 +83,16 @@ const KINDS = {
     return { ...PLAIN, fill: joins ? colors["warn-ground"] : colors["ok-ground"], alpha: frozen ? 0.5 : 1, outline: joins ? colors.warn : colors.edge,
       ink: colors.ink, weight: joins ? 1 : 0, words: ({ text, epoch }) => [text, `${state.slice(0, 6)} ${epoch}`] };
   },
-  // A partition that nobody serves.
+  // A partition that is not served or cannot be written.
   partition(_, palette, { state }) {
     const { bad } = palette.colors;
     return { ...PLAIN, fill: bad, alpha: 0.09, ink: bad, bold: true, weight: state === "offline" ? 2 : 1,
-      words: ({ text }) => [text, state === "offline" ? "offline" : "nobody serves"] };
+      words: ({ text }) => [text, TROUBLES[state] ?? state] };
   },
 };
+
+/** What is written of a partition's trouble where there is little room. @type {Record<string, string>} */
+const TROUBLES = { offline: "offline", orphan: "nobody serves", blocked: "cannot be written" };
 
 /** A process that has said nothing of it. @param {Palette} palette @returns {Look} */
 const silent = ({ colors }) => ({ ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole });

@@ -1,6 +1,8 @@
 // What a lane says at one moment: pure functions of the folded state.  A span is a stretch of a history in which its lane
 // goes on saying the same.
 
+import { obstacle } from "../writable.js";
+
 /**
  * @typedef {import("../fold.js").ClusterState} ClusterState
  * @typedef {import("../fold.js").PartitionView} PartitionView
@@ -49,14 +51,16 @@ export function replicaReading(state, partition, id) {
   return { ...base, epoch: 0, state: "out", text: "out" };
 }
 
-/** Whether anybody serves a partition; null where its leader lives. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
+/** Why a partition is not served, or cannot be written because its leader is cut off; null if neither. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
 export function troubleReading(state, partition) {
   const { leader, leader_epoch: epoch, isr } = partition;
   if (leader < 0) return epoch === 0 && isr.length === 0 ? null : { state: "offline", text: "offline: nobody leads", id: -1, epoch, process: "down" };
   const process = brokersProcess(state, leader);
   if (process === "down") return { state: "orphan", text: "leader is dead: nobody serves", id: leader, epoch, process };
   if (process === "paused") return { state: "orphan", text: "leader is frozen: nobody serves", id: leader, epoch, process };
-  return null;
+  const faults = Object.values(state.faults);
+  const blocked = faults.length ? obstacle({ leader, isr, min_isr: null, lagging: [] }, (id) => brokersProcess(state, id), faults) : null;
+  return blocked === null ? null : { state: "blocked", text: `cannot be written: ${blocked}`, id: leader, epoch, process };
 }
 
 /** @type {Record<string, string>} */

@@ -10,7 +10,8 @@ import { beliefReading, controllerReading, peerReading, replicaReading, topicRea
  * @typedef {import("./readings.js").Reading} Reading
  * @typedef {Reading & {from_us: number, to_us: number | null, seq: number}} Span  `seq` is the event that began it.
  * @typedef {{row: "done" | "came", at_us: number, seq: number, kind: string, text: string, tone: "good" | "warn" | "bad"}} Mark
- * @typedef {{at_us: number, seq: number, broker: number, fresh: number}} Lost  `fresh`: committed offsets that nobody lost before.
+ * @typedef {{at_us: number, seq: number, broker: number, count: number, committed: number, fresh: number}} Lost  `committed`: how many of the
+ *   records were committed; `fresh`: committed offsets that no replica lost before.
  * @typedef {{at_us: number, done: number, failed: number, broken: number}} Point  Counters of a producer or consumer, and in how many
  *   places up to there lines of the journal are missing that tells them.
  * @typedef {{id: string, kind: "producer" | "consumer", topic: string, points: Point[]}} Rate
@@ -65,6 +66,7 @@ export class Spans {
     if (this.first_us === 0) this.first_us = entry.wall_us;
     const [reign, nodes] = [this.#reign(), [entry.node, entry.target ?? ""].map(nodeId)];
     const processes = nodes.map(([role, id]) => this.#process(role, id));
+    const cuts = this.#cuts();
     apply(this.state, entry);
     this.#number(entry);
     this.#mark(entry);
@@ -77,6 +79,7 @@ export class Spans {
     this.#set("controller", controllerReading(this.state));
     if (reign !== this.#reign()) this.#readBeliefs();
     for (const [role, id] of nodes) this.#readNode(role, id);
+    if (cuts !== this.#cuts()) this.#readPartitions();
     // Of a broker that keeps no journal here somebody else tells.
     if (entry.broker_id !== undefined) this.#readNode("broker", entry.broker_id);
     if (entry.sender_id !== undefined) this.#readNode("broker", entry.sender_id);
@@ -84,6 +87,11 @@ export class Spans {
     if (entry.type === "topic_deleted") this.#dropTopic(entry.topic);
     else if (entry.type === "topic_created") for (const number of Object.keys(entry.assignment)) this.#readPartition(`${entry.topic}-${number}`);
     else if (entry.topic !== undefined && entry.partition !== undefined) this.#readPartition(`${entry.topic}-${entry.partition}`);
+  }
+
+  /** Which links are cut: partitions whose leader is cut off cannot be written. */
+  #cuts() {
+    return Object.values(this.state.faults).map(({ fault_id, kind }) => (kind === "cut" ? fault_id : "")).join();
   }
 
   #reign() {
@@ -99,6 +107,10 @@ export class Spans {
     this.#set("controller", controllerReading(this.state));
     this.#readBeliefs();
     for (const id of Object.keys(this.state.peers)) this.#readPeer(Number(id));
+    this.#readPartitions();
+  }
+
+  #readPartitions() {
     for (const name of Object.keys(this.state.partitions)) this.#readPartition(name);
   }
 
@@ -138,7 +150,7 @@ export class Spans {
     this.replicas.set(name, replicas);
     for (const id of replicas) this.#set(`replica:${name}:${id}`, replicaReading(this.state, partition, id));
     const short = partition.replicas.some((id) => !partition.isr.includes(id));
-    this.#count(partition.topic, name, { topic: partition.topic, unserved: trouble !== null, short });
+    this.#count(partition.topic, name, { topic: partition.topic, unserved: trouble !== null && trouble.state !== "blocked", short });
   }
 
   /** @param {string} topic @param {string} name @param {{topic: string, unserved: boolean, short: boolean} | null} now */
@@ -205,7 +217,7 @@ export class Spans {
     const here = this.state.losses.filter((loss) => loss.topic === e.topic && loss.partition === e.partition);
     const fresh = committed(here) - committed(here.slice(0, -1));
     const all = this.lost.get(name) ?? [];
-    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, fresh });
+    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed: e.below_high_watermark, fresh });
     this.lost.set(name, all);
     if (e.below_high_watermark > 0) say("came", "lost", `${e.below_high_watermark} committed records gone from broker ${e.broker_id}`, "bad");
   }

@@ -113,5 +113,5 @@ const LEGEND = [
 
 function legend() {
   return html`<ul class="legend" aria-label="Legend">${LEGEND.map(([kind, text]) => html`<li><i class=${kind}></i>${text}</li>`)}
-    <li><b class="bad">✕</b> down</li><li>${icon("hourglass")}session expired</li><li>${icon("shield")}fenced</li><li><b class="bad">◆</b> records lost</li></ul>`;
+    <li><b class="bad">✕</b> down</li><li>${icon("hourglass")}session expired</li><li>${icon("shield")}fenced</li><li><b class="bad">◆</b> committed records lost</li><li><b class="quiet">|</b> uncommitted records truncated</li></ul>`;
 }

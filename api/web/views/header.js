@@ -4,6 +4,7 @@ import { html, nothing } from "lit-html";
 
 import { belief, clock, duration, lastKnown, plural } from "../format.js";
 import { hash } from "../time/hash.js";
+import { runLabel } from "../time/run_label.js";
 import { fetchTab, shownTabs } from "../tabs.js";
 import { badge, icon } from "./parts.js";
 
@@ -34,12 +35,10 @@ function runs(moment) {
   const variant = moment.runs.find((each) => each.id === run)?.variant;
   const chosen = (/** @type {Event} */ e) => moment.go({ run: /** @type {HTMLSelectElement} */ (e.target).value });
   return html`<div class="which"><label class="unseen" for="run">run</label>
-    <select id="run" title=${title(all.find((each) => each.id === run) ?? all[0])} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} ?selected=${each.id === run} .selected=${each.id === run}>${title(each)}</option>`)}</select>
+    <select id="run" title=${(all.find((each) => each.id === run) ?? all[0]).title} @change=${chosen} @focus=${() => void moment.readRuns()}>${all.map((each) => html`<option value=${each.id} title=${each.title} ?selected=${each.id === run} .selected=${each.id === run}>${runLabel(each)}</option>`)}</select>
     ${variant ? badge("warn", variant, "warn") : nothing}</div>`;
 }
 
-/** @param {{id: string, title: string, kind: string}} run */
-const title = (run) => (run.id === "live" ? "live cluster" : run.title || run.id);
 
 /** LIVE, or PAST with its age and the way back. @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms */
 function when(state, m, moment, now_ms) {
@@ -59,12 +58,12 @@ function when(state, m, moment, now_ms) {
 
 /** @param {Moment} moment @param {Model} m */
 export function tabs(moment, m) {
-  const troubled = m.topics.flatMap((t) => t.partitions).filter((p) => (p.offline || p.unserved) && !p.deleting).length;
+  const troubled = m.topics.flatMap((t) => t.partitions).filter((p) => (p.offline || p.unserved || p.unwritable) && !p.deleting).length;
   return html`<nav class="tabs" aria-label="Views"><ul>${shownTabs(moment).map((tab) => {
     const here = tab.name === moment.place.tab;
     return html`<li><a href=${hash({ ...moment.place, tab: tab.name }) || "#tab=tracks"} aria-current=${here ? "page" : nothing} @pointerenter=${() => fetchTab(tab)}>${tab.title}${tab.name === "table" && troubled
-      ? html` <span class="count" title="${plural(troubled, "partition")} that nobody serves">${troubled}</span>` : nothing}</a></li>`;
+      ? html` <span class="count" title="${plural(troubled, "partition")} that cannot be written">${troubled}</span>` : nothing}</a></li>`;
   })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
-      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b></span>
-      <a href="/openapi.json">API</a></p></nav>`;
+      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
+      <a href="/docs">API</a></p></nav>`;
 }

@@ -3,9 +3,10 @@
 import { html, nothing } from "lit-html";
 
 import { requests } from "../actions.js";
-import { count } from "../format.js";
+import { count, lastKnown } from "../format.js";
 import { howMany, injection, noFault } from "../links/fault.js";
-import { usersTopics } from "../model.js";
+import { notFoundAgain, usersTopics } from "../model.js";
+import { acknowledge } from "./partitions.js";
 import { badge, icon, panel, select, send, submit } from "./parts.js";
 
 /**
@@ -27,15 +28,16 @@ export function workloads(state, m, actions) {
     ${select("producer", "topic", "topic", usersTopics(m.topics))}
     ${select("producer", "acks", "acks", ["all", "1", "0"])}
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
-    <button class="primary" ?disabled=${usersTopics(m.topics).length === 0}>Start producer</button></form>`;
+    <button class="primary" ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start producer</button></form>`;
   const body = html`${form}${producers.length === 0
     ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
         <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
-  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running`;
-  return panel("workloads", "Producers", html`<span class="sum">${aside}</span>`, body);
+  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
+  const open = notFoundAgain(state, () => true) > 0;
+  return panel("workloads", "Producers", html`<span class="sum">${aside}</span>${open ? acknowledge(state, actions) : nothing}`, body);
 }
 
 /** Members of consumer groups. @param {Model} m @param {any[]} consumers @param {Actions} actions */
@@ -47,7 +49,7 @@ function groups(m, consumers, actions) {
     ${select("consumer", "topic", "topic", usersTopics(m.topics))}
     <label class="field"><span>group</span><input name="group" maxlength="249" pattern="[a-zA-Z0-9._\\-]+" value="readers" required></label>
     ${select("consumer", "offsets", "offsets in", ["kafka", "zookeeper"])}
-    <button ?disabled=${usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
+    <button ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
   if (consumers.length === 0) return form;
   return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
     <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="read before by its group">again</th>
@@ -109,7 +111,7 @@ export function faults(m, actions) {
     ${select("fault", "to", "to", [{ value: "*", text: "everybody" }, ...nodes])}
     <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
     <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
-    <button class="primary">Inject</button></form>`;
+    <button class="primary" ?disabled=${actions.off !== ""}>Inject</button></form>`;
   const held = m.faults.length === 0 ? html`<p class="quiet">${noFault(m)}.</p>` : html`<ul class="faults">
     ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
       <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>

@@ -60,7 +60,7 @@ export function peers(m, actions) {
   const { zab } = m;
   const aside = html`<span class="sum">${zab.leader_id < 0
     ? html`${icon("warn")} ${zab.known ? "no peer leads" : "who leads is unknown"}; last epoch <b>${zab.epoch}</b>`
-    : html`peer <b>${zab.leader_id}</b> leads epoch <b>${zab.epoch}</b>`}</span>`;
+    : html`peer <b>${zab.leader_id}</b> leads epoch <b>${zab.epoch}</b>`}${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}</span>`;
   return panel("peers", "ZAB ensemble", aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
 }
 

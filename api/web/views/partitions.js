@@ -29,7 +29,7 @@ export function partitions(state, m, actions, changed) {
   const columns = brokers.length + 4;
   const wanted = state.ui.partitions;
   const { shown, place } = partitionsShown(m.topics, wanted);
-  const healthy = all.filter((p) => !p.offline && !p.unserved && p.out_of_sync.length === 0).length;
+  const healthy = all.filter((p) => !p.offline && !p.unserved && !p.unwritable && p.out_of_sync.length === 0).length;
   const aside = html`<span class="sum">${all.length
     ? html`<b>${healthy}</b> of ${all.length} served and fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
   const bodies = repeat(shown, ({ topic }) => topic.name, (each) => html`<tbody aria-label="Topic ${each.topic.name}">
@@ -107,9 +107,10 @@ function row(p, brokers, actions) {
   return html`<tr class=${p.offline && !p.deleting ? "offline" : ""} aria-label="Partition ${name}">
     <th scope="row"><span class="name">${name}</span>
       <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
-    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : nothing}`}
+    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : p.unwritable ? html` ${badge("bad", "no acks=all", "bad")}` : nothing}`}
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
-      <span class="facts">leader epoch ${p.leader_epoch}</span></td>
+      <span class="facts">leader epoch ${p.leader_epoch}</span>${p.unwritable && !p.offline && !p.unserved
+      ? html`<span class="unwritable bad">cannot be written: ${p.unwritable}</span>` : nothing}</td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
       <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${p.eligible.length
       ? html`<span class="facts" title="outside the ISR, with all that was committed: may lead where nobody in the ISR can">eligible ${p.eligible.join(", ")}</span>`
@@ -135,8 +136,8 @@ function cell(p, broker, low, high) {
   const [shape, word, tone] = standing(replica);
   const end = replica.leo === null ? "end unknown" : count(replica.leo);
   const behind = replica.behind > 0 && !replica.leader ? html`<span class="minus">−${count(replica.behind)}</span>` : nothing;
-  return html`<td class="replica ${tone}">
-    <span class="standing">${icon(shape)}${word}<span class="leo" title="log end offset">${end}</span>${behind}</span>
+  return html`<td class="replica ${tone}" title=${word}>
+    <span class="standing">${icon(shape)}<span class="word">${word}</span><span class="leo" title="log end offset">${end}</span>${behind}</span>
     ${bar(replica, p.high_watermark, low, high)}</td>`;
 }
 
@@ -148,6 +149,7 @@ function standing(replica) {
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
   if (replica.process === "silent") return ["empty", replica.leader ? "leader, unknown" : "unknown", replica.in_sync ? "silent" : "out"];
   if (replica.leader) return ["crown", "leader", "leader"];
+  if (replica.stuck) return ["warn", `in the ISR, ${replica.stuck}`, "stuck"];
   return replica.in_sync ? ["ok", "in sync", "in"] : ["warn", "out of sync", "out"];
 }
 
@@ -163,20 +165,25 @@ function bar(replica, mark, low, high) {
     ${mark === null ? nothing : svg`<line class="mark" x1="${part(mark)}%" x2="${part(mark)}%" y1="-1" y2="8"/>`}</svg>`;
 }
 
-/** Records that are gone, the newest first. @param {State} state @param {Model} m */
-export function losses(state, m) {
+/** A button with which a user takes note of all losses that are shown. @param {State} state @param {Actions} actions */
+export const acknowledge = (state, actions) => send(actions, requests.acknowledgeLosses(state.cluster.seq), "Acknowledge", { name: "Acknowledge the losses" });
+
+/** Records that are gone, the newest first. @param {State} state @param {Model} m @param {Actions} actions */
+export function losses(state, m, actions) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
     <thead><tr><th scope="col">partition</th><th scope="col">on</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
       <th scope="col" class="n">of them committed</th><th scope="col">why</th></tr></thead>
-    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
+    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark && loss.seq > state.cluster.losses_acknowledged_seq ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
       <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
-      <td>${loss.cause.replaceAll("_", " ")}</td></tr>`)}</tbody></table></div>`;
+      <td>${loss.cause.replaceAll("_", " ")}${loss.below_high_watermark && loss.seq <= state.cluster.losses_acknowledged_seq
+      ? html` <span class="quiet">acknowledged</span>` : nothing}</td></tr>`)}</tbody></table></div>`;
   const partitions = m.topics.flatMap((topic) => topic.partitions);
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
-  const aside = html`<span class="sum ${committed ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
-    each offset counted once; one row a replica</span>`;
+  const open = partitions.reduce((sum, p) => sum + p.gone_open, 0);
+  const aside = html`<span class="sum ${open ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
+    each offset counted once; one row a replica${committed && !open ? "; acknowledged" : ""}</span>${open ? acknowledge(state, actions) : nothing}`;
   return panel("losses", "Records gone from a replica", aside, body);
 }

@@ -53,7 +53,7 @@ export function send(actions, request, text, { name = text, tone = "", disabled 
   // A button that is disabled while it has the focus would drop it: the keyboard's user would stand at the page's top.
   const focused = document.activeElement?.getAttribute("aria-label") === name;
   const off = disabled || !actions.allows(request);
-  return html`<button type="button" class="small ${tone}" aria-label=${name} title=${curl(request)}
+  return html`<button type="button" class="small ${tone}" aria-label=${name} title=${actions.off && off ? actions.why : curl(request)}
     ?disabled=${off && !focused} aria-disabled=${off ? "true" : nothing}
     @click=${() => off || void actions.send(request)}>${text}</button>`;
 }

@@ -61,7 +61,7 @@ function live({ name, running_obstacle }, state, actions, moment, changed) {
     void playHere(name, actions, moment);
   };
   if (running_obstacle !== null) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="not on a cluster that runs: ${running_obstacle}">Live</button>`;
-  if (!actions.allows(requests.playLive(name))) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="a past moment is shown: End goes back to live">Live</button>`;
+  if (!actions.allows(requests.playLive(name))) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title=${actions.why}>Live</button>`;
   return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? `Really break this cluster with ${name}` : `Play ${name} live`}"
     title=${curl(requests.playLive(name))} @click=${armed ? sure : arm(key)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really break this cluster` : "Live"}</button>`;
 }
@@ -105,7 +105,7 @@ function table(list, state, actions, moment, changed) {
       <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "plays here, too" : s.live ? "plays live elsewhere" : "simulated only"}</span></th>
       <td><b>${s.title}</b><span class="why">${s.hypothesis}</span></td>
       <td>${s.fixed}</td><td>${s.outage ? bug(s.outage.settings) : nothing}</td>
-      <td class="n"><button type="button" class="small" aria-label="Play ${s.name}" title=${curl(requests.play(s.name))}
+      <td class="n"><button type="button" class="small" aria-label="Play ${s.name}" title=${curl(requests.play(s.name))} ?disabled=${!actions.allows(requests.play(s.name))}
         @click=${() => void playAndOpen(s.name, actions, moment, changed)}>Play</button>
         ${live(s, state, actions, moment, changed)}</td></tr>`)}</tbody></table></div>`;
 }

@@ -22,14 +22,14 @@ const SENSIBLE = {
   running: ["Kill", "Stop", "Pause", "Restart"],
   paused: ["Kill", "Resume", "Restart"],
   down: ["Start"],
-  unknown: ["Start"], // Its answer says what brings the host back.
 };
 
 /** @param {Model} m @param {Actions} actions @param {Moment} moment */
 export function standing(m, actions, moment) {
   const registered = m.brokers.filter((b) => b.registered).length;
   const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}</span>`;
-  const body = html`${moment.live ? nothing : html`<p class="quiet">The past cannot be changed: actions are off. <kbd>End</kbd> goes back to live.</p>`}
+  const off = moment.live ? "the API does not answer" : html`the past cannot be changed. <kbd>End</kbd> goes back to live`;
+  const body = html`${actions.off ? html`<p class="quiet">Actions are off: ${off}.</p>` : nothing}
     <ul class="standing-nodes" aria-label="Nodes">${m.brokers.map((b) => brokerRow(b, m, actions))}${m.peers.map((p) => peerRow(p, actions))}
     ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">nobody yet</li>`}</ul>`;
   return panel("standing", moment.live ? "The cluster" : "The cluster then", aside, body);
@@ -87,7 +87,7 @@ export function handles(actions, node) {
     <button type="button" class="small more" popovertarget=${menu} aria-label="More on ${spoken}" title="more">⋯</button></span>
     <div id=${menu} popover class="menu" @beforetoggle=${placed} @click=${closed} role="group" aria-label="More on ${spoken}">
       ${IN_MENU.map(one)}
-      <button type="button" class="small" @click=${() => void copy(node, sensible[0])}>Copy “${sensible[0]}” as curl</button></div>`;
+      ${sensible.length ? html`<button type="button" class="small" @click=${() => void copy(node, sensible[0])}>Copy “${sensible[0]}” as curl</button>` : nothing}</div>`;
 }
 
 /** @param {Node} node @param {string} action */

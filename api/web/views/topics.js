@@ -47,7 +47,7 @@ export function createForm(state, m, actions, changed) {
       <label class="field"><span>replicas</span><input name="replication_factor" type="number" min="1" max="255" value="${Math.min(3, Math.max(1, m.brokers.length))}" required></label>
       <label class="field"><span>${MIN_ISR}</span><input name="min_isr" type="number" min="1" max="255" placeholder="default"></label>
       ${select("new-topic", "unclean", UNCLEAN, [{ value: "", text: "default" }, "true", "false"])}
-      <button class="primary">Create</button>
+      <button class="primary" ?disabled=${actions.off !== ""}>Create</button>
     </form>`;
 }
 
@@ -117,6 +117,6 @@ function configForm(state, topic, actions, changed) {
     ${select(`config-${topic.name}`, "min_isr", MIN_ISR, [keep, "1", "2", "3", "4", "5", drop])}
     <label class="field"><span>another key</span><input name="key" placeholder="retention.ms" autocomplete="off"></label>
     <label class="field"><span>its value (empty removes it)</span><input name="value" autocomplete="off"></label>
-    <button class="primary">Apply</button>
+    <button class="primary" ?disabled=${actions.off !== ""}>Apply</button>
   </form>`;
 }

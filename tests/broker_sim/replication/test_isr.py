@@ -99,6 +99,22 @@ def test_a_lagging_follower_leaves_between_one_and_one_and_a_half_lag_periods() 
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3, 2)))
 
 
+def test_isolated_leader_reports_lagging_followers_in_its_isr() -> None:
+    cluster = Cluster(3)
+    cluster.create([1, 2, 3])
+    cluster.run(370)
+    partition = cluster[1].partition
+    assert partition.lagging() == ()
+    cluster.controller_reachable = False
+    cluster.cut_link(1, 2)
+    cluster.cut_link(1, 3)
+    cluster.produce(1, "a", acks=1)
+    assert partition.lagging() == (), "not before replica.lag.time.max.ms"
+    cluster.run(2 * LAG_MS)
+    assert partition.isr_state.isr == (1, 2, 3), "the controller cannot be asked for another ISR"
+    assert partition.lagging() == (2, 3)
+
+
 @pytest.mark.scenario(56)
 def test_maybe_shrink_isr_moves_the_mark_only_once_the_controller_wrote_it() -> None:
     cluster = still(2)

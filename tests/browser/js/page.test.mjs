@@ -18,6 +18,8 @@ import { together } from "../../../api/web/views/journal.js";
 import { NoMoment, Run } from "../../../api/web/time/run.js";
 import { parting } from "../../../api/web/views/scenarios.js";
 import { spans } from "../../../api/web/views/reigns.js";
+import { runLabel } from "../../../api/web/time/run_label.js";
+import { links, obstacle } from "../../../api/web/writable.js";
 
 const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
 const entry = (seq, node, type, body = {}) => ({
@@ -163,7 +165,7 @@ test("where no host agent answers the faults are those that the journal told las
   takeEntry(state, entry(1, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-1", target: "*", both_ways: true, delay_ms: 0 }));
   takeAnswer(state, answer({ faults: null }), 2000, NaN);
   assert.equal(howMany(model(state, 2000)), "1 fault, last known: no host agent answers");
-  assert.ok(model(state, 2000).health.reasons.some((reason) => reason.text === "1 fault injected, last known"));
+  assert.ok(model(state, 2000).health.reasons.some((reason) => reason.text === "1 fault injected, last known: cut broker 1 ↔ all nodes"));
   takeAnswer(state, answer({ faults: [], read_at_us: 2_000_000 }), 3000, NaN);
   assert.deepEqual([model(state, 3000).faults, noFault(model(state, 3000))], [[], "Every link is whole"]);
 });
@@ -355,7 +357,7 @@ test("a broker that was started again has said nothing, whatever the process bef
 
 test("nobody serves what a frozen broker leads, and health says so", () => {
   const paused = served.brokers.map((b) => (b.id === 2 ? { ...b, process: "paused" } : b));
-  assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition led by a frozen broker"]);
+  assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition led by a frozen broker: t-0"]);
 });
 
 test("a partition whose leader is dead or frozen is in trouble, though its ISR is whole", () => {
@@ -386,7 +388,7 @@ test("a record that several replicas lost is one lost record", () => {
 
 test("a partition whose leader is dead and not yet replaced is told", () => {
   const brokers = [served.brokers[0], { ...served.brokers[1], process: "down", pid: null }];
-  assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition led by a dead broker"]);
+  assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition led by a dead broker: t-0"]);
 });
 
 test("a topic may be called as something that every object has, or a group", () => {
@@ -430,7 +432,7 @@ test("a process that was started again is not told by the words of the one befor
 test("a topic that is being deleted is no offline one", () => {
   const gone = { ...partition, leader: -1, isr: [2] };
   assert.deepEqual(healthOf({ topics: [{ ...topic, deleting: true, partitions: [gone] }] }), ["ok", "1 topic being deleted"]);
-  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }] }), ["bad", "1 partition offline"]);
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }] }), ["bad", "1 partition offline: t-0"]);
 });
 
 test("reigns and the gaps between them lie side by side, the longer the wider", () => {
@@ -516,7 +518,7 @@ test("a deletion that the ensemble has not heard of within two seconds was not b
   const created = entry(1, "broker-1", "topic_created", { topic: "t", topic_id: "id", assignment: { 0: [2, 1] } });
   const asked = entry(2, "broker-1", "admin_requested", { request: "DeleteTopics", subjects: ["t"], client: "x" });
   assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 2_500_000 }, [created, asked])[1], "1 topic being deleted");
-  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 3_500_000 }, [created, asked])[1], "1 partition offline");
+  assert.deepEqual(healthOf({ topics: [{ ...topic, partitions: [gone] }], read_at_us: 3_500_000 }, [created, asked])[1], "1 partition offline: t-0");
 });
 
 test("of a failover one hears who is controller and how the partitions stand after it, not every step", () => {
@@ -550,9 +552,9 @@ test("two stories part at their first line that is not the same", () => {
 
 test("while a past moment is shown, a script is played in a simulated world and not on the cluster", () => {
   const actions = new Actions(newState(), () => {}, () => {});
-  actions.off = true;
+  actions.off = "past";
   assert.deepEqual([requests.play("kafka-708"), requests.playLive("kafka-708")].map((each) => actions.allows(each)), [true, false]);
-  actions.off = false;
+  actions.off = "";
   assert.equal(actions.allows(requests.playLive("kafka-708")), true);
 });
 
@@ -629,4 +631,64 @@ test("a stream that goes on in another history is begun anew, and in its own it 
   second.tell("history", "of the cluster that was made anew in its place");
   second.tell("snapshot", JSON.stringify({ ...emptyState(), controller_epoch: 9 }), "8");
   assert.deepEqual([state.cluster.controller_epoch, state.cluster.reigns.length, FakeSource.opened.length], [9, 0, 2]);
+});
+
+for (const { case: name, leader, isr, min_isr, lagging, processes, faults, obstacle: expected } of JSON.parse(readFileSync(new URL("../../golden/writable.json", import.meta.url), "utf8"))) {
+  test(`the page finds the same obstacle to a write as the API: ${name}`, () => {
+    const held = faults.map(({ kind, from, to, both_ways }) => ({ kind, source: from, target: to, both_ways }));
+    assert.equal(obstacle({ leader, isr, min_isr, lagging }, (id) => processes[id] ?? "running", held), expected);
+  });
+}
+
+test("the links of one node that are cut are named together", () => {
+  const cut = (source, target, both_ways = true) => ({ kind: "cut", source, target, both_ways });
+  assert.equal(links([cut("broker-5", "broker-1"), cut("broker-5", "broker-2"), cut("broker-5", "peer-1")]), "cut broker 5 ↔ brokers 1 and 2 and peer 1");
+  assert.equal(links([cut("broker-1", "*", false)]), "cut broker 1 → all nodes");
+  assert.equal(links([{ ...cut("broker-2", "broker-2"), kind: "power_loss" }]), "power loss broker 2");
+});
+
+test("an isolated leader is not shown in sync, and its partition is named as not writable", () => {
+  const state = newState();
+  takeSnapshot(state, fold([
+    entry(1, "host-1", "process_changed", { target: "broker-1", process: "running", pid: 1, action: "start" }),
+    entry(2, "host-1", "process_changed", { target: "broker-2", process: "running", pid: 2, action: "start" }),
+    entry(3, "broker-1", "topic_created", { topic: "orders", topic_id: "id", assignment: { 0: [1, 2] } }),
+    entry(4, "broker-1", "leader_elected", { topic: "orders", partition: 0, leader: 1, leader_epoch: 0, isr: [1, 2], replicas: [1, 2], partition_epoch: 0, unclean: false }),
+    entry(5, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-1", target: "broker-2", both_ways: true, delay_ms: 0 }),
+  ]), 5);
+  const shown = model(state, 2000);
+  const [partition] = shown.topics[0].partitions;
+  assert.deepEqual(partition.rows.map((row) => row.stuck), ["", "cut off"]);
+  const texts = shown.health.reasons.map((reason) => reason.text);
+  assert.equal(shown.health.level, "bad");
+  assert.ok(texts.includes("orders-0 cannot be written with acks=all: its leader, broker 1, is cut off from broker 2 of its ISR"), texts.join("; "));
+  assert.ok(texts.includes("1 fault injected: cut broker 1 ↔ broker 2"), texts.join("; "));
+});
+
+test("two plays of one script, and the one with its bug, have different labels that begin with what differs", () => {
+  const at = (ms) => new Date(2026, 0, 2, 3, 4, 5).getTime() + ms;
+  const run = (id, title, ms, variant = null) => ({ id, title, kind: "scenario", of: "kafka-1211", created_ms: at(ms), variant });
+  const title = "A follower cuts off what it was told to be committed";
+  const runs = [run("r1", title, 0), run("r1.bug", `${title}: with its bug`, 0, "with its bug"), run("r2", title, 60_000)];
+  assert.deepEqual(runs.map(runLabel), ["kafka-1211 · 03:04:05", "kafka-1211, with its bug · 03:04:05", "kafka-1211 · 03:05:05"]);
+  assert.equal(runLabel({ id: "live", title: "The live cluster", kind: "live" }), "live cluster");
+  assert.equal(runLabel({ id: "r3", title: "Seed 3 of ensemble", kind: "seed", of: "3", created_ms: at(0) }), "Seed 3 of ensemble · 03:04:05");
+});
+
+test("a loss that a user has acknowledged no longer counts, a later one does", () => {
+  const lost = (seq, first_offset) => entry(seq, "broker-1", "records_lost", {
+    broker_id: 1, topic: "t", partition: 0, first_offset, last_offset: first_offset + 9, count: 10, below_high_watermark: 10, cause: "x" });
+  const counted = (...told) => {
+    const state = newState();
+    takeSnapshot(state, fold([
+      entry(1, "broker-1", "topic_created", { topic: "t", topic_id: "id", assignment: { 0: [1] } }),
+      entry(2, "api", "workload_progressed", { workload_id: "w1", topic: "t", sent: 20, acknowledged: 20, failed: 0, lost: 7 }), lost(3, 0), ...told,
+    ]), 9);
+    return model(state, 2000).health.reasons.map((reason) => reason.text).filter((text) => /lost|not to be read/.test(text));
+  };
+  const acknowledged = entry(4, "api", "losses_acknowledged", { through_seq: 3, producers: { w1: 7 } });
+  const more = entry(6, "api", "workload_progressed", { workload_id: "w1", topic: "t", sent: 30, acknowledged: 30, failed: 0, lost: 9 });
+  assert.deepEqual(counted(), ["10 committed records lost", "7 acknowledged records not to be read any more"]);
+  assert.deepEqual(counted(acknowledged), []);
+  assert.deepEqual(counted(acknowledged, lost(5, 10), more), ["10 committed records lost", "2 acknowledged records not to be read any more"]);
 });

@@ -11,7 +11,7 @@ import { tickWord, ticks, timeAt, within, xOf, zoomed } from "../../../api/web/t
 import { firstEnding, spanAt, Spans } from "../../../api/web/tracks/spans.js";
 import { toldAt } from "../../../api/web/tracks/told.js";
 import { History } from "../../../api/web/tracks/history.js";
-import { drawRate, drawSpans, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
+import { clusters, drawRate, drawSpans, labels, marksSeen, ratesSeen } from "../../../api/web/tracks/draw_rows.js";
 import { readStory } from "../../../api/web/time/run.js";
 import { olderLanes } from "../../../api/web/tracks/older.js";
 import { layout } from "../../../api/web/tracks/layout.js";
@@ -124,6 +124,41 @@ test("an offset that two replicas lost is counted once", () => {
     broker_id: id, topic: "t", partition: 0, first_offset, last_offset: first_offset + 200, count: 201, below_high_watermark, cause: "x" });
   const spans = spansOf([lost(1, 3, 100, 65), lost(2, 2, 100, 161)]);
   assert.deepEqual(spans.lost.get("t-0").map(({ fresh }) => fresh), [65, 96]);
+});
+
+test("a truncation of records that were never committed is no loss", () => {
+  const gone = entry(1, "broker-2", "records_lost", {
+    broker_id: 2, topic: "t", partition: 0, first_offset: 7, last_offset: 9, count: 3, below_high_watermark: 0, cause: "diverging_epoch" });
+  const spans = spansOf([gone]);
+  assert.deepEqual(spans.lost.get("t-0").map(({ count, committed, fresh }) => [count, committed, fresh]), [[3, 0, 0]]);
+  assert.deepEqual(spans.marks, []);
+});
+
+test("two kills at the same moment are both named", () => {
+  const killed = (seq, id) => entry(seq, "host-1", "process_changed", { target: `broker-${id}`, process: "down", pid: null, action: "kill" }, 5_000_000 + seq);
+  const spans = spansOf([killed(1, 2), killed(2, 3)]);
+  const seen = marksSeen({ spans, from_us: 0, to_us: 1e7, now_us: 1e7, gutter: 0, width: 1000 }, { lane: "done" });
+  assert.deepEqual(seen.map(({ marks }) => marks.map(({ text }) => text)), [["kill broker 2", "kill broker 3"]]);
+  assert.equal(clusters(seen).length, 1);
+  assert.deepEqual(labels(["kill broker 2", "kill broker 3"]), ["kill broker 2, kill broker 3", "kill b2, kill b3", "kill b2 +1", "kill +1"]);
+});
+
+test("marks that are too near for a label of their own share one, others do not", () => {
+  const mark = (text, kind = "process") => ({ row: "done", at_us: 0, seq: 0, kind, text, tone: "bad" });
+  const shown = [{ marks: [mark("kill broker 2")], x: 100 }, { marks: [mark("kill broker 3")], x: 106 }, { marks: [mark("start broker 2")], x: 300 }];
+  assert.deepEqual(clusters(shown).map(({ from, x, marks }) => [from, x, marks.map(({ text }) => text)]),
+    [[100, 106, ["kill broker 2", "kill broker 3"]], [300, 300, ["start broker 2"]]]);
+});
+
+test("a partition whose leader is cut off cannot be written from the cut to its end", () => {
+  const spans = spansOf([
+    entry(1, "host-1", "process_changed", { target: "broker-1", process: "running", pid: 1, action: "start" }),
+    entry(2, "broker-1", "leader_elected", { topic: "t", partition: 0, leader: 1, leader_epoch: 0, isr: [1, 2], replicas: [1, 2], partition_epoch: 0, unclean: false }),
+    entry(3, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-2", target: "broker-1", both_ways: true, delay_ms: 0 }),
+    entry(5, "host-1", "fault_removed", { fault_id: "f1" }),
+  ]);
+  assert.deepEqual(brief(spans.lanes.get("trouble:t-0")), [["blocked", 3, 5]]);
+  assert.match(spans.lanes.get("trouble:t-0")[0].text, /cannot be written: its leader, broker 1, is cut off from broker 2/);
 });
 
 test("progress moves no lane", () => {
