@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector as MetricsCollector
 from api.collector import Collector
 from api.ensemble_view import Fresh
 from api.models import INT32_MAX, Broker, Peer, Topic
+from journal.losses import lost_by_partition
 from kafka_protocol.zk.znodes.json_content import plain_number
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -151,7 +152,11 @@ def _events(collector: Collector) -> list[Metric]:
         "zabka_journal_bad_lines": collector.bad_lines,
     }
     families: list[Metric] = [CounterMetricFamily(n, "Counted from the journal", value=v) for n, v in plain.items()]
-    return [*isr.values(), *families]
+    lost = sum(each.committed_at_least for each in lost_by_partition(collector.state.losses).values())
+    committed = GaugeMetricFamily(
+        "zabka_committed_records_lost", "Committed records that are lost, at least; each offset counts once", value=lost
+    )
+    return [*isr.values(), *families, committed]
 
 
 def _ensemble(peers: list[Peer], collector: Collector) -> list[Metric]:

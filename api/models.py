@@ -195,6 +195,12 @@ class Partition(BaseModel):
     high_watermark: int | None
     log_end_offsets: dict[str, int] = Field(description="By broker")
     offline: bool
+    records_lost: int = Field(
+        default=0, description="Records that are gone from a replica, each offset once, by the kept `records_lost` events"
+    )
+    committed_at_least: int = Field(
+        default=0, description="How many of them were committed, at least: below a high watermark that a replica reported"
+    )
 
 
 class Topic(BaseModel):
@@ -205,7 +211,7 @@ class Topic(BaseModel):
         partitions=[{
             "partition": 0, "leader": 1, "leader_epoch": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3],
             "partition_epoch": 0, "high_watermark": 120, "log_end_offsets": {"1": 121, "2": 120, "3": 121},
-            "offline": False,
+            "offline": False, "records_lost": 0, "committed_at_least": 0,
         }],
         stale=False, age_ms=40,
     )  # fmt: skip
@@ -346,7 +352,7 @@ class Workload(BaseModel):
     sent: int = 0
     acknowledged: int = 0
     failed: int = 0
-    lost: int = Field(default=0, description="Acknowledged, and yet not to be read any more")
+    lost: int = Field(default=0, description="Acknowledged records that the present leaders' logs do not hold")
     state: Literal["running", "ended"]
     verified: bool = Field(default=True, description="Everything acknowledged was read back")
     last_error: str | None

@@ -7,6 +7,7 @@ the host agent's.  Nothing here decides who is right.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import Any, get_args
 
 import msgspec
@@ -32,6 +33,7 @@ from api.settings import Settings
 from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from ensemble.ids import zxid_text
 from journal.cluster_state import BrokerView, PeerView
+from journal.losses import LostRecords, lost_by_partition
 
 ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
@@ -245,8 +247,8 @@ class Views:
 
     def topics(self, fresh: Fresh) -> list[Topic]:
         """Every topic, by name."""
-        rows = self._replica_rows()
-        return [self._topic(topic, fresh, rows) for _, topic in sorted(fresh.reading.topics.items())]
+        rows, lost = self._replica_rows(), lost_by_partition(self._collector.state.losses)
+        return [self._topic(topic, fresh, rows, lost) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
         """One topic.  Raises Problem: 404, or 503 while nothing is known."""
@@ -255,14 +257,14 @@ class Views:
             if fresh.stale:
                 raise Problem(503, f"no quorum serves, and topic {name} was not known before")
             raise Problem(404, f"there is no topic {name}")
-        return self._topic(found, fresh, self._replica_rows())
+        return self._topic(found, fresh, self._replica_rows(), lost_by_partition(self._collector.state.losses))
 
-    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows) -> Topic:
+    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows, lost: Mapping[str, LostRecords]) -> Topic:
         return Topic(
             name=topic.name,
             topic_id=topic.topic_id,
             config=topic.config,
-            partitions=[self._partition(topic.name, n, p, rows) for n, p in topic.partitions.items()],
+            partitions=[self._partition(topic.name, n, p, rows, lost) for n, p in topic.partitions.items()],
             deleting=topic.deleting,
             stale=fresh.stale,
             age_ms=fresh.age_ms,
@@ -283,12 +285,15 @@ class Views:
                 found[broker_id] = (int(row["hw"]), int(row["leo"]))
         return rows
 
-    def _partition(self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows) -> Partition:
+    def _partition(
+        self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows, lost: Mapping[str, LostRecords]
+    ) -> Partition:
         told = self._collector.state.partitions.get(f"{topic}-{number}")
         marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
         ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
         for broker_id, (mark, end) in rows.get((topic, number), {}).items():
             marks[broker_id], ends[broker_id] = mark, end
+        gone = lost.get(f"{topic}-{number}", LostRecords())
         return Partition(
             partition=number,
             leader=found.leader,
@@ -300,6 +305,8 @@ class Views:
             high_watermark=marks.get(found.leader, max(marks.values(), default=None)),
             log_end_offsets={str(b): ends[b] for b in sorted(ends) if b in found.replicas},
             offline=found.leader == -1,
+            records_lost=gone.records,
+            committed_at_least=gone.committed_at_least,
         )
 
     # ---- everything -------------------------------------------------------------------------------------------------

@@ -102,7 +102,8 @@ class FaultView(msgspec.Struct):
 
 
 class Loss(msgspec.Struct):
-    """Records that are gone."""
+    """Records that are gone from a replica.  At least the first `committed_at_least` of them were committed;
+    `below_high_watermark` is the same figure under its older name."""
 
     at_us: int
     broker_id: int
@@ -113,6 +114,7 @@ class Loss(msgspec.Struct):
     count: int
     below_high_watermark: int
     cause: str
+    committed_at_least: int = 0
 
 
 class ClusterState(msgspec.Struct):

@@ -339,6 +339,7 @@ def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> No
             count=event.count,
             below_high_watermark=event.below_high_watermark,
             cause=event.cause,
+            committed_at_least=max(event.committed_at_least, event.below_high_watermark),
         )
     )
     del state.losses[:-LOSSES_MAX]

@@ -19,7 +19,8 @@
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
- *   last_offset: number, count: number, below_high_watermark: number, cause: string}} Loss
+ *   last_offset: number, count: number, below_high_watermark: number, cause: string, committed_at_least: number}} Loss
+ *   At least the first `committed_at_least` of the records were committed.
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
  *   lost: number}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
@@ -340,8 +341,9 @@ const HANDLERS = {
   records_lost(state, e) {
     const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;
     const { below_high_watermark, cause } = e;
+    const committed_at_least = Math.max(e.committed_at_least ?? -1, below_high_watermark);
     state.losses.push({
-      at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause,
+      at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause, committed_at_least,
     });
     state.losses.splice(0, Math.max(0, state.losses.length - LOSSES_MAX));
   },

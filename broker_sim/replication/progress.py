@@ -22,7 +22,11 @@ class HostedLog(Protocol):
 
 
 class ProgressReports:
-    """Writes the log end and the high watermark of every replica whose log has moved since the last report."""
+    """Writes the log end and the high watermark of every replica whose log has moved since the last report.
+
+    A high watermark that moves after a period without a report is reported at once: the broker may be killed as soon as
+    it has acknowledged those records, and the journal is to show that they were committed.
+    """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
         """`is_hosted` is asked at each report: a replica that was given up meanwhile is left out."""
@@ -32,11 +36,18 @@ class ProgressReports:
         self._is_hosted = is_hosted
         self._moved: dict[TopicPartition, HostedLog] = {}
         self._timer: Timer | None = None
+        self._reported_ms = -PROGRESS_PERIOD_MS
+        self._marks: dict[TopicPartition, int] = {}
+        """The high watermarks of the last reports."""
 
     def note(self, replica: HostedLog) -> None:
         """The log end or the high watermark of that replica moved."""
         self._moved[replica.topic_partition] = replica
-        if self._timer is None:
+        is_idle = self._runtime.now().mono_ms >= self._reported_ms + PROGRESS_PERIOD_MS
+        if is_idle and replica.log.high_watermark > self._marks.get(replica.topic_partition, 0):
+            self.stop()
+            self._timer = self._runtime.call_later(0, self.write)
+        elif self._timer is None:
             self._timer = self._runtime.call_later(PROGRESS_PERIOD_MS, self.write)
 
     def stop(self) -> None:
@@ -48,11 +59,13 @@ class ProgressReports:
     def write(self) -> None:
         """Report now."""
         self._timer = None
+        self._reported_ms = self._runtime.now().mono_ms
         rows = [
             (tp.topic, tp.partition, replica.log.high_watermark, replica.log.end_offset)
             for tp, replica in self._moved.items()
             if self._is_hosted(replica)
         ]
         self._moved.clear()
+        self._marks.update({TopicPartition(row[0], row[1]): row[2] for row in rows})
         if rows:
             self._emit(ReplicaProgressed(self._broker_id, rows))
