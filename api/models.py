@@ -196,10 +196,10 @@ class Partition(BaseModel):
     log_end_offsets: dict[str, int] = Field(description="By broker")
     offline: bool
     records_lost: int = Field(
-        default=0, description="Records that are gone from a replica, each offset once, by the kept `records_lost` events"
+        default=0, description="Records that are gone from a replica, each offset once, by the events `records_lost`"
     )
     committed_at_least: int = Field(
-        default=0, description="How many of them were committed, at least: below a high watermark that a replica reported"
+        default=0, description="How many of them were committed, at least: they lie below a reported high watermark"
     )
 
 

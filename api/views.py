@@ -32,9 +32,12 @@ from api.problems import Problem
 from api.settings import Settings
 from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from ensemble.ids import zxid_text
-from journal.cluster_state import BrokerView, PeerView
+from journal.cluster_state import BrokerView, PeerView, Reign
+from journal.controller_gaps import gap_before, gap_milliseconds
 from journal.losses import LostRecords, lost_by_partition
 
+REIGNS_TOLD = 100
+"""The newest controllers that are returned with a cluster."""
 ReplicaRows = dict[tuple[str, int], dict[int, tuple[int, int]]]
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
@@ -325,7 +328,7 @@ class Views:
             zab={"epoch": state.zab_epoch, "leader_id": leads},
             peers=self.peers(),
             controller=self.controller(fresh),
-            reigns=[msgspec.to_builtins(r) for r in state.reigns[-100:]],
+            reigns=_reigns(state.reigns),
             brokers=self.brokers(fresh),
             topics=self.topics(fresh),
             workloads=workloads,
@@ -387,3 +390,12 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
         host, _, port = address.rpartition(":")
         found[broker_id] = (host.strip("[]"), int(port))
     return found
+
+
+def _reigns(reigns: list[Reign]) -> list[dict[str, Any]]:
+    """The newest controllers, each with the time without a controller before it where that is known."""
+    told: list[dict[str, Any]] = []
+    for place in range(max(0, len(reigns) - REIGNS_TOLD), len(reigns)):
+        gap = gap_before(reigns, place)
+        told.append({**msgspec.to_builtins(reigns[place]), **({} if gap is None else gap_milliseconds(gap))})
+    return told

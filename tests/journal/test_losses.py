@@ -9,8 +9,8 @@ from journal.losses import LostRecords, lost_by_partition
 
 
 def lost(broker: int, partition: int, first: int, last: int, committed: int, *, older: bool = False) -> Entry:
-    newer = -1 if older else committed
-    event = e.RecordsLost(broker, "t", partition, first, last, last - first + 1, committed, "x", committed_at_least=newer)
+    event = e.RecordsLost(broker, "t", partition, first, last, last - first + 1, committed, "x")
+    event.committed_at_least = -1 if older else committed
     return Entry(f"broker-{broker}", 1, 1, 1, event)
 
 

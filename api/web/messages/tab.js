@@ -65,7 +65,7 @@ export function view(state, _m, moment, changed) {
   const messages = heard?.messages ?? [];
   const shown = ui.events.filter((entry) => time(entry) >= window.from_us && time(entry) <= window.to_us);
   const when = (/** @type {number} */ us) => momentWord(info, us, window.to_us - window.from_us);
-  const found = phases(shown, messages, time);
+  const found = phases(shown, messages, time, current.state.reigns);
   const rows = lanes(messages, current.state);
   diagram.show({
     messages, lanes: rows, phases: found, kind: ui.kind, window, at_us: current.live ? null : at_us, when,
