@@ -126,7 +126,8 @@ def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
         .agg(f.min_by("at_us", "node_seq").alias("ready_us"))
     )
     is_own = f.col("node") == f.concat(f.lit("broker-"), f.col("broker_id"))
-    loading = f.when(is_own, f.greatest(f.col("ready_us") - f.col("from_us"), f.lit(0))).otherwise(f.lit(0))
+    own = f.when(f.col("ready_us").isNotNull(), f.greatest(f.col("ready_us") - f.col("from_us"), f.lit(0)))
+    loading = f.when(is_own, own).otherwise(f.lit(0))
     return ends.join(ready, _REIGN, "left").select(*_REIGN, loading.alias("loading"))
 
 
