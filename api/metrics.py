@@ -166,7 +166,7 @@ def _controller_gap(collector: Collector) -> Metric:
     gaps = (gap_before(reigns, place) for place in reversed(range(len(reigns))))
     last = next((gap for gap in gaps if gap is not None), None)
     told = {} if last is None else gap_milliseconds(last)
-    rows = [(name.removesuffix("_ms"), ms / 1000) for name, ms in told.items() if ms is not None]
+    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in told.items() if ms is not None]
     text = "Last time without a controller, from its death or freeze to the first decision of the next; and its parts"
     return _gauge("zabka_controller_gap_seconds", text, rows, "part")
 

@@ -22,7 +22,7 @@ import msgspec
 
 from journal.cause import UNKNOWN, Cause, event_cause
 from journal.events import KNOWN, SCHEMA_VERSION, Event, Level, TopicPartition
-from journal.high_watermarks import read_high_watermarks
+from journal.high_watermark_files import read_high_watermarks
 from journal.reader import last_node_seq, node_files
 
 FILE_BYTES_MAX = 16 * 1024 * 1024

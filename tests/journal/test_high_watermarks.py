@@ -6,7 +6,8 @@ from pathlib import Path
 
 from journal import events as e
 from journal.events import TopicPartition
-from journal.high_watermarks import READ_BYTES_MAX, high_watermarks_reached, read_high_watermarks
+from journal.high_watermark_files import READ_BYTES_MAX, read_high_watermarks
+from journal.high_watermarks import high_watermarks_reached
 from journal.writer import JournalWriter
 
 T0 = TopicPartition("t", 0)
