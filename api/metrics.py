@@ -15,6 +15,8 @@ from prometheus_client.registry import Collector as MetricsCollector
 from api.collector import Collector
 from api.ensemble_view import Fresh
 from api.models import INT32_MAX, Broker, Peer, Topic
+from journal.controller_gaps import gap_before, gap_milliseconds
+from journal.losses import lost_by_partition
 from kafka_protocol.zk.znodes.json_content import plain_number
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -151,7 +153,22 @@ def _events(collector: Collector) -> list[Metric]:
         "zabka_journal_bad_lines": collector.bad_lines,
     }
     families: list[Metric] = [CounterMetricFamily(n, "Counted from the journal", value=v) for n, v in plain.items()]
-    return [*isr.values(), *families]
+    lost = sum(each.committed_at_least for each in lost_by_partition(collector.state.losses).values())
+    committed = GaugeMetricFamily(
+        "zabka_committed_records_lost", "Committed records that are lost, at least; each offset counts once", value=lost
+    )
+    return [*isr.values(), *families, committed, _controller_gap(collector)]
+
+
+def _controller_gap(collector: Collector) -> Metric:
+    """The last time without a controller, and its parts."""
+    reigns = collector.state.reigns
+    gaps = (gap_before(reigns, place) for place in reversed(range(len(reigns))))
+    last = next((gap for gap in gaps if gap is not None), None)
+    told = {} if last is None else gap_milliseconds(last)
+    rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in told.items() if ms is not None]
+    text = "Last time without a controller, from its death or freeze to the first decision of the next; and its parts"
+    return _gauge("zabka_controller_gap_seconds", text, rows, "part")
 
 
 def _ensemble(peers: list[Peer], collector: Collector) -> list[Metric]:

@@ -206,6 +206,12 @@ class Partition(BaseModel):
         default=None,
         description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it",
     )
+    records_lost: int = Field(
+        default=0, description="Records that are gone from a replica, each offset once, by the events `records_lost`"
+    )
+    committed_at_least: int = Field(
+        default=0, description="How many of them were committed, at least: they lie below a reported high watermark"
+    )
 
 
 class Topic(BaseModel):
@@ -216,7 +222,8 @@ class Topic(BaseModel):
         partitions=[{
             "partition": 0, "leader": 1, "leader_epoch": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3],
             "partition_epoch": 0, "high_watermark": 120, "log_end_offsets": {"1": 121, "2": 120, "3": 121},
-            "offline": False, "min_isr": 2, "lagging": [], "unwritable": None,
+            "offline": False, "min_isr": 2, "lagging": [], "unwritable": None, "records_lost": 0,
+            "committed_at_least": 0,
         }],
         stale=False, age_ms=40,
     )  # fmt: skip
@@ -357,7 +364,7 @@ class Workload(BaseModel):
     sent: int = 0
     acknowledged: int = 0
     failed: int = 0
-    lost: int = Field(default=0, description="Acknowledged, and yet not to be read any more")
+    lost: int = Field(default=0, description="Acknowledged records that the present leaders' logs do not hold")
     state: Literal["running", "ended"]
     verified: bool = Field(default=True, description="Everything acknowledged was read back")
     last_error: str | None

@@ -7,8 +7,8 @@ the host agent's.  Nothing here decides who is right.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, get_args
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
 
 import msgspec
 
@@ -34,10 +34,24 @@ from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
 from api.writable import obstacle, problems
 from ensemble.ids import zxid_text
 from ensemble.runtime.link_fault import LinkFault
-from journal.cluster_state import BrokerView, PeerView
+from journal.cluster_state import BrokerView, PeerView, Reign
+from journal.controller_gaps import gap_before, gap_milliseconds
+from journal.losses import LostRecords, lost_by_partition
 
+REIGNS_TOLD = 100
+"""The newest controllers that are returned with a cluster."""
 ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
 """What each running broker reports of its replicas: by partition, by broker."""
+
+
+class _Reports(NamedTuple):
+    """What is known of partitions apart from their znodes."""
+
+    rows: ReplicaRows
+    faults: Sequence[LinkFault]
+    lost: Mapping[str, LostRecords]
+
+
 _PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
 
 
@@ -249,8 +263,8 @@ class Views:
 
     def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
         """Every topic, by name.  `faults` are the link faults that hold; without them, those that the journal has."""
-        rows, held = self._replica_rows(), self._journalled_faults() if faults is None else faults
-        return [self._topic(topic, fresh, rows, held) for _, topic in sorted(fresh.reading.topics.items())]
+        reports = self._reports(self._journalled_faults() if faults is None else faults)
+        return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
 
     def topic(self, name: str, fresh: Fresh) -> Topic:
         """One topic.  Raises Problem: 404, or 503 while nothing is known."""
@@ -259,19 +273,22 @@ class Views:
             if fresh.stale:
                 raise Problem(503, f"no quorum serves, and topic {name} was not known before")
             raise Problem(404, f"there is no topic {name}")
-        return self._topic(found, fresh, self._replica_rows(), self._journalled_faults())
+        return self._topic(found, fresh, self._reports(self._journalled_faults()))
 
     def _journalled_faults(self) -> list[LinkFault]:
         held = self._collector.state.faults.values()
         links = [fault for fault in held if fault.kind == "cut" and fault.source != fault.target]
         return [LinkFault(fault.source, fault.target, "cut", both_ways=fault.both_ways) for fault in links]
 
-    def _topic(self, topic: TopicZnodes, fresh: Fresh, rows: ReplicaRows, faults: Sequence[LinkFault]) -> Topic:
+    def _reports(self, faults: Sequence[LinkFault]) -> _Reports:
+        return _Reports(self._replica_rows(), faults, lost_by_partition(self._collector.state.losses))
+
+    def _topic(self, topic: TopicZnodes, fresh: Fresh, reports: _Reports) -> Topic:
         return Topic(
             name=topic.name,
             topic_id=topic.topic_id,
             config=topic.config,
-            partitions=[self._partition(topic.name, n, p, rows, faults) for n, p in topic.partitions.items()],
+            partitions=[self._partition(topic.name, n, p, reports) for n, p in topic.partitions.items()],
             deleting=topic.deleting,
             stale=fresh.stale,
             age_ms=fresh.age_ms,
@@ -290,19 +307,18 @@ class Views:
                 rows.setdefault((row["topic"], row["partition"]), {})[broker_id] = row
         return rows
 
-    def _partition(
-        self, topic: str, number: int, found: PartitionZnodes, rows: ReplicaRows, faults: Sequence[LinkFault]
-    ) -> Partition:
+    def _partition(self, topic: str, number: int, found: PartitionZnodes, reports: _Reports) -> Partition:
         told = self._collector.state.partitions.get(f"{topic}-{number}")
         marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
         ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
-        reported = rows.get((topic, number), {})
+        reported = reports.rows.get((topic, number), {})
         for broker_id, row in reported.items():
             marks[broker_id], ends[broker_id] = int(row["hw"]), int(row["leo"])
         leads = reported.get(found.leader, {})
         if leads.get("leader") != found.leader or leads.get("leader_epoch") != found.leader_epoch:
             leads = {}
         min_isr, lagging = leads.get("min_isr"), [b for b in leads.get("lagging", ()) if b in found.isr]
+        gone = reports.lost.get(f"{topic}-{number}", LostRecords())
         return Partition(
             partition=number,
             leader=found.leader,
@@ -322,8 +338,10 @@ class Views:
                 min_isr=min_isr,
                 lagging=lagging,
                 process_of=self._process_of,
-                faults=faults,
+                faults=reports.faults,
             ),
+            records_lost=gone.records,
+            committed_at_least=gone.committed_at_least,
         )
 
     def _process_of(self, broker_id: int) -> str:
@@ -348,7 +366,7 @@ class Views:
             zab={"epoch": state.zab_epoch, "leader_id": leads},
             peers=self.peers(),
             controller=self.controller(fresh),
-            reigns=[msgspec.to_builtins(r) for r in state.reigns[-100:]],
+            reigns=_reigns(state.reigns),
             brokers=self.brokers(fresh),
             topics=topics,
             workloads=workloads,
@@ -422,3 +440,12 @@ def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]
         host, _, port = address.rpartition(":")
         found[broker_id] = (host.strip("[]"), int(port))
     return found
+
+
+def _reigns(reigns: list[Reign]) -> list[dict[str, Any]]:
+    """The newest controllers, each with the time without a controller before it where that is known."""
+    told: list[dict[str, Any]] = []
+    for place in range(max(0, len(reigns) - REIGNS_TOLD), len(reigns)):
+        gap = gap_before(reigns, place)
+        told.append({**msgspec.to_builtins(reigns[place]), **({} if gap is None else gap_milliseconds(gap))})
+    return told

@@ -149,7 +149,11 @@ class Broker:
                 metadata=self.metadata,
                 emit=ports.emit,
             ),
-            storage=ReplicaStorage(log_directories=ports.log_directories, log_dir_failed=self._log_dir_failed),
+            storage=ReplicaStorage(
+                log_directories=ports.log_directories,
+                log_dir_failed=self._log_dir_failed,
+                high_watermarks_reached=ports.high_watermarks_reached,
+            ),
             topic_configs=self.configs.topic_overrides,
             isr_writer=isr_writer(self.config, self._zk, ports.runtime, ports.emit),
         )

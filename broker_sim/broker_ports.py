@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker_sim.ports import LogDirectory
+from broker_sim.ports import LogDirectory, ReachedMarks
 from broker_sim.quotas.connection_limits import Resolve
 from ensemble.client.service import CoordinationService
 from ensemble.ports import Runtime
@@ -33,5 +33,7 @@ class BrokerPorts:
     """Gets the few lines that a person at the console should see."""
     halt: Callable[[str], None] = _say_nothing
     """Ends the process at once, for the reason given: no log directory is left to work with."""
+    high_watermarks_reached: ReachedMarks = dict
+    """Returns the high watermarks that this broker's journal shows its replicas to have reached."""
     resolve: Resolve = str
     """Finds the addresses of hosts that limits of connections name."""

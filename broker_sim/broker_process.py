@@ -218,6 +218,7 @@ class BrokerProcess:
                 emit=self._emit,
                 say=self._log.info,
                 halt=self._halt,
+                high_watermarks_reached=surroundings.journal.high_watermarks_reached,
                 resolve=_address,
             ),
         )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -11,6 +11,9 @@ from broker_sim.configs.replica_config import PartitionConfig
 from journal.events import TopicPartition
 from kafka_protocol.ports import Endpoint, KafkaMessage
 from kafka_protocol.record_refusals import RecordError
+
+ReachedMarks = Callable[[], Mapping[TopicPartition, int]]
+"""Returns high watermarks that replicas are known to have reached (`journal.high_watermarks`)."""
 
 
 class LogFile(Protocol):

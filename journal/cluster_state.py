@@ -55,7 +55,8 @@ class Reign(msgspec.Struct):
 
     It lasts as long as the session that holds /controller, and so longer than its holder may live: from
     `holder_lost_us` on nobody acts, because of `holder_lost_by` (kill, exited, stop, pause, stopped; simulated: crash,
-    power_loss).  Both are None while the holder lives.
+    power_loss).  Both are None while the holder lives.  It decides from `ready_us` on: None before it has loaded the
+    state, or if it never did.  `journal.controller_gaps` has the time without a controller.
     """
 
     broker_id: int
@@ -66,6 +67,7 @@ class Reign(msgspec.Struct):
     ended_by: str | None = None
     holder_lost_us: int | None = None
     holder_lost_by: str | None = None
+    ready_us: int | None = None
 
 
 class PartitionView(msgspec.Struct):
@@ -102,7 +104,8 @@ class FaultView(msgspec.Struct):
 
 
 class Loss(msgspec.Struct):
-    """Records that are gone."""
+    """Records that are gone from a replica.  At least the first `committed_at_least` of them were committed;
+    `below_high_watermark` is the same figure under its older name."""
 
     at_us: int
     broker_id: int
@@ -113,6 +116,7 @@ class Loss(msgspec.Struct):
     count: int
     below_high_watermark: int
     cause: str
+    committed_at_least: int = 0
     seq: int = 0
 
 

@@ -225,8 +225,17 @@ def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerEl
     state.end_reign(entry.wall_us, "superseded")
     state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
     state.controller_zk_version = event.zk_version
-    state.reigns.append(Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us))
+    # A broker without a journal here does not report its first decision: its election is the nearest that is known.
+    ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
+    reign = Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us)
+    state.reigns.append(reign)
     del state.reigns[:-REIGNS_MAX]
+
+
+@_on(e.ControllerReady)
+def _controller_ready(state: ClusterState, entry: Entry, event: e.ControllerReady) -> None:
+    if state.reigns and state.reigns[-1].controller_epoch == event.controller_epoch:
+        state.reigns[-1].ready_us = entry.wall_us
 
 
 @_on(e.ControllerResigned)
@@ -340,6 +349,7 @@ def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> No
             count=event.count,
             below_high_watermark=event.below_high_watermark,
             cause=event.cause,
+            committed_at_least=max(event.committed_at_least, event.below_high_watermark),
             seq=entry.seq,
         )
     )

@@ -21,7 +21,8 @@ from typing import Protocol
 import msgspec
 
 from journal.cause import UNKNOWN, Cause, event_cause
-from journal.events import KNOWN, SCHEMA_VERSION, Event, Level
+from journal.events import KNOWN, SCHEMA_VERSION, Event, Level, TopicPartition
+from journal.high_watermark_files import read_high_watermarks
 from journal.reader import last_node_seq, node_files
 
 FILE_BYTES_MAX = 16 * 1024 * 1024
@@ -58,6 +59,10 @@ class Journal(Protocol):
 
     def flush(self) -> None:
         """The turn is over: others may see what was written."""
+        ...
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that this journal shows the node's replicas to have reached."""
         ...
 
 
@@ -140,6 +145,15 @@ class JournalWriter:
             self._stalled = False
             self._say("it goes on" + self._without())
             self._lost = 0
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that this journal shows the node's replicas to have reached; none if its files
+        cannot be read."""
+        self.flush()
+        try:
+            return read_high_watermarks(self._directory, self.node)
+        except OSError:
+            return {}
 
     def _wait(self, reason: OSError) -> None:
         if not self._stalled:

@@ -8,15 +8,12 @@ from pyspark.sql.types import LongType, MapType, StringType
 
 from pipeline.bodies import bodies, milliseconds
 from pipeline.clocks import timed, timed_rows
-from pipeline.lake.needed import WORD
+from pipeline.processes import node_number, processes_not_running
 from pipeline.rows import Journal
 from pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
 
 _MIN_ISR = "min.insync.replicas"
 _ALL_BROKERS = "brokers/<default>"
-_CRASHES = ("crash", "power_loss")
-_STOPPED_BY_PERSONS = ("stop", "restart")
-_PROCESSES = ["process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed"]
 _HOW = ("down", "planned", "unseen")
 """How a process did not run: killed or paused, stopped on purpose, or nobody knows since when."""
 _CONFIG = MapType(StringType(), StringType())
@@ -64,11 +61,6 @@ def _sum(us: Column) -> Column:
     return milliseconds(f.sum(us))
 
 
-def _number(node: str) -> Column:
-    """The number of the node that a column names."""
-    return f.regexp_extract(node, r"(\d+)$", 1).cast(LongType())
-
-
 def _elections(journal: Journal) -> DataFrame:
     return (
         leader_writes(journal)
@@ -114,7 +106,7 @@ def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
     of_topic = of_topic.unionByName(told.where("type = 'topic_deleted'"))
     of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
     of_all = altered.where(f.col("entity") == _ALL_BROKERS)
-    begun = started.where("node LIKE 'broker-%'").withColumn("leader", _number("node"))
+    begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
     usual = begun.groupBy("run").agg(f.max("min_isr").alias("usual"))
     cut = _cut(spans, of_topic, "of_topic", "topic")
     cut = _cut(cut, of_leader, "of_leader", "leader")
@@ -169,76 +161,6 @@ def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
             f.first("length").alias("length"),
             *(f.sum(f.when(f.col("how") == how, stopped).otherwise(0)).alias(f"{how}_us") for how in _HOW),
         )
-    )
-
-
-def processes_not_running(journal: Journal) -> DataFrame:
-    """When which broker's process did not run, as far as is known: run, leader, since, until (null for good), how.
-
-    A node says that it starts and stops, and its host what it saw of the process.  A simulated node has no host: its
-    faults say that it crashed or was paused, and whatever it says next that it goes on, for who is frozen says nothing.
-    Who starts though it ran ended unseen, as where its host's agent died with it: after the last that is known of it.
-    """
-    told = timed(
-        journal, _PROCESSES,
-        target=StringType(), source=StringType(), process=StringType(), action=StringType(), kind=StringType(),
-        fault_id=StringType(),
-    )  # fmt: skip
-    paused = told.where("type = 'fault_injected' AND kind = 'pause' AND source = target").select(
-        "run", "fault_id", f.col("target").alias("paused")
-    )
-    told = told.join(paused, ["run", "fault_id"], "left").unionByName(_words(journal, paused), allowMissingColumns=True)
-    kind, of_itself = f.col("type"), f.col("source") == f.col("target")
-    now = (
-        f.when(kind == "process_changed", f.col("process"))
-        .when(kind.isin("node_started", WORD), "running")
-        .when(kind == "node_stopped", "planned")
-        .when((kind == "fault_injected") & of_itself & f.col("kind").isin(*_CRASHES), "down")
-        .when((kind == "fault_injected") & of_itself & (f.col("kind") == "pause"), "paused")
-        .when((kind == "fault_removed") & f.col("paused").isNotNull(), "running")
-    )
-    who = (
-        f.when(kind.isin("process_changed", "fault_injected"), f.col("target"))
-        .when(kind == "fault_removed", f.col("paused"))
-        .otherwise(f.col("node"))
-    )
-    asked = (kind == "process_changed") & f.col("action").isin(*_STOPPED_BY_PERSONS)
-    in_order = Window.partitionBy("run", "who").orderBy("run_us", "node", "node_seq")
-    # Its host sees a process end that said before that it ends, and one begin before that says so itself.
-    said = f.coalesce((f.lag("now").over(in_order) == "planned") | f.col("asked"), f.lit(False))
-    spawned = (kind == "process_changed") & (f.col("action") == "start")
-    is_its_own = spawned & (f.lead("type").over(in_order) == "node_started")
-    ended_unseen = f.lead("begins").over(in_order) & ~f.coalesce(is_its_own, f.lit(False))
-    how = (
-        f.when((f.col("now") == "planned") | ((f.col("now") == "down") & said), "planned")
-        .when(f.col("now") != "running", "down")
-        .when(ended_unseen, "unseen")
-    )
-    return (
-        told.withColumn("who", who)
-        .withColumn("now", now)
-        .withColumn("asked", asked)
-        .withColumn("begins", f.coalesce((kind == "node_started") | spawned, f.lit(False)))
-        .where(f.col("who").startswith("broker-") & f.col("now").isNotNull())
-        .withColumn("until", f.lead("run_us").over(in_order))
-        .withColumn("how", how)
-        .where("how IS NOT NULL")
-        .select("run", _number("who").alias("leader"), f.col("run_us").alias("since"), "until", "how")
-    )
-
-
-def _words(journal: Journal, paused: DataFrame) -> DataFrame:
-    """What shows that brokers ran: all else that those said that were paused once, and the last before each start."""
-    following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
-    of_paused = paused.select("run", f.col("paused").alias("node"), f.lit(True).alias("was_paused")).distinct()
-    return (
-        timed_rows(journal)
-        .where(f.col("problem").isNull() & f.col("node").startswith("broker-"))
-        .select("run", "node", "node_seq", "run_us", "type", following.alias("following"))
-        .where(~f.col("type").isin(_PROCESSES))
-        .join(of_paused, ["run", "node"], "left")
-        .where(f.col("was_paused") | (f.col("following") == "node_started"))
-        .select("run", "node", "node_seq", "run_us", f.lit(WORD).alias("type"))
     )
 
 

@@ -79,6 +79,7 @@ _STATES = ("leader_elected", "isr_changed", "topic_deleted", "controller_elected
 _PROCESSES = ("process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed", "config_changed")
 _REIGNS = (
     "controller_elected", "controller_resigned", "session_created", "session_closed", "broker_session_changed",
+    "controller_ready", "process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed",
 )  # fmt: skip
 
 TABLES = (
@@ -87,11 +88,12 @@ TABLES = (
         (
             rising("zxid", ("run",), ("controller_epoch",)),
             never("no reign ends before it begins", "to_us < from_us"),
+            never("no part of a gap is negative", "least(detection_ms, loading_ms) < 0"),
         ),
     ),
     Table(
         "failovers", failovers, ("run", "controller_epoch"), ("run", "controller_epoch"),
-        (*_REIGNS, "session_expired", "controller_ready", "controller_propagated"),
+        (*_REIGNS, "controller_propagated"),
         (never("no phase is negative", "least(detect_ms, read_ms, decide_ms, propagate_ms) < 0"),),
     ),
     Table(

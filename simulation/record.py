@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterator
 from ensemble.ports import Instant
 from journal.cause import UNKNOWN, Cause, event_cause
 from journal.cluster_state import ClusterState
-from journal.events import Entry, Event, TxnCommitted
+from journal.events import Entry, Event, TopicPartition, TxnCommitted
 from journal.fold import apply
+from journal.high_watermarks import high_watermarks_reached
 from journal.judges.invariants import Violation, Watchdog, default_checkers
 from journal.judges.judged import Judged
 from journal.judges.zab_invariants import zab_checkers
@@ -64,6 +65,10 @@ class Record:
         """The history as journal lines, in order."""
         for entry in self.entries:
             yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
+
+    def high_watermarks_reached(self, node: str) -> dict[TopicPartition, int]:
+        """Return the high watermarks that a broker's events show its replicas to have reached."""
+        return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)
 
     def emitter(self, node: str, runtime: SimRuntime) -> Emitter:
         """What a process of that node writes its events with."""

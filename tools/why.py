@@ -27,6 +27,8 @@ def command(
     """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
     start."""
     from journal.causes import Causes
+    from journal.controller_gaps import gap_ended_by, gap_text
+    from journal.fold import fold
     from journal.sentence_file import read_sentences
     from testing.journal_report import story
 
@@ -42,9 +44,13 @@ def command(
     meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
     if not meant:
         fail(_no_such_event(effect, about, entries))
+    reigns = fold(entries).reigns
     for entry in meant[-last:]:
         for line in story(causes.chain(entry), sentences):
             print(line)  # noqa: T201
+        gap = gap_ended_by(reigns, entry.event)
+        if gap is not None:
+            print(gap_text(gap))  # noqa: T201
 
 
 def _entries(data: Path, journal: Path | None) -> list[Entry]:

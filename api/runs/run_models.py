@@ -125,6 +125,19 @@ class RuleTold(BaseModel):
     references: list[Link] = Field(description="KIPs, sections of papers, issues")
 
 
+class ToldGap(BaseModel):
+    """How long there was no controller that could act before one decided first, and the parts of that time."""
+
+    gap_before_ms: float = Field(
+        description="From the death or freeze of the last controller to the first decision of this one"
+    )
+    detection_ms: float | None = Field(
+        description="Of it: until the session of the last controller ended; null if no journal reports that"
+    )
+    election_ms: float = Field(description="Of it: until this controller was elected")
+    loading_ms: float = Field(description="Of it: until this controller had read the state and decided first")
+
+
 class WhyStep(BaseModel):
     """One event of a chain of causes."""
 
@@ -133,7 +146,7 @@ class WhyStep(BaseModel):
             "example": {
                 "seq": 1033, "event": {"seq": 1033, "node": "broker-2", "type": "leader_elected"},
                 "told": "orders-0: broker 3 leads, leader epoch 1, ISR 3, 4", "link": None, "rule": None,
-                "end": None, "says": None,
+                "end": None, "says": None, "controller_gap": None,
             }
         }
     )  # fmt: skip
@@ -147,6 +160,9 @@ class WhyStep(BaseModel):
         description="Of the last step: what it began with"
     )
     says: str | None = Field(description="Of the last step: its reference, where no event is behind that")
+    controller_gap: ToldGap | None = Field(
+        default=None, description="Of a controller's election or first decision: the time without a controller before"
+    )
 
 
 class Parted(BaseModel):

@@ -11,8 +11,11 @@ import msgspec
 from api.problems import Problem
 from api.runs.history import History
 from journal.causes import Causes, Chain
+from journal.cluster_state import ClusterState
+from journal.controller_gaps import gap_ended_by, gap_milliseconds
 from journal.event import snake
 from journal.events import EVENT_TYPES, Entry
+from journal.fold import apply
 from journal.reader import decode_line
 from journal.rules import Rule, rule_of
 from journal.rules.source_lines import line_of
@@ -52,6 +55,7 @@ class Whys:
     def __init__(self, history: History) -> None:
         self._history = history
         self._causes = Causes()
+        self._state = ClusterState()
         self._first = self._next = 0
         self._turn = asyncio.Lock()
 
@@ -63,7 +67,10 @@ class Whys:
         effect = self._event(seq)
         async with self._turn:
             await self._look_through(seq)
-            return told(self._causes.chain(effect))
+            steps = told(self._causes.chain(effect))
+            gap = gap_ended_by(self._state.reigns, effect.event)
+            steps[0]["controller_gap"] = None if gap is None else gap_milliseconds(gap)
+            return steps
 
     def _event(self, seq: int) -> Entry:
         oldest = self._history.first_seq
@@ -82,7 +89,7 @@ class Whys:
         # Nor is what lies between it and what is wanted read, however far that is away.
         is_there = self._first <= seq and begin <= self._next <= self._first + 3 * LOOKED_BACK_MAX
         if not self._next or not is_near or not is_there:
-            self._causes, self._first, self._next = Causes(), begin, begin
+            self._causes, self._state, self._first, self._next = Causes(), ClusterState(), begin, begin
         end = min(history.last_seq, seq + LOOKED_AHEAD)
         progress = _progress()
         while self._next <= end:
@@ -91,7 +98,9 @@ class Whys:
                 return
             for event in events:
                 if _type_of(event.json).type not in progress:
-                    self._causes.see(decode_line(event.json))
+                    entry = decode_line(event.json)
+                    self._causes.see(entry)
+                    apply(self._state, entry)
             self._next = events[-1].seq + 1
             await asyncio.sleep(0)
 
@@ -118,6 +127,7 @@ def step(entry: Entry, link: str | None) -> dict[str, Any]:
         "rule": None if rule is None else _ruled(rule),
         "end": None,
         "says": None,
+        "controller_gap": None,
     }
 
 

@@ -11,7 +11,7 @@
  *   fenced_writes: number, process_since_us: number}} BrokerView
  * @typedef {{broker_id: number, controller_epoch: number, zk_version: number, since_us: number,
  *   until_us: number | null, ended_by: string | null, holder_lost_us: number | null,
- *   holder_lost_by: string | null}} Reign
+ *   holder_lost_by: string | null, ready_us: number | null}} Reign  `ready_us`: when it first decided.
  * @typedef {{topic: string, partition: number, replicas: number[], leader: number, leader_epoch: number,
  *   isr: number[], partition_epoch: number, unclean: boolean, eligible: number[],
  *   high_watermarks: Record<string, number>,
@@ -19,7 +19,8 @@
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
- *   last_offset: number, count: number, below_high_watermark: number, cause: string, seq: number}} Loss
+ *   last_offset: number, count: number, below_high_watermark: number, cause: string, committed_at_least: number, seq: number}} Loss
+ *   At least the first `committed_at_least` of the records were committed.
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
  *   lost: number}} WorkloadView
  * @typedef {{type: string, workload_id: string, topic: string, group_id: string, consumed: number, duplicates: number,
@@ -272,8 +273,16 @@ const HANDLERS = {
     if (controller_epoch <= state.controller_epoch) return;
     endReign(state, wall_us, "superseded");
     Object.assign(state, { controller_id: broker_id, controller_epoch, controller_zk_version: zk_version });
-    state.reigns.push({ broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null, holder_lost_us: null, holder_lost_by: null });
+    // A broker without a journal here does not report its first decision: its election is the nearest that is known.
+    const ready_us = e.node === `broker-${broker_id}` ? null : wall_us;
+    state.reigns.push({
+      broker_id, controller_epoch, zk_version, since_us: wall_us, until_us: null, ended_by: null, holder_lost_us: null, holder_lost_by: null, ready_us,
+    });
     state.reigns.splice(0, Math.max(0, state.reigns.length - REIGNS_MAX));
+  },
+  controller_ready(state, e) {
+    const reign = state.reigns.at(-1);
+    if (reign !== undefined && reign.controller_epoch === e.controller_epoch) reign.ready_us = e.wall_us;
   },
   controller_resigned(state, e) {
     brokerNamed(state, e, e.broker_id).is_controller = false;
@@ -342,8 +351,10 @@ const HANDLERS = {
   records_lost(state, e) {
     const { wall_us: at_us, broker_id, topic, partition: number, first_offset, last_offset, count } = e;
     const { below_high_watermark, cause } = e;
+    const committed_at_least = Math.max(e.committed_at_least ?? -1, below_high_watermark);
     state.losses.push({
       at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause, seq: e.seq,
+      committed_at_least,
     });
     state.losses.splice(0, Math.max(0, state.losses.length - LOSSES_MAX));
   },

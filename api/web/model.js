@@ -5,6 +5,7 @@
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
 import { belief, clockShort, duration, hex, list, plural } from "./format.js";
+import { lostByPartition, NOTHING_LOST } from "./losses.js";
 import { isCut, links, named, obstacle } from "./writable.js";
 
 /**
@@ -236,7 +237,6 @@ export function judge(word, process, ensemble) {
 
 // So long after a request to delete a topic the ensemble must have been seen to know of it.
 const DOOMED_US = 2_000_000;
-const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
 const INTERNAL = new Set(["__consumer_offsets", "__transaction_state"]);
 
 /** @param {Topic[]} topics @returns {string[]} Whose records are their users' own. */
@@ -256,7 +256,7 @@ function topicsOf(state, processes, faults) {
   const names = [...new Set([...read.keys(), ...told.keys()])];
   // Kafka's own topics, with their fifty partitions, stand behind everybody else's.
   names.sort((a, b) => Number(INTERNAL.has(a)) - Number(INTERNAL.has(b)) || (a < b ? -1 : 1));
-  const losses = lossesByPartition(state);
+  const losses = lostByPartition(state.cluster.losses, state.cluster.losses_acknowledged_seq);
   const found = [];
   for (const name of names) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);
@@ -277,31 +277,6 @@ function topicsOf(state, processes, faults) {
     found.push({ name, config, deleting, partitions });
   }
   return found;
-}
-
-/** How many offsets of each partition are gone from somewhere: one that several replicas lost is one. @param {State} state */
-function lossesByPartition(state) {
-  /** @type {Map<string, {all: [number, number][], committed: [number, number][], open: [number, number][]}>} */
-  const spans = new Map();
-  for (const { topic, partition, first_offset, last_offset, below_high_watermark, seq } of state.cluster.losses) {
-    const name = `${topic}-${partition}`;
-    const found = spans.get(name) ?? { all: [], committed: [], open: [] };
-    found.all.push([first_offset, last_offset + 1]);
-    found.committed.push([first_offset, first_offset + below_high_watermark]);
-    if (seq > state.cluster.losses_acknowledged_seq) found.open.push([first_offset, first_offset + below_high_watermark]);
-    spans.set(name, found);
-  }
-  return new Map([...spans].map(([name, found]) => [name, { gone: covered(found.all), gone_committed: covered(found.committed), gone_open: covered(found.open) }]));
-}
-
-/** How many numbers lie in at least one of these spans. @param {[number, number][]} spans each from its first number to before its end */
-function covered(spans) {
-  let [sum, end] = [0, -Infinity];
-  for (const [from, to] of [...spans].sort((a, b) => a[0] - b[0])) {
-    sum += Math.max(0, to - Math.max(from, end));
-    end = Math.max(end, to);
-  }
-  return sum;
 }
 
 /**
@@ -433,7 +408,7 @@ function health(state, m) {
   for (const p of partitions) if (p.unwritable && !p.offline && !p.unserved) unwritable.set(p.unwritable, [...unwritable.get(p.unwritable) ?? [], p]);
   const under = partitions.filter((p) => !p.offline && p.out_of_sync.length > 0).length;
   const committed = partitions.reduce((sum, p) => sum + p.gone_open, 0);
-  // What producers did not find again: of records that only their leader had, no replica's high watermark tells.
+  // What producers did not find again.  They know of records that were acknowledged after the last report of a high watermark.
   const there = new Set(m.topics.map((t) => t.name));
   const missed = notFoundAgain(state, (topic) => there.has(topic));
   const doomed = m.topics.filter((t) => t.deleting).length;
@@ -441,8 +416,8 @@ function health(state, m) {
     if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
   }
   for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
-  if (committed) say(`${plural(committed, "committed record")} lost`, "#losses");
-  if (missed) say(`${plural(missed, "acknowledged record")} not to be read any more`, "#workloads");
+  if (committed) say(`at least ${plural(committed, "committed record")} lost`, "#losses");
+  if (missed) say(`${plural(missed, "acknowledged record")} lost`, "#workloads");
   if (doomed) notes.push({ text: `${plural(doomed, "topic")} being deleted`, href: "#topics" });
   if (under) say(`${plural(under, "partition")} under-replicated`, "#partitions");
   if (m.faults.length) say(`${plural(m.faults.length, "fault")} injected${m.faults_known ? "" : ", last known"}: ${links(m.faults)}`, "#faults");

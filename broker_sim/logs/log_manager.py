@@ -14,7 +14,7 @@ from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from broker_sim.logs.log_dir import LogDir
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.ports import LogDirectory
+from broker_sim.ports import LogDirectory, ReachedMarks
 from journal.cause import START
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, Emit
@@ -47,9 +47,11 @@ class LogManager:
         emit: Emit,
         failed: Callable[[Sequence[TopicPartition], Sequence[TopicPartition]], None],
         unique: Callable[[], str],
+        high_watermarks_reached: ReachedMarks = dict,
     ) -> None:
         """`failed` is told which replicas a failing directory takes with it, and which that were on their way into it,
-        in the midst of what met the failure; `unique` makes a part of a name that no other has."""
+        in the midst of what met the failure; `unique` makes a part of a name that no other has.
+        `high_watermarks_reached` is called when logs are opened, and only the figures of lost records use it."""
         self._broker_id = broker_id
         self._config = config
         self._topic_configs = topic_configs
@@ -65,6 +67,7 @@ class LogManager:
         self._was_whole = True
         """Was every log that was opened as it had been left?"""
         self._unique = unique
+        self._high_watermarks_reached = high_watermarks_reached
         self._preferred: dict[TopicPartition, LogDir] = {}
         """Where logs that are not there yet are to be created."""
 
@@ -146,9 +149,10 @@ class LogManager:
 
     def open_all(self) -> None:
         """Open what is on disk; high watermarks and starts come from their checkpoints, within what a log holds."""
+        reached = self._high_watermarks_reached()
         for log_dir in list(self._online()):
             with suppress(LogDirFailed):
-                self._open_dir(log_dir)
+                self._open_dir(log_dir, reached)
         for topic_partition in sorted(tp for log_dir in self._online() for tp in log_dir.futures):
             with suppress(LogDirFailed):
                 self._drop_other_topics_future(topic_partition)
@@ -164,7 +168,7 @@ class LogManager:
             with suppress(LogDirFailed):
                 directory.exchange_text("", checkpoints.ALIVE, checkpoints.alive(broker_epoch, directory.boot_id))
 
-    def _open_dir(self, log_dir: LogDir) -> None:
+    def _open_dir(self, log_dir: LogDir, reached: Mapping[TopicPartition, int]) -> None:
         directory = log_dir.directory
         left_behind = directory.read_text("", checkpoints.CLEAN_SHUTDOWN)
         epoch_left = checkpoints.broker_epoch_of(left_behind)
@@ -188,6 +192,7 @@ class LogManager:
             log.first_dirty_offset = min(cleaned.get(topic_partition, 0), log.end_offset)
             mark = marks.get(topic_partition, 0)
             log.high_watermark = min(max(mark, log.start_offset), log.end_offset)
+            log.reached = min(reached.get(topic_partition, 0), log.end_offset)
             if future is not None:
                 self._keep_longest_future(topic_partition)
                 continue
@@ -218,6 +223,7 @@ class LogManager:
                 last_offset=mark - 1,
                 count=mark - end_offset,
                 below_high_watermark=mark - end_offset,
+                committed_at_least=mark - end_offset,
                 cause="missing_at_start",
                 caused_by=START,
                 topic_id=self._topic_ids.get(topic_partition, ""),

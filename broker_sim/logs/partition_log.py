@@ -59,6 +59,7 @@ class PartitionLog:
         "metadata_file",
         "name",
         "producers",
+        "reached",
         "segment_bytes",
         "segment_ms",
         "start_offset",
@@ -85,6 +86,8 @@ class PartitionLog:
         self.segment_bytes = segment_bytes
         self.segment_ms = segment_ms
         self.high_watermark = 0
+        self.reached = 0
+        """A high watermark before the last crash.  The journal has a newer one than the checkpoint."""
         self.end_offset = 0
         """The offset that the next record gets (LEO)."""
         self.start_offset = 0

@@ -8,6 +8,9 @@ from journal.cause import Cause
 from journal.events import LogTruncated, RecordsLost, RecordsReplicated
 from kafka_protocol.record_batch import is_compacted, split_batches
 
+TO_HIGH_WATERMARK = "high_watermark"
+"""The cause of a truncation to the replica's own high watermark, as before KIP-101."""
+
 
 def append_fetched(partition: Partition, data: bytes, leader_high_watermark: int, leader_start_offset: int) -> bool:
     """Take over what the leader sent, then its high watermark as far as this log reaches, and where it starts.
@@ -66,10 +69,13 @@ def truncate_to_divergence(partition: Partition, leader_epoch: int, leader_end_o
 def truncate(partition: Partition, offset: int, cause: str) -> None:
     """Drop everything from `offset` on; journal what went."""
     before, mark = partition.log.end_offset, partition.log.high_watermark
+    # A replica that truncates to its own high watermark fetches the committed records again.
+    reached = mark if cause == TO_HIGH_WATERMARK else max(mark, partition.log.reached)
     first = partition.log.truncate_to(offset)
+    partition.log.reached = min(partition.log.reached, first)
     if first < before:
         cut = _journal_truncation(partition, first, before, cause)
-        _journal_loss(partition, first, before, mark, cause, cut)
+        _journal_loss(partition, first, before, reached, cause, cut)
     _truncated(partition, mark)
 
 
@@ -77,6 +83,7 @@ def restart_at(partition: Partition, offset: int) -> None:
     """Begin anew where the leader's log starts: all that this log holds was deleted there already."""
     first, before, mark = partition.log.start_offset, partition.log.end_offset, partition.log.high_watermark
     partition.log.truncate_fully_and_start_at(offset)
+    partition.log.reached = 0
     _journal_truncation(partition, first, before, "leader_start", offset)
     _truncated(partition, mark)
 
@@ -104,8 +111,9 @@ def _journal_truncation(partition: Partition, first: int, before: int, cause: st
     )
 
 
-def _journal_loss(partition: Partition, first: int, before: int, mark: int, cause: str, cut: Cause) -> None:
+def _journal_loss(partition: Partition, first: int, before: int, reached: int, cause: str, cut: Cause) -> None:
     broker_id = partition.host.broker_id
+    committed = max(0, min(reached, before) - first)
     topic, number = partition.topic_partition
     partition.host.emit(
         RecordsLost(
@@ -115,7 +123,8 @@ def _journal_loss(partition: Partition, first: int, before: int, mark: int, caus
             first_offset=first,
             last_offset=before - 1,
             count=before - first,
-            below_high_watermark=max(0, min(mark, before) - first),
+            below_high_watermark=committed,
+            committed_at_least=committed,
             cause=cause,
             caused_by=cut,
             topic_id=partition.topic_id or "",

@@ -11,7 +11,9 @@ from journal.events import ReplicaProgressed, TopicPartition
 from kafka_protocol.ports import Emit
 
 PROGRESS_PERIOD_MS = 250
-"""ReplicaProgressed is written this often at most."""
+"""ReplicaProgressed is written this often at most, on average."""
+BURST = 4
+"""After a pause so many reports may follow each other at once."""
 
 
 class HostedLog(Protocol):
@@ -22,7 +24,11 @@ class HostedLog(Protocol):
 
 
 class ProgressReports:
-    """Writes the log end and the high watermark of every replica whose log has moved since the last report."""
+    """Writes the log end and the high watermark of every replica whose log has moved since the last report.
+
+    A high watermark that moves after a pause is reported at once: the broker may be killed as soon as it has
+    acknowledged those records, and the journal is to show that they were committed.
+    """
 
     def __init__(self, broker_id: int, runtime: Runtime, emit: Emit, is_hosted: Callable[[HostedLog], bool]) -> None:
         """`is_hosted` is asked at each report: a replica that was given up meanwhile is left out."""
@@ -32,11 +38,19 @@ class ProgressReports:
         self._is_hosted = is_hosted
         self._moved: dict[TopicPartition, HostedLog] = {}
         self._timer: Timer | None = None
+        self._spent_ms = 0
+        """Up to when the reports so far have used what may be written."""
+        self._marks: dict[TopicPartition, int] = {}
+        """The high watermarks of the last reports."""
 
     def note(self, replica: HostedLog) -> None:
         """The log end or the high watermark of that replica moved."""
         self._moved[replica.topic_partition] = replica
-        if self._timer is None:
+        may_report = self._spent_ms <= self._runtime.now().mono_ms + (BURST - 1) * PROGRESS_PERIOD_MS
+        if may_report and replica.log.high_watermark > self._marks.get(replica.topic_partition, 0):
+            self.stop()
+            self._timer = self._runtime.call_later(0, self.write)
+        elif self._timer is None:
             self._timer = self._runtime.call_later(PROGRESS_PERIOD_MS, self.write)
 
     def stop(self) -> None:
@@ -48,11 +62,13 @@ class ProgressReports:
     def write(self) -> None:
         """Report now."""
         self._timer = None
+        self._spent_ms = max(self._spent_ms, self._runtime.now().mono_ms) + PROGRESS_PERIOD_MS
         rows = [
             (tp.topic, tp.partition, replica.log.high_watermark, replica.log.end_offset)
             for tp, replica in self._moved.items()
             if self._is_hosted(replica)
         ]
         self._moved.clear()
+        self._marks.update({TopicPartition(row[0], row[1]): row[2] for row in rows})
         if rows:
             self._emit(ReplicaProgressed(self._broker_id, rows))

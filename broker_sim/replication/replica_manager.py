@@ -82,6 +82,7 @@ class ReplicaManager:
             emit=ports.emit,
             failed=self._take_offline_later,
             unique=lambda: f"{runtime.random.getrandbits(128):032x}",
+            high_watermarks_reached=storage.high_watermarks_reached,
         )
         self.throttles = ReplicationThrottles(config, runtime)
         self._moves = LogDirMoves(self._logs, config, runtime, self.throttles.moves)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker_sim.ports import ControllerGate, LogDirectory, MetadataView
+from broker_sim.ports import ControllerGate, LogDirectory, MetadataView, ReachedMarks
 from ensemble.ports import Runtime
 from kafka_protocol.ports import BrokerChannel, Emit
 
@@ -48,3 +48,5 @@ class ReplicaStorage:
     """In the order of log.dirs; at least one."""
     log_dir_failed: Callable[[], None] = _do_nothing
     """Called after a log directory was taken offline, with all that lay in it."""
+    high_watermarks_reached: ReachedMarks = dict
+    """Returns the high watermarks that this broker's journal shows its replicas to have reached."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from broker_sim.replication.following import truncate
+from broker_sim.replication.following import TO_HIGH_WATERMARK, truncate
 from broker_sim.replication.partition import Partition
 from controller.historical import Historical
 
@@ -59,7 +59,7 @@ class TruncateToHighWatermark:
 
     def begin(self, partition: Partition) -> bool:
         """Drop what is not known to be committed."""
-        truncate(partition, partition.log.high_watermark, "high_watermark")
+        truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         return False
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
@@ -77,14 +77,14 @@ class TruncateToEpochEnd:
     def begin(self, partition: Partition) -> bool:
         """Ask where the log's last epoch ends; a log without epochs goes by its high watermark."""
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
-            truncate(partition, partition.log.high_watermark, "high_watermark")
+            truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
             return False
         return True
 
     def cut(self, partition: Partition, answer: EpochEnd) -> None:
         """Cut where the leader says, without a look at which epoch it is speaking of."""
         if answer.end_offset == UNDEFINED_OFFSET:
-            truncate(partition, partition.log.high_watermark, "high_watermark")
+            truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         elif answer.end_offset < partition.log.end_offset:
             truncate(partition, answer.end_offset, "leader_epoch")
 

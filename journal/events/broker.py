@@ -169,8 +169,11 @@ class LogTruncated(Event):
 
 class RecordsLost(Event):
     """Records that some leader's log held are gone from a replica that had them: `count` from `first_offset` to
-    `last_offset`.  `below_high_watermark` says how many of them had been committed there, and `topic_id` whose they
-    were: a topic that is deleted and made again has these offsets once more; empty where the broker knows none."""
+    `last_offset`.  At least `committed_at_least` of them, the first ones, were committed: the replica's high watermark
+    is known to have been there, by the broker's checkpoint or by its journal, which is newer after a crash.
+    `below_high_watermark` is the same figure under its older name.  `topic_id` tells topics of one name apart, since a
+    topic that is deleted and created again has the same offsets again; it is empty if the broker does not know it.
+    `committed_at_least` is -1 in journals of versions that wrote only the older name."""
 
     broker_id: int
     topic: str
@@ -182,6 +185,7 @@ class RecordsLost(Event):
     cause: str
     caused_by: str = ""
     topic_id: str = ""
+    committed_at_least: int = -1
 
 
 class RecordsAppended(Event):

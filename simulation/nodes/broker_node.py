@@ -126,6 +126,7 @@ class BrokerProcess(Process):
                 log_directories=node.directories,
                 emit=self.emit,
                 halt=self._halt,
+                high_watermarks_reached=lambda: self.site.record.high_watermarks_reached(self.node.name),
             ),
         )
 

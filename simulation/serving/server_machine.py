@@ -11,7 +11,7 @@ from ensemble.ports import Instant
 from ensemble.runtime.files import Files
 from ensemble.txnlog.files import replace_file
 from journal.cause import UNKNOWN, Cause
-from journal.events import Event
+from journal.events import Event, TopicPartition
 from simulation.processes.loop import ProcessLoop
 from simulation.processes.machine import Ground, Machine, Main, SimProcess
 from simulation.record import Record
@@ -42,6 +42,10 @@ class RecordJournal:
 
     def flush(self) -> None:
         """Nothing waits."""
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that the record shows the node's replicas to have reached."""
+        return self._record.high_watermarks_reached(self._node)
 
 
 class ProcessLog:

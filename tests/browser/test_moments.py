@@ -284,7 +284,7 @@ def test_what_cannot_be_shown_is_said_and_the_live_cluster_stays(watched: Watche
 
 
 def test_links_within_the_page_turn_to_the_tab_of_their_panel(tracks: Page) -> None:
-    tracks.get_by_role("link", name="30 committed records lost").click()
+    tracks.get_by_role("link", name="at least 30 committed records lost").click()
     expect(region(tracks, "Records gone from a replica")).to_be_focused()
     assert "tab=table" in tracks.evaluate("location.hash")
 

@@ -11,8 +11,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
+
 from journal import events as e
-from journal.cluster_state import ClusterState
+from journal.cluster_state import ClusterState, Reign
+from journal.controller_gaps import gap_before
 from journal.events import Entry
 from journal.fold import apply
 from journal.reader import read_file
@@ -27,7 +30,7 @@ class Folded(NamedTuple):
     reigns: Rows
     """broker_id, controller_epoch, from_us, ended_by"""
     durations: list[tuple[float | None, float | None]]
-    """Of each reign: how long it lasted, and how long there was no controller before."""
+    """Of each reign: how long it lasted, and how long there was no controller that could act before."""
     leaderships: Rows
     """topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean"""
     isr_changes: Rows
@@ -42,7 +45,7 @@ def play(seed: int, directory: Path) -> None:
 
 def folded(path: Path) -> Folded:
     """What the fold says of a simulated run's journal."""
-    state = ClusterState()
+    state, on_one_clock = ClusterState(), ClusterState()
     begun: list[int] = []
     ended: list[int | None] = []
     lives: dict[tuple[str, int], int] = {}
@@ -52,6 +55,7 @@ def folded(path: Path) -> Folded:
     for entry in in_true_order(read_file(path)):
         before = len(state.reigns)
         apply(state, entry)
+        apply(on_one_clock, msgspec.structs.replace(entry, wall_us=entry.mono_us))
         event = entry.event
         while len(ended) < len(state.reigns):
             begun.append(entry.mono_us)
@@ -75,7 +79,7 @@ def folded(path: Path) -> Folded:
             isrs[of] = view.isr
     return Folded(
         [(r.broker_id, r.controller_epoch, r.since_us, r.ended_by) for r in state.reigns],
-        _durations(begun, ended, [reign.ended_by for reign in state.reigns]),
+        _durations(begun, ended, on_one_clock.reigns),
         sorted(leaderships, key=lambda row: row[:3]),
         sorted(changes, key=lambda row: row[:3]),
     )
@@ -101,12 +105,11 @@ def _zxid(event: e.Event) -> int:
 
 
 def _durations(
-    begun: list[int], ended: list[int | None], because: list[str | None]
+    begun: list[int], ended: list[int | None], reigns: list[Reign]
 ) -> list[tuple[float | None, float | None]]:
     found: list[tuple[float | None, float | None]] = []
-    last: int | None = None
-    for begin, end, why in zip(begun, ended, because, strict=True):
-        found.append((None if end is None else (end - begin) / 1000, None if last is None else (begin - last) / 1000))
-        # The fold has it end with the next one's beginning, which says nothing of a gap.
-        last = None if why == "superseded" else end
+    for place, (begin, end) in enumerate(zip(begun, ended, strict=True)):
+        gap = gap_before(reigns, place)
+        lasted = None if end is None else (end - begin) / 1000
+        found.append((lasted, None if gap is None else gap.total_us / 1000))
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from journal import events as e
+from journal.controller_gaps import gap_before, gap_milliseconds
+from journal.fold import fold
 from pipeline import jobs, tables
 from pipeline.availability import availability
 from pipeline.gold import NAMES
 from pipeline.rows import Journal
+from tests.journal.golden_files import GOLDEN, entries_of
 from tests.pipeline.in_order import told
 from tests.pipeline.pauses import paused_twice_and_a_third_time
 
@@ -38,7 +42,33 @@ def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
     first, second = rows(spark, history, tables.controller_reigns)
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
-    assert (second["broker_id"], second["to_us"], second["gap_before_ms"]) == (2, None, 2_000)
+    assert (second["broker_id"], second["to_us"]) == (2, None)
+    assert second["gap_before_ms"] is None, "it has not decided yet"
+
+
+def test_controller_gap_runs_from_the_death_to_the_first_decision(
+    spark: SparkSession, history: Any, outage: Callable[[Any], None]
+) -> None:
+    """Killed in the third second, closed in the fourth, elected in the sixth; it decided after two more."""
+    outage(history)
+    history.now_us = 7_000_000
+    history.write("broker-2", e.ControllerReady(2, 2, 900, 100))
+    _, second = rows(spark, history, tables.controller_reigns)
+    gap = [second[name] for name in ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")]
+    assert gap == [5_000, 1_000, 2_000, 2_000]
+
+
+def test_controller_gaps_of_the_golden_history_are_the_folds(spark: SparkSession, tmp_path: Path) -> None:
+    history = GOLDEN / "histories" / "controller-gaps.jsonl"
+    shutil.copy(history, tmp_path / "gaps.jsonl")
+    found = told(jobs.read_journal(spark, tmp_path), tables.controller_reigns)
+    names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
+    folded = fold(entries_of(history)).reigns
+    gaps = [gap_before(folded, place) for place in range(len(folded))]
+    wanted = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
+    assert wanted[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
+    for row, gap in zip(found, wanted, strict=True):
+        assert [row[name] for name in names] == ([None] * 4 if gap is None else [int(ms or 0) for ms in gap])
 
 
 def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history: Any) -> None:

@@ -13,6 +13,7 @@ from journal import events as e
 from journal.cause import election_cause, event_cause, timer_cause
 from journal.events import Event, TopicPartition
 from journal.writer import encode_line
+from tests.journal.golden_files import GOLDEN
 from tools.why import command
 
 ORDERS = TopicPartition("orders", 0)
@@ -49,7 +50,7 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
     assert [line for line in said.output.splitlines() if not line.startswith("    ")] == [
-        "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, 3 of them committed (diverging epoch)",
+        "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, at least 3 of them committed (diverging epoch)",
         "because 00:00:03.000Z broker-1#2: orders-0: log cut from 9 back to 6",
         "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2 at leader epoch 3",
         "because 00:00:01.000Z broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
@@ -117,3 +118,14 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
 def test_unknown_effect_is_answered_with_what_can_be_asked(loss: Path, effect: str, message: str) -> None:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert (said.exit_code, said.output) == (1, f"zabka: {message}\n")
+
+
+def test_why_of_a_controller_names_the_time_without_one() -> None:
+    history = GOLDEN / "histories" / "controller-gaps.jsonl"
+    said = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
+    assert said.exit_code == 0
+    gaps = [line for line in said.output.splitlines() if line.startswith("no controller")]
+    assert gaps == [
+        "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms",
+        "no controller for 8.0 ms: detection 0.0 ms, election 8.0 ms, loading 0.0 ms",
+    ]

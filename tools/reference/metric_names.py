@@ -21,6 +21,7 @@ from controller.metrics import ControllerStats, mbeans
 from ensemble.server.config.limits import LimitCounts
 from ensemble.server.operator.metrics import Metrics, OnDemandCounts
 from ensemble.tree.counters import FIRED_AS
+from journal.cluster_state import ClusterState
 from tools.reference.markdown import code, document, table
 
 _INTRODUCTION = (
@@ -72,7 +73,7 @@ def _of_cluster() -> Iterator[list[str]]:
     )
     counts = EventCounts()
     counts.isr = Counter({(1, "shrinks"): 1, (1, "expands"): 1})
-    collector: Any = SimpleNamespace(counts=counts, last_seq=0, bad_lines=0, state=SimpleNamespace(at_us=0))
+    collector: Any = SimpleNamespace(counts=counts, last_seq=0, bad_lines=0, state=ClusterState())
     help_of: dict[str, str] = {}
     fresh = Fresh(Reading(), stale=False, age_ms=0)
     for line in render([peer], [broker], [topic], cast(Collector, collector), fresh).decode().splitlines():

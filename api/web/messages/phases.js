@@ -2,6 +2,7 @@
 
 /**
  * @typedef {import("../fold.js").Entry} Entry
+ * @typedef {import("../fold.js").Reign} Reign
  * @typedef {import("./words.js").Message} Message
  * @typedef {{name: string, title: string, from_us: number, to_us: number}} Phase
  */
@@ -12,19 +13,23 @@ const ELECT_US = 10_000_000;
 
 /**
  * @param {Entry[]} events in order @param {Message[]} messages by when they were sent @param {(entry: Entry) => number} time
+ * @param {Reign[]} [reigns] of the moment that is shown: they know when a controller died or froze
  * @returns {Phase[]}
  */
-export function phases(events, messages, time) {
+export function phases(events, messages, time, reigns = []) {
   const ending = events.find((entry) => entry.type === "session_expired") ?? events.find((entry) => entry.type === "session_closed");
-  const found = ending === undefined ? [] : failover(ending, events, messages, time);
+  const found = ending === undefined ? [] : failover(ending, events, messages, time, reigns);
   return found.length > 1 ? found : election(events, time);
 }
 
-/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @returns {Phase[]} */
-function failover(ending, events, messages, time) {
-  const began = time(ending);
+/** @param {Entry} ending @param {Entry[]} events @param {Message[]} messages @param {(entry: Entry) => number} time @param {Reign[]} reigns @returns {Phase[]} */
+function failover(ending, events, messages, time, reigns) {
   const closed = events.find((entry) => entry.type === "session_closed" && String(entry.session_id) === String(ending.session_id));
-  const gone = closed === undefined ? began : time(closed);
+  const gone = closed === undefined ? time(ending) : time(closed);
+  // The death or freeze may lie before the window, so it is taken from the reign, by the same clock as the session's end.
+  const lost = closed === undefined ? undefined : reigns.findLast(({ holder_lost_us, until_us }) =>
+    holder_lost_us !== null && holder_lost_us <= closed.wall_us && (until_us === null || Math.abs(until_us - closed.wall_us) < ELECT_US));
+  const began = lost === undefined || closed === undefined ? time(ending) : gone - (closed.wall_us - Number(lost.holder_lost_us));
   const elected = events.find((entry) => entry.type === "controller_elected" && time(entry) >= gone && time(entry) - gone < ELECT_US);
   const known = elected === undefined ? gone : time(elected);
   const decides = messages.find((each) => each.kind === "multi" && each.sent_us >= known && /state/.test((each.subject.names ?? []).join()));
@@ -32,7 +37,8 @@ function failover(ending, events, messages, time) {
   const last = tells === undefined ? undefined : lastAnswer(messages, tells.sent_us);
   /** @type {[string, string, number | undefined][]} */
   const marks = [
-    ["detect", "the session is over, and a quorum knows", closed === undefined ? undefined : gone],
+    lost === undefined ? ["expire", "the session has expired, and a quorum closes it", closed === undefined ? undefined : gone]
+      : ["detect", "from the controller's death or freeze until a quorum has closed its session", gone],
     ["elect", "a broker becomes controller", elected === undefined ? undefined : known],
     ["read", "the controller reads what is lost", decides?.sent_us ?? tells?.sent_us],
     ["decide", "new leaders are written, fenced", decides === undefined ? undefined : tells?.sent_us],

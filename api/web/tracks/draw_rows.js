@@ -1,6 +1,7 @@
 // Draws one row of the tracks: spans of a lane, marks, a rate.  What looks the same is drawn together, since a change of
 // colour or font costs more than what is drawn with it.
 
+import { plural } from "../format.js";
 import { lookOf } from "./looks.js";
 import { xOf } from "./scale.js";
 import { firstEnding } from "./spans.js";
@@ -181,7 +182,7 @@ function losses(ctx, of, row) {
     }
     diamond(ctx, x, y, 5, colors.bad);
     if (lost.fresh === 0) continue;
-    const text = `${lost.fresh} committed records gone`;
+    const text = `at least ${plural(lost.fresh, "committed record")} gone`;
     const width = of.palette.width(ctx, heavy, text);
     const left = x - width - 10 > of.gutter ? x - width - 10 : x + 9;
     ground(ctx, { x: left - 3, y: row.top + 1, width: width + 6, height: row.height - 2 }, colors.panel);

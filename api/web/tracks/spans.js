@@ -2,6 +2,8 @@
 // of what came of it.  Pure.  Only the lanes that an event can move are read again.
 
 import { apply, nodeId } from "../fold.js";
+import { plural } from "../format.js";
+import { committedAtLeast } from "../losses.js";
 import { beliefReading, controllerReading, peerReading, replicaReading, topicReading, troubleReading } from "./readings.js";
 
 /**
@@ -215,11 +217,12 @@ export class Spans {
   #lose(e, say) {
     const name = `${e.topic}-${e.partition}`;
     const here = this.state.losses.filter((loss) => loss.topic === e.topic && loss.partition === e.partition);
-    const fresh = committed(here) - committed(here.slice(0, -1));
+    const fresh = committedAtLeast(here) - committedAtLeast(here.slice(0, -1));
+    const committed = here.at(-1)?.committed_at_least ?? 0;
     const all = this.lost.get(name) ?? [];
     all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed: e.below_high_watermark, fresh });
     this.lost.set(name, all);
-    if (e.below_high_watermark > 0) say("came", "lost", `${e.below_high_watermark} committed records gone from broker ${e.broker_id}`, "bad");
+    if (committed > 0) say("came", "lost", `at least ${plural(committed, "committed record")} gone from broker ${e.broker_id}`, "bad");
   }
 
   /** @param {"producer" | "consumer"} kind @param {Entry} e @param {number} done @param {number} failed */
@@ -251,17 +254,6 @@ const same = (span, reading) => span.state === reading.state && span.id === read
 /** @param {Entry} e */
 const faultWord = (e) => (e.source === e.target ? `${e.kind.replaceAll("_", " ")} ${e.target.replace("-", " ")}`
   : `${e.kind} ${e.source} ${e.both_ways ? "↔" : "→"} ${e.target === "*" ? "all" : e.target}`);
-
-/** How many committed offsets these losses took, each counted once. @param {ClusterState["losses"]} losses */
-function committed(losses) {
-  const spans = losses.map((loss) => [loss.first_offset, loss.first_offset + loss.below_high_watermark]).sort((a, b) => a[0] - b[0]);
-  let [sum, end] = [0, -Infinity];
-  for (const [from, to] of spans) {
-    sum += Math.max(0, to - Math.max(from, end));
-    end = Math.max(end, to);
-  }
-  return sum;
-}
 
 /** The span of a lane that holds at a moment. @param {Span[]} spans @param {number} at_us @returns {Span | null} */
 export function spanAt(spans, at_us) {

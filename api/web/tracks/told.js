@@ -24,8 +24,8 @@ export function toldAt(window, x, y) {
   if (row.kind === "marks") return mark(window, row, x);
   if (row.kind === "rate") return { text: `${clock(at_us)}: ${rateAt(window.spans, row.lane, at_us)}`, seq: null };
   const lost = (window.spans.lost.get(row.under) ?? []).find((each) => each.broker === row.id && Math.abs(xOf(window, each.at_us) - x) < NEAR_PX);
-  if (lost?.committed === 0) return { text: `${clock(lost.at_us)}: ${plural(lost.count, "record")} truncated on broker ${row.id}, none of them committed, event ${lost.seq}`, seq: lost.seq };
-  if (lost) return { text: `${clock(lost.at_us)}: committed records gone from broker ${row.id}, ${lost.fresh} of them from nowhere else before, event ${lost.seq}`, seq: lost.seq };
+  if (lost?.committed === 0) return { text: `${clock(lost.at_us)}: ${plural(lost.count, "record")} truncated on broker ${row.id}, none of them known to be committed, event ${lost.seq}`, seq: lost.seq };
+  if (lost) return { text: `${clock(lost.at_us)}: records gone from broker ${row.id}, at least ${plural(lost.fresh, "committed record")} that no other replica had lost before, event ${lost.seq}`, seq: lost.seq };
   return span(window, row, x, at_us);
 }
 

@@ -33,7 +33,7 @@ export function workloads(state, m, actions) {
     ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
-        <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and not to be read any more">lost</th><td></td></tr></thead>
+        <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and no longer in the leaders' logs">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
   const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
   const open = notFoundAgain(state, () => true) > 0;

@@ -126,7 +126,7 @@ function row(p, brokers, actions) {
 function gone(p) {
   if (p.gone === 0) return nothing;
   return html`<a class="gone ${p.gone_committed ? "bad" : ""}" href="#losses">${p.gone_committed
-    ? `${plural(p.gone_committed, "committed record")} lost` : `${plural(p.gone, "record")} truncated`}</a>`;
+    ? `at least ${plural(p.gone_committed, "committed record")} lost` : `${plural(p.gone, "record")} truncated`}</a>`;
 }
 
 /** @param {Partition} p @param {number} broker @param {number} low @param {number} high */
@@ -174,16 +174,17 @@ export function losses(state, m, actions) {
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
     <thead><tr><th scope="col">partition</th><th scope="col">on</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
-      <th scope="col" class="n">of them committed</th><th scope="col">why</th></tr></thead>
-    <tbody>${found.map((loss) => html`<tr class=${loss.below_high_watermark && loss.seq > state.cluster.losses_acknowledged_seq ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
+      <th scope="col" class="n">committed, at least</th><th scope="col">why</th></tr></thead>
+    <tbody>${found.map((loss) => html`<tr class=${loss.committed_at_least && loss.seq > state.cluster.losses_acknowledged_seq ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
-      <td class="n">${loss.below_high_watermark ? html`${icon("bad")} ${count(loss.below_high_watermark)}` : 0}</td>
-      <td>${loss.cause.replaceAll("_", " ")}${loss.below_high_watermark && loss.seq <= state.cluster.losses_acknowledged_seq
+      <td class="n">${loss.committed_at_least ? html`${icon("bad")} ${count(loss.committed_at_least)}` : 0}</td>
+      <td>${loss.cause.replaceAll("_", " ")}${loss.committed_at_least && loss.seq <= state.cluster.losses_acknowledged_seq
       ? html` <span class="quiet">acknowledged</span>` : nothing}</td></tr>`)}</tbody></table></div>`;
   const partitions = m.topics.flatMap((topic) => topic.partitions);
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
   const open = partitions.reduce((sum, p) => sum + p.gone_open, 0);
-  const aside = html`<span class="sum ${open ? "warn" : ""}"><b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
-    each offset counted once; one row a replica${committed && !open ? "; acknowledged" : ""}</span>${open ? acknowledge(state, actions) : nothing}`;
+  const aside = html`<span class="sum ${open ? "warn" : ""}">at least <b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
+    by the highest high watermark that a replica reported before; each offset counted once; one row a replica${committed && !open
+    ? "; acknowledged" : ""}</span>${open ? acknowledge(state, actions) : nothing}`;
   return panel("losses", "Records gone from a replica", aside, body);
 }

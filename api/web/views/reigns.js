@@ -3,6 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { clock, clockShort, duration, lastKnown, words } from "../format.js";
+import { gapBefore, partsText } from "../gaps.js";
 import { leftOfSession } from "../model.js";
 import { icon } from "./parts.js";
 
@@ -28,41 +29,59 @@ const fate = (reign) => FATES[reign.holder_lost_by ?? ""] ?? words(reign.holder_
 export function reigns(m) {
   const { ensemble } = m;
   const current = m.reigns.at(-1);
-  const since = current && current.until_us === null ? current.since_us : (current?.until_us ?? null);
+  const since = current && current.until_us === null ? current.since_us : (current?.holder_lost_us ?? current?.until_us ?? null);
+  const gap = gone(ensemble) ? null : gapBefore(m.reigns, m.reigns.length - 1);
   const known_ms = m.now_ms - (ensemble.stale ? ensemble.age_ms : 0);
   const lasted = since === null ? "" : duration(known_ms - since / 1000);
-  const gone = ensemble.id < 0;
-  const absent_us = !gone && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
+  const absent_us = !gone(ensemble) && current?.until_us === null && current.broker_id === ensemble.id ? current.holder_lost_us : null;
   return html`<section class="panel reigns" id="reigns" tabindex="-1" aria-labelledby="reigns-title">
-    <div class="epoch ${gone || absent_us !== null ? "bad" : ""}">
+    <div class="epoch ${gone(ensemble) || absent_us !== null ? "bad" : ""}">
       <h2 id="reigns-title">Controller epoch</h2>
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
-      <p><strong>${gone ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
+      <p><strong>${gone(ensemble) ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`
-          : since === null ? "" : html`${gone ? "for" : ensemble.stale ? "had reigned for" : "reigns for"} <time>${lasted}</time>`}</span>
+          : since === null ? "" : html`${gone(ensemble) ? "for" : ensemble.stale ? "had reigned for" : "reigns for"} <time>${lasted}</time>`}</span>
         <span class="quiet" title="zkVersion of /controller_epoch: what fences a controller's writes">${ensemble.stale
-          ? html`${icon("warn")} ${lastKnown(ensemble)}` : `zkVersion ${ensemble.zk_version}`}</span></p>
+          ? html`${icon("warn")} ${lastKnown(ensemble)}` : `zkVersion ${ensemble.zk_version}`}</span>
+        ${gap === null ? nothing : html`<span class="quiet" title=${partsText(gap)}>before it ${duration((gap.to_us - gap.from_us) / 1000)} without a controller</span>`}</p>
     </div>
     ${ribbon(m)}
     <ol class="history" aria-label="Reigns, the newest first" tabindex="0">
-      ${m.reigns.slice(-SHOWN_MAX).reverse().map((reign, i, shown) => row(m, reign, shown[i - 1]))}
+      ${m.reigns.slice(-SHOWN_MAX).map((_, i, shown) => row(m, m.reigns.length - shown.length + i)).reverse()}
       ${m.reigns.length ? nothing : html`<li class="quiet">nobody has been controller yet</li>`}
     </ol>
   </section>`;
 }
 
-/** @param {Model} m @param {Reign} reign @param {Reign | undefined} next */
-function row(m, reign, next) {
+/** @param {import("../model.js").Ensemble} ensemble */
+const gone = (ensemble) => ensemble.id < 0;
+
+/** @param {Model} m @param {number} place */
+function row(m, place) {
   const now_us = m.now_ms * 1000;
+  const reign = m.reigns[place];
   const lost_us = reign.holder_lost_us ?? reign.until_us;
-  const next_us = next?.since_us ?? now_us;
   const acted = duration(((lost_us ?? now_us) - reign.since_us) / 1000);
   return html`<li>
     <b class="of-broker b${reign.broker_id % 8}">${reign.broker_id}@${reign.controller_epoch}</b>
     <time title=${clock(reign.since_us)}>${clockShort(reign.since_us)}</time>
     <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} reigns` : ending(reign)}</span>
-    ${lost_us !== null && next_us - lost_us > GAP_MIN_US ? html`<span class="gap">then ${duration((next_us - lost_us) / 1000)} without</span>` : nothing}
+    ${lost_us === null ? nothing : after(m.reigns, place, lost_us, now_us)}
   </li>`;
+}
+
+/** How long there was no controller after one. @param {Reign[]} all @param {number} place @param {number} lost_us @param {number} now_us */
+function after(all, place, lost_us, now_us) {
+  const next = all[place + 1];
+  const gap = gapBefore(all, place + 1);
+  if (gap !== null) {
+    const whole = duration((gap.to_us - gap.from_us) / 1000);
+    return gap.to_us - gap.from_us > GAP_MIN_US ? html`<span class="gap">then ${whole} without: ${partsText(gap)}</span>` : nothing;
+  }
+  const until_us = next?.since_us ?? now_us;
+  if (until_us - lost_us <= GAP_MIN_US) return nothing;
+  const known = duration((until_us - lost_us) / 1000);
+  return html`<span class="gap">${next === undefined ? `for ${known} without so far` : `then at least ${known} without`}</span>`;
 }
 
 /** How a reign came to its end: what became of its holder, and how long its session outlived it. @param {Reign} reign */
@@ -81,9 +100,10 @@ export function spans(shown, now_us) {
   const found = shown.flatMap((reign, i) => {
     const until_us = reign.until_us ?? now_us;
     const lost_us = Math.min(reign.holder_lost_us ?? until_us, until_us);
-    const next_us = shown[i + 1]?.since_us ?? now_us;
+    const next = shown[i + 1];
+    const next_us = next === undefined ? now_us : next.ready_us ?? next.since_us;
     /** @type {{reign: Reign | null, kind: "acts" | "absent" | "gap", from_us: number, to_us: number}[]} */
-    const parts = [{ reign, kind: "acts", from_us: reign.since_us, to_us: lost_us }];
+    const parts = [{ reign, kind: "acts", from_us: Math.min(reign.ready_us ?? reign.since_us, lost_us), to_us: lost_us }];
     if (reign.holder_lost_us !== null) parts.push({ reign, kind: "absent", from_us: lost_us, to_us: until_us });
     if (reign.until_us !== null && next_us - until_us > GAP_MIN_US) parts.push({ reign: null, kind: "gap", from_us: until_us, to_us: next_us });
     return parts;

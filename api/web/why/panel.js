@@ -3,6 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { duration } from "../format.js";
+import { partsText } from "../gaps.js";
 import { hash } from "../time/hash.js";
 import { icon, panel } from "../views/parts.js";
 import { Answers } from "./answers.js";
@@ -13,7 +14,8 @@ import { ruled } from "./rule.js";
  * @typedef {import("../time/moment.js").Moment} Moment
  * @typedef {import("./rule.js").Rule} Rule
  * @typedef {"fault" | "request" | "timer" | "start" | "unknown"} End
- * @typedef {{seq: number, event: import("../fold.js").Entry, told: string, rule: Rule | null, end?: End | null, says?: string | null}} Step
+ * @typedef {{seq: number, event: import("../fold.js").Entry, told: string, rule: Rule | null, end?: End | null, says?: string | null,
+ *   controller_gap?: {gap_before_ms: number, detection_ms: number | null, election_ms: number, loading_ms: number} | null}} Step
  *   One step of a chain; the last says what it began with, and its own word for that where no event is behind it.
  */
 
@@ -62,6 +64,12 @@ function chain(run, seq, moment, changed) {
   return steps(answer.value, moment);
 }
 
+/** @param {NonNullable<Step["controller_gap"]>} gap */
+function gapText({ gap_before_ms, detection_ms, election_ms, loading_ms }) {
+  const parts = { detection_us: detection_ms === null ? null : detection_ms * 1000, election_us: election_ms * 1000, loading_us: loading_ms * 1000 };
+  return `No controller for ${duration(gap_before_ms)} before: ${partsText(parts)}.`;
+}
+
 /** The chain as a list; each step leads to its moment. @param {Step[]} told @param {Moment} moment */
 export function steps(told, moment) {
   const effect = told[0]?.event;
@@ -72,6 +80,6 @@ export function steps(told, moment) {
     const when = place === 0 ? "this" : before_ms === 0 ? "same ms" : before_ms < 0 ? `+${duration(-before_ms)}` : `−${duration(before_ms)}`;
     return html`<li class=${place === 0 ? "effect" : ""}><span class="ago">${when}</span>
       <p><a href=${hash({ ...moment.place, at: step.seq })} aria-current=${place === 0 ? "true" : nothing}><b>${event.node}</b> ${step.told}</a></p>
-      ${ruled(step.rule)}</li>`;
+      ${ruled(step.rule)}${step.controller_gap ? html`<p class="quiet">${gapText(step.controller_gap)}</p>` : nothing}</li>`;
   })}${end ? html`<li class="end"><p>${says && end !== "timer" ? html`${says}. ` : nothing}${ENDS[end]}</p></li>` : nothing}</ol>`;
 }

@@ -20,6 +20,7 @@ from broker_sim.replication.replica_manager import ReplicaManager
 from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from broker_sim.request_context import RequestContext
 from journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
+from journal.high_watermarks import high_watermarks_reached
 from journal.judges.record_invariants import CommittedRecordsSurvive
 from kafka_protocol.ports import ChannelBroken, Endpoint
 from kafka_protocol.record_batch import Record, build_batch, decode_records
@@ -162,7 +163,10 @@ class Broker:
                 metadata=Metadata(cluster),
                 emit=lambda event: cluster.emit(f"broker-{self.id}", event),
             ),
-            storage=ReplicaStorage(log_directories=[self.directory, *self.more_directories]),
+            storage=ReplicaStorage(
+                log_directories=[self.directory, *self.more_directories],
+                high_watermarks_reached=lambda: high_watermarks_reached(cluster.events(Event, self.id)),
+            ),
             topic_configs=lambda topic: cluster.topic_configs.get(topic, {}),
         )
         metadata: Any = Metadata(cluster)

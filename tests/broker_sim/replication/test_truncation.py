@@ -9,7 +9,7 @@ from broker_sim.logs import checkpoints
 from journal import events as e
 from kafka_protocol.record_batch import decode_records
 from kafka_protocol.topic_ids import topic_id_from_kafka
-from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, at_once, batch
+from tests.broker_sim.replication.replication_cluster import LATENCY_MS, TOPIC_ID, TP, Cluster, at_once, batch
 
 
 def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:
@@ -223,6 +223,8 @@ def out_of_step() -> Cluster:
     cluster.produce(1, "m2", acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1,))
     assert cluster.produce(1, "m3").error == 0
+    # An acknowledgement takes this long to its producer.
+    cluster.run(LATENCY_MS)
     cluster.kill(1)
     cluster.heal()
     return cluster
@@ -269,6 +271,8 @@ def test_an_unclean_election_names_what_it_lost_and_the_logs_converge() -> None:
     (lost,) = cluster.events(e.RecordsLost)
     assert (lost.broker_id, lost.first_offset, lost.last_offset, lost.count) == (1, 1, 2, 2)
     assert lost.topic_id == topic_id_from_kafka(TOPIC_ID)
+    # All of them: broker 1 was the whole ISR.  It was killed before its next checkpoint, so only its journal knows.
+    assert (lost.committed_at_least, lost.below_high_watermark) == (2, 2)
     (cut,) = cluster.events(e.LogTruncated)
     assert (cut.from_offset, cut.to_offset, cut.leader_epoch) == (3, 1, 1)
     assert cluster.violations() == []

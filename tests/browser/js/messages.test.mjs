@@ -137,8 +137,14 @@ test("a failover's phases follow on each other from the session's end to the las
   ];
   const found = phases(events, told_, (entry) => entry.wall_us);
   assert.deepEqual(found.map(({ name, from_us, to_us }) => [name, from_us, to_us]), [
-    ["detect", 1_000, 3_000], ["elect", 3_000, 5_000], ["read", 5_000, 7_000], ["decide", 7_000, 9_000], ["propagate", 9_000, 11_000],
+    ["expire", 1_000, 3_000], ["elect", 3_000, 5_000], ["read", 5_000, 7_000], ["decide", 7_000, 9_000], ["propagate", 9_000, 11_000],
   ]);
+  // Detection begins with the death of the controller, which may lie before the window.
+  const died = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: -9_000, until_us: 3_000, ended_by: "session_expired",
+    holder_lost_us: -4_000, holder_lost_by: "kill", ready_us: -8_000 };
+  const [first, second] = phases(events, told_, (entry) => entry.wall_us + 100_000, [died]);
+  assert.deepEqual([first.name, first.from_us, first.to_us], ["detect", 96_000, 103_000]);
+  assert.deepEqual([second.name, second.from_us, second.to_us], ["elect", 103_000, 105_000]);
 });
 
 test("an election's phases are those of the peer that leads in the end", () => {

@@ -6,6 +6,7 @@ import { test } from "node:test";
 import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
+import { gapBefore, partsText } from "../../../api/web/gaps.js";
 import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
@@ -373,7 +374,7 @@ test("a partition whose leader is dead or frozen is in trouble, though its ISR i
 
 test("what producers do not find again is told beside what replicas say was committed", () => {
   const producer = (seq, topic) => entry(seq, "api", "workload_progressed", { workload_id: `w-${topic}`, topic, sent: 9, acknowledged: 9, failed: 0, lost: 7 });
-  assert.deepEqual(healthOf({}, [producer(1, "t"), producer(2, "deleted")]), ["warn", "7 acknowledged records not to be read any more"]);
+  assert.deepEqual(healthOf({}, [producer(1, "t"), producer(2, "deleted")]), ["warn", "7 acknowledged records lost"]);
 });
 
 test("a record that several replicas lost is one lost record", () => {
@@ -382,7 +383,7 @@ test("a record that several replicas lost is one lost record", () => {
     below_high_watermark, cause: "truncation" });
   assert.deepEqual(healthOf({}), ["ok"]);
   assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 5), lost(2, 2, 7, 12, 3), lost(3, 2, 20, 20, 1)]),
-    ["warn", "6 committed records lost"]);
+    ["warn", "at least 6 committed records lost"]);
   assert.deepEqual(healthOf({}, [lost(1, 1, 5, 12, 0)]), ["ok"], "what was never committed was never promised");
 });
 
@@ -438,7 +439,7 @@ test("a topic that is being deleted is no offline one", () => {
 test("reigns and the gaps between them lie side by side, the longer the wider", () => {
   const reign = (id, epoch, since_us, until_us) => ({
     broker_id: id, controller_epoch: epoch, zk_version: epoch, since_us, until_us, ended_by: null,
-    holder_lost_us: null, holder_lost_by: null,
+    holder_lost_us: null, holder_lost_by: null, ready_us: null,
   });
   const found = spans([reign(1, 1, 0, 60e6), reign(2, 2, 66e6, 70e6), reign(3, 3, 70e6, null)], 71e6);
   assert.deepEqual(found.map((s) => s.reign?.broker_id ?? null), [1, null, 2, 3]);
@@ -447,12 +448,22 @@ test("reigns and the gaps between them lie side by side, the longer the wider", 
 
 test("a reign whose holder is dead is absent from the kill to the expiry, and then nobody reigns", () => {
   const killed = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: 0, until_us: 65_246_000, ended_by: "session_expired",
-    holder_lost_us: 60_000_000, holder_lost_by: "kill" };
+    holder_lost_us: 60_000_000, holder_lost_by: "kill", ready_us: null };
   const next = { broker_id: 2, controller_epoch: 2, zk_version: 2, since_us: 65_310_000, until_us: null, ended_by: null,
-    holder_lost_us: null, holder_lost_by: null };
+    holder_lost_us: null, holder_lost_by: null, ready_us: 65_400_000 };
   const found = spans([killed, next], 70_000_000).map((s) => [s.kind, s.from_us, s.to_us]);
-  assert.deepEqual(found, [["acts", 0, 60_000_000], ["absent", 60_000_000, 65_246_000], ["gap", 65_246_000, 65_310_000],
-    ["acts", 65_310_000, 70_000_000]]);
+  assert.deepEqual(found, [["acts", 0, 60_000_000], ["absent", 60_000_000, 65_246_000], ["gap", 65_246_000, 65_400_000],
+    ["acts", 65_400_000, 70_000_000]]);
+});
+
+test("the time without a controller runs from its freeze to the next one's first decision", () => {
+  // tests/journal/test_controller_gaps.py tells what happens in it.
+  const history = readFileSync(new URL("../../golden/histories/controller-gaps.jsonl", import.meta.url), "utf8").split("\n").filter(Boolean).map(parseExact);
+  const { reigns } = fold(history);
+  assert.deepEqual(reigns.map((_, place) => gapBefore(reigns, place)), [null, null,
+    { from_us: 10_000_000, to_us: 21_065_000, detection_us: 5_001_900, election_us: 6_003_100, loading_us: 60_000 },
+    { from_us: 30_000_000, to_us: 30_008_000, detection_us: 0, election_us: 8_000, loading_us: 0 }]);
+  assert.equal(partsText(gapBefore(reigns, 2)), "detection 5.0 s, election 6.0 s, loading 60 ms");
 });
 
 const LEADING = { epoch: 2, leader_id: 3, known: true, since_us: 0 };
@@ -538,7 +549,7 @@ test("of many offline partitions one hears the number, and of each loss of commi
   assert.equal(announcement(table, off, fold(off)), "3 partitions are offline.");
   const lost = entry(4, "broker-1", "records_lost", { broker_id: 1, topic: "t", partition: 0, first_offset: 5, last_offset: 6, count: 2,
     below_high_watermark: 2, cause: "truncation" });
-  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: 2, from offset 5 on.");
+  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: at least 2, from offset 5 on.");
 });
 
 test("two stories part at their first line that is not the same", () => {

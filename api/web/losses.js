@@ -1,0 +1,43 @@
+// How many records a partition has lost, from the losses that its replicas reported.  Several replicas may lose the
+// same records, so each offset counts once.  The twin of journal/losses.py.  Pure.
+
+/**
+ * @typedef {import("./fold.js").Loss} Loss
+ * @typedef {{gone: number, gone_committed: number, gone_open: number}} Lost  Records that are gone from a replica, how many of
+ *   them were committed at least, and how many of these in losses that no user has acknowledged.
+ */
+
+/** @type {Lost} */
+export const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
+
+/**
+ * The lost records of each partition that has any, by its name.
+ * @param {Loss[]} losses @param {number} acknowledged_seq users acknowledged losses up to this event @returns {Map<string, Lost>}
+ */
+export function lostByPartition(losses, acknowledged_seq) {
+  /** @type {Map<string, Loss[]>} */
+  const told = new Map();
+  for (const loss of losses) {
+    const name = `${loss.topic}-${loss.partition}`;
+    const found = told.get(name);
+    if (found) found.push(loss);
+    else told.set(name, [loss]);
+  }
+  return new Map([...told].map(([name, found]) => [name, {
+    gone: covered(found.map((loss) => [loss.first_offset, loss.last_offset + 1])), gone_committed: committedAtLeast(found),
+    gone_open: committedAtLeast(found.filter((loss) => loss.seq > acknowledged_seq)),
+  }]));
+}
+
+/** How many committed records these losses of one partition took at least. @param {Loss[]} losses */
+export const committedAtLeast = (losses) => covered(losses.map((loss) => [loss.first_offset, loss.first_offset + loss.committed_at_least]));
+
+/** How many offsets lie in at least one of these spans. @param {[number, number][]} spans each from its first offset to before its end */
+function covered(spans) {
+  let [sum, end] = [0, -Infinity];
+  for (const [from, to] of [...spans].sort((a, b) => a[0] - b[0])) {
+    sum += Math.max(0, to - Math.max(from, end));
+    end = Math.max(end, to);
+  }
+  return sum;
+}

@@ -1,0 +1,80 @@
+"""One figure for lost records and one for the time without a controller, wherever the API returns them."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from api.agent_protocol import JournalChunk, Position
+from journal import events as e
+from journal.writer import encode_line
+from tests.api.api_server import Server
+from tests.journal.golden_files import GOLDEN
+
+V1 = "/api/v1"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Server]:
+    with Server(tmp_path) as running:
+        yield running
+
+
+@pytest.fixture
+def http(server: Server) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as client:
+        yield client
+
+
+def lost(broker: int, first: int, last: int, committed: int) -> bytes:
+    event = e.RecordsLost(
+        broker, "orders", 0, first, last, last - first + 1, committed, "diverging_epoch", committed_at_least=committed
+    )
+    return encode_line(f"broker-{broker}", 1, broker, broker, event)
+
+
+def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets, of which 226 and 170 were committed."""
+    for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
+        server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
+
+    partition = http.get(f"{V1}/topics/orders").json()["partitions"][0]
+    assert (partition["records_lost"], partition["committed_at_least"]) == (226, 226)
+    cluster = http.get(f"{V1}/cluster").json()
+    assert cluster["topics"][0]["partitions"][0]["committed_at_least"] == 226
+    assert [loss["committed_at_least"] for loss in cluster["losses"]] == [226, 170]
+    assert [event["committed_at_least"] for event in http.get(f"{V1}/journal").json()] == [226, 170]
+    assert "\nzabka_committed_records_lost 226.0\n" in http.get("/metrics").text
+
+
+def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+    """What happens in it, `tests/journal/test_controller_gaps.py` says."""
+    chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        chunks[entry["node"]].append(entry)
+    for node, entries in chunks.items():
+        lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
+        server.collector.take(JournalChunk(node, lines, Position("f", 1)))
+    server.collect(JournalChunk("peer-2", b"", Position("f", 0)))
+
+    gap = {"gap_before_ms": 11_065.0, "detection_ms": 5_001.9, "election_ms": 6_003.1, "loading_ms": 60.0}
+    reigns = http.get(f"{V1}/cluster").json()["reigns"]
+    assert {name: reigns[2][name] for name in gap} == gap
+    assert "gap_before_ms" not in reigns[1], "it never decided"
+    elected = next(
+        event["seq"]
+        for event in http.get(f"{V1}/journal").json()
+        if event["type"] == "controller_elected" and event["controller_epoch"] == 3
+    )
+    steps = http.get(f"{V1}/runs/live/why", params={"seq": elected}).json()
+    assert steps[0]["controller_gap"] == gap
+    metrics = http.get("/metrics").text
+    assert 'zabka_controller_gap_seconds{part="gap_before"} 0.008' in metrics, "of the newest controller"
+    assert 'zabka_controller_gap_seconds{part="election"} 0.008' in metrics

@@ -1,0 +1,68 @@
+"""The time without a controller: from the death or freeze of the last one to the first decision of the next."""
+
+from __future__ import annotations
+
+from journal import events as e
+from journal.controller_gaps import ControllerGap, gap_before, gap_ended_by, gap_text
+from journal.events import Entry
+from journal.fold import fold
+from tests.journal.golden_files import GOLDEN, entries_of
+
+REIGNS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).reigns
+
+
+def test_gap_runs_from_the_freeze_to_the_first_decision() -> None:
+    """Controller 1 froze at 10 s, and its session ended at 15.0019 s.  Controller 2 was elected at 15.007 s and killed
+    before it decided.  Controller 3 was elected at 21.005 s and decided at 21.065 s."""
+    assert gap_before(REIGNS, 0) is None
+    assert gap_before(REIGNS, 1) is None
+    gap = gap_before(REIGNS, 2)
+    assert gap == ControllerGap(10_000_000, 21_065_000, 5_001_900, 6_003_100, 60_000)
+    assert gap.total_us == 11_065_000
+
+
+def test_gap_after_a_resignation_has_no_detection() -> None:
+    """Controller 3 resigned at 30 s; a broker without a journal here was elected 8 ms later."""
+    assert gap_before(REIGNS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
+
+
+def test_gap_names_its_parts_in_text() -> None:
+    gap = gap_ended_by(REIGNS, e.ControllerElected(3, 3, 3, 41))
+    assert gap is not None
+    text = "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms"
+    assert gap_text(gap) == text
+    assert gap_ended_by(REIGNS, e.ControllerReady(3, 3, 40, 15)) == gap
+    assert gap_ended_by(REIGNS, e.ControllerResigned(3, 3, "shutdown")) is None
+
+
+def _told(*events: tuple[int, str, e.Event]) -> list[Entry]:
+    return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
+
+
+def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
+    """The journals of the peers are missing: the next election is the first that is known of the end."""
+    reigns = fold(
+        _told(
+            (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
+            (5_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
+            (9_000, "broker-2", e.ControllerElected(2, 2, 2, 2)),
+            (9_500, "broker-2", e.ControllerReady(2, 2, 0, 0)),
+            (20_000, "broker-3", e.ControllerElected(3, 3, 3, 3)),
+            (20_100, "broker-3", e.ControllerReady(3, 3, 0, 0)),
+        )
+    ).reigns
+    assert gap_before(reigns, 1) == ControllerGap(5_000, 9_500, None, 4_000, 500)
+    assert gap_before(reigns, 2) is None, "nothing tells when controller 2 stopped"
+
+
+def test_gap_of_an_isolated_controller_begins_with_its_sessions_end() -> None:
+    reigns = fold(
+        _told(
+            (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
+            (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
+            (7_000, "peer-1", e.SessionClosed(7, 5, ["/controller"], "expiry 0x7")),
+            (7_300, "broker-2", e.ControllerElected(2, 2, 2, 6)),
+            (7_900, "broker-2", e.ControllerReady(2, 2, 0, 0)),
+        )
+    ).reigns
+    assert gap_before(reigns, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)

@@ -1,0 +1,28 @@
+"""Lost records of a partition: each offset counts once."""
+
+from __future__ import annotations
+
+from journal import events as e
+from journal.events import Entry
+from journal.fold import fold
+from journal.losses import LostRecords, lost_by_partition
+
+
+def lost(broker: int, partition: int, first: int, last: int, committed: int, *, older: bool = False) -> Entry:
+    event = e.RecordsLost(broker, "t", partition, first, last, last - first + 1, committed, "x")
+    event.committed_at_least = -1 if older else committed
+    return Entry(f"broker-{broker}", 1, 1, 1, event)
+
+
+def test_offsets_that_several_replicas_lost_count_once() -> None:
+    losses = fold([lost(1, 0, 100, 149, 20), lost(2, 0, 90, 149, 40), lost(3, 0, 200, 200, 0)]).losses
+    assert lost_by_partition(losses) == {"t-0": LostRecords(61, 40)}
+
+
+def test_spans_that_touch_add_up_within_each_partition() -> None:
+    losses = fold([lost(1, 0, 10, 19, 10), lost(2, 0, 20, 29, 3), lost(2, 1, 0, 4, 5)]).losses
+    assert lost_by_partition(losses) == {"t-0": LostRecords(20, 13), "t-1": LostRecords(5, 5)}
+
+
+def test_older_journals_name_the_committed_records_too() -> None:
+    assert lost_by_partition(fold([lost(1, 0, 10, 19, 4, older=True)]).losses) == {"t-0": LostRecords(10, 4)}
