@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
-from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
+from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render
 from broker_sim.configs.config_resources import (
     BROKER,
     BROKER_LOGGER,
@@ -237,9 +237,29 @@ def _apply(overrides: dict[str, str], alteration: Alteration, keys: Mapping[str,
     if key is None or key.type is not ConfigType.LIST:
         what = Operation(alteration.operation).name.lower()
         raise Refused(KafkaError.invalid_config, f"Config value {what} is not allowed for config key: {name}")
-    words = split_list(overrides.get(name, render(key.default)))
-    if alteration.operation == Operation.APPEND:
-        words += [word for word in split_list(value) if word not in words]
-    else:
-        words = [word for word in words if word not in split_list(value)]
-    overrides[name] = ",".join(words)
+    change = _appended if alteration.operation == Operation.APPEND else _subtracted
+    overrides[name] = change(overrides.get(name, render(key.default)), value)
+
+
+def _appended(present: str, more: str) -> str:
+    members = _comma_parts(present) if present else []
+    return ",".join(members + [part for part in _comma_parts(more) if part not in members])
+
+
+def _subtracted(present: str, less: str) -> str:
+    """Each member of `less` removes one occurrence.  Kafka accepts the removal of the last member."""
+    members = _comma_parts(present)
+    for part in _comma_parts(less):
+        if part in members:
+            members.remove(part)
+    return ",".join(members)
+
+
+def _comma_parts(text: str) -> list[str]:
+    """The text at its commas as Java's String.split divides it: without empty parts at the end."""
+    if not text:
+        return [""]
+    parts = text.split(",")
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
