@@ -103,11 +103,3 @@ def test_a_partition_names_its_idempotent_producers(cluster: Cluster) -> None:
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (77, 3, 1)
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (6, -1)
     assert unknown.error_code is ErrorCode.unknown_topic_or_partition
-
-
-@pytest.mark.parametrize(("asked_for", "bits"), [(False, -(2**31)), (True, 8096)])
-def test_without_an_authorizer_everything_is_allowed_to_whoever_asks(
-    cluster: Cluster, asked_for: bool, bits: int
-) -> None:
-    described = asked(cluster, request(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=asked_for))
-    assert described.cluster_authorized_operations == bits
