@@ -159,7 +159,7 @@ class Broker:
         config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
-        describer = ConfigDescriber(self._zk, self.config, self.metadata)
+        describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(

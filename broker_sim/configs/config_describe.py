@@ -22,6 +22,7 @@ from broker_sim.configs.config_resources import (
     Synonym,
     whole_number,
 )
+from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
 from broker_sim.configs.topic_config import TOPIC_KEYS
 from broker_sim.metadata_cache import MetadataCache
@@ -81,10 +82,11 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 class ConfigDescriber:
     """Describes topics and this broker, as their znodes say now, so that it shows what was just written."""
 
-    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache) -> None:
+    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs) -> None:
         self._zk = zk
         self._config = config
         self._metadata = metadata
+        self._configs = configs
         self._own = f"brokers/{config.broker_id}"
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
@@ -176,6 +178,11 @@ class ConfigDescriber:
             synonyms=(),
             documentation=TOPIC_DOCUMENTATION[key.name],
         )
+
+    def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
+        """Every key of a topic that is created with these overrides, over this broker's values as last read."""
+        places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
+        return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 
     # ---- brokers ----------------------------------------------------------------------------------------------
 
