@@ -36,6 +36,7 @@ from broker_sim.handlers.logs import LogHandlers
 from broker_sim.handlers.metadata import MetadataHandlers
 from broker_sim.handlers.offsets import OffsetHandlers
 from broker_sim.handlers.users import UserHandlers
+from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.quotas.client_quotas import ClientQuotas
@@ -91,6 +92,7 @@ class Broker:
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
+        self.loggers = LoggerLevels()
         self.quotas = client_throttles(config, runtime)
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
         self.connections = connection_quotas(config, runtime)
@@ -156,10 +158,10 @@ class Broker:
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
-        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata)
+        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._say)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
-        describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs)
+        describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
@@ -23,6 +23,7 @@ from broker_sim.configs.config_resources import (
 from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
+from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
 from ensemble.errors import SessionExpired, ZooKeeperError
@@ -36,11 +37,22 @@ _BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **
 class ConfigAdmin:
     """Alters the configuration of topics and brokers."""
 
-    def __init__(self, zk: Zk, config: KafkaConfig, configs: EntityConfigs, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        zk: Zk,
+        config: KafkaConfig,
+        configs: EntityConfigs,
+        metadata: MetadataCache,
+        loggers: LoggerLevels,
+        say: Callable[[str], None],
+    ) -> None:
+        """`say` gets a line about each change of a logger's level."""
         self._znodes = EntityZnodes(zk)
         self._config = config
         self._configs = configs
         self._metadata = metadata
+        self._loggers = loggers
+        self._say = say
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
         """AlterConfigs: these overrides, all of them to be set, replace all others."""
@@ -77,8 +89,7 @@ class ConfigAdmin:
         self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool, replace: bool
     ) -> None:
         if resource.type == BROKER_LOGGER:
-            self._check_broker(resource.name)
-            _refuse_loggers(alterations)
+            self._alter_loggers(resource.name, alterations, validate_only)
             return
         entity, keys = self._entity(resource)
         while True:
@@ -92,6 +103,16 @@ class ConfigAdmin:
                 self._validate_broker(entity, overrides, bool(resource.name))
             if validate_only or await self._znodes.write(entity, overrides, version):
                 return
+
+    def _alter_loggers(self, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:
+        number = self._node_number(name)
+        if number != self._config.broker_id:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Unexpected node id. Expected {self._config.broker_id}, but received {number}",
+            )
+        for line in self._loggers.alter(alterations, validate_only):
+            self._say(line)
 
     # ---- what may be altered ----------------------------------------------------------------------------------
 
@@ -115,11 +136,14 @@ class ConfigAdmin:
             )
         raise Refused(KafkaError.invalid_request, f"Unknown resource type {resource.type}")
 
-    def _check_broker(self, name: str) -> None:
+    def _node_number(self, name: str) -> int:
         number = whole_number(name)
         if number is None:
             raise Refused(KafkaError.invalid_request, f"Node id must be an integer, but it is: {name}")
-        if number != self._config.broker_id:
+        return number
+
+    def _check_broker(self, name: str) -> None:
+        if self._node_number(name) != self._config.broker_id:
             raise Refused(
                 KafkaError.invalid_request,
                 f"Unexpected broker id, expected {self._config.broker_id}, but received {name}",
@@ -199,20 +223,6 @@ def _check_alterations(alterations: Sequence[Alteration]) -> None:
     empty = [each.name for each in alterations if each.operation != Operation.DELETE and each.value is None]
     if empty:
         raise Refused(KafkaError.invalid_request, f"Null value not supported for : {', '.join(empty)}")
-
-
-def _refuse_loggers(alterations: Sequence[Alteration]) -> None:
-    """RuntimeLoggerManager's refusals: there is no logger here whose level could be set."""
-    for alteration in alterations:
-        if alteration.operation in (Operation.SET, Operation.DELETE):
-            raise Refused(KafkaError.invalid_config, f"Logger {alteration.name} does not exist!")
-        if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
-            name = Operation(alteration.operation).name
-            raise Refused(KafkaError.invalid_request, f"{name} operation is not allowed for the BROKER_LOGGER resource")
-        raise Refused(
-            KafkaError.invalid_request,
-            f"Unknown operation type {alteration.operation} is not allowed for the BROKER_LOGGER resource",
-        )
 
 
 def _validate_topic(overrides: Mapping[str, str]) -> None:

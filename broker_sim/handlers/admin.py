@@ -325,5 +325,5 @@ def _described(config: Described, synonyms: bool, documentation: bool) -> dict[s
         ]
         if synonyms
         else (),
-        "documentation": config.documentation if documentation else None,
+        "documentation": config.documentation if documentation or not config.documentation else None,
     }
