@@ -35,6 +35,7 @@ from broker_sim.handlers.groups import GroupHandlers
 from broker_sim.handlers.logs import LogHandlers
 from broker_sim.handlers.metadata import MetadataHandlers
 from broker_sim.handlers.offsets import OffsetHandlers
+from broker_sim.handlers.transactions import TransactionHandlers
 from broker_sim.handlers.users import UserHandlers
 from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
@@ -182,9 +183,15 @@ class Broker:
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
+            **TransactionHandlers(self.metadata).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
-                self.groups, self.metadata, self._zk, self._runtime, self._topics_asked_for.create
+                self.groups,
+                self.metadata,
+                self._zk,
+                self._runtime,
+                self._topics_asked_for.create,
+                self.config.broker_id,
             ).table(),
         }
 

@@ -11,6 +11,7 @@ from kio.static.constants import uuid_zero
 from msgspec.structs import replace
 
 from broker_sim.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from broker_sim.handlers.transactions import NOT_SUPPORTED
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.request_context import Handler, RequestContext
@@ -239,8 +240,7 @@ class MetadataHandlers:
         if says_id != says_epoch or request.transactional_id == "":
             return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         if request.transactional_id is not None:
-            error = ErrorCode.transactional_id_authorization_failed
-            return respond(request, error_code=error, producer_id=-1, producer_epoch=-1)
+            return respond(request, error_code=NOT_SUPPORTED, producer_id=-1, producer_epoch=-1)
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:
