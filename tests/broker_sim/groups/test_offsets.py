@@ -297,7 +297,7 @@ def test_transactional_id_finds_unsupported_version_and_why(members: Members, ve
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_older_version_of_a_named_client_finds_an_error_it_does_not_retry(members: Members, version: int) -> None:
+def test_old_version_of_named_client_finds_a_fatal_error(members: Members, version: int) -> None:
     found = coordinator_of(members, version, 1, software="librdkafka")
     assert found == (ErrorCode.transactional_id_authorization_failed, NOT_SUPPORTED, -1)
 
