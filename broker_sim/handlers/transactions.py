@@ -66,8 +66,8 @@ class TransactionHandlers:
             ApiKey.END_TXN: self.end,
             ApiKey.WRITE_TXN_MARKERS: self.write_markers,
             ApiKey.TXN_OFFSET_COMMIT: self.commit_offsets,
-            ApiKey.DESCRIBE_TRANSACTIONS: self.describe,
-            ApiKey.LIST_TRANSACTIONS: self.list,
+            ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
+            ApiKey.LIST_TRANSACTIONS: self.list_transactions,
         }
 
     async def add_partitions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
@@ -113,7 +113,7 @@ class TransactionHandlers:
         ]
         return respond(request, topics=topics)
 
-    async def describe(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+    async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeTransactions: no transactional id is known."""
         rows = [
             {
@@ -124,7 +124,7 @@ class TransactionHandlers:
         ]
         return respond(request, transaction_states=rows)
 
-    async def list(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+    async def list_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer ListTransactions: there are none."""
         unknown = [state for state in request.state_filters if state not in _STATES]
         return respond(request, unknown_state_filters=unknown)

@@ -33,7 +33,9 @@ def asked(cluster: Cluster, message: Any) -> Any:
     return cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message))
 
 
-def alter(cluster: Cluster, *changes: Change, name: str = "1", validate_only: bool = False) -> tuple[ErrorCode, str]:
+def alter(
+    cluster: Cluster, *changes: Change, name: str = "1", validate_only: bool = False
+) -> tuple[ErrorCode, str | None]:
     configs = [{"name": key, "config_operation": operation, "value": value} for key, operation, value in changes]
     resources = [{"resource_type": 8, "resource_name": name, "configs": configs}]
     message = request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=resources, validate_only=validate_only)
