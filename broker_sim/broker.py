@@ -35,7 +35,9 @@ from broker_sim.handlers.groups import GroupHandlers
 from broker_sim.handlers.logs import LogHandlers
 from broker_sim.handlers.metadata import MetadataHandlers
 from broker_sim.handlers.offsets import OffsetHandlers
+from broker_sim.handlers.transactions import TransactionHandlers
 from broker_sim.handlers.users import UserHandlers
+from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.quotas.client_quotas import ClientQuotas
@@ -91,6 +93,7 @@ class Broker:
         self._heard_ms = runtime.now().mono_ms
         self._zk = Zk(self.coordination, runtime, config.number("zookeeper.max.in.flight.requests"))
         self._controller_config = controller_config(config)
+        self.loggers = LoggerLevels()
         self.quotas = client_throttles(config, runtime)
         self.configs = EntityConfigs(self._zk, runtime, config, emit, self._config_changed)
         self.connections = connection_quotas(config, runtime)
@@ -160,10 +163,10 @@ class Broker:
 
     def _routes(self) -> dict[ApiKey, Handler]:
         producer_ids = ProducerIds(self._zk, self._runtime, self.config.broker_id)
-        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata)
+        config_admin = ConfigAdmin(self._zk, self.config, self.configs, self.metadata, self.loggers, self._say)
         entity_znodes = EntityZnodes(self._zk)
         quotas = ClientQuotas(entity_znodes, self._resolve)
-        describer = ConfigDescriber(self._zk, self.config, self.metadata)
+        describer = ConfigDescriber(self._zk, self.config, self.metadata, self.configs, self.loggers)
         return {
             **DataHandlers(self.config, self.metadata, self.replicas, self._runtime, self.quotas).table(),
             **MetadataHandlers(
@@ -184,9 +187,15 @@ class Broker:
             **UserHandlers(quotas, ScramCredentials(entity_znodes), lambda: self.controller.is_active).table(),
             **LogHandlers(self.config.log_dirs, self.replicas, self.metadata).table(),
             **AbsentHandlers(lambda: self.controller.is_active).table(),
+            **TransactionHandlers(self.metadata).table(),
             **GroupHandlers(self.groups).table(),
             **OffsetHandlers(
-                self.groups, self.metadata, self._zk, self._runtime, self._topics_asked_for.create
+                self.groups,
+                self.metadata,
+                self._zk,
+                self._runtime,
+                self._topics_asked_for.create,
+                self.config.broker_id,
             ).table(),
         }
 

@@ -24,9 +24,11 @@ from broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from broker_sim.configs.config_def import ConfigError
 from broker_sim.generated_id import identified
 from broker_sim.kafka_port import KafkaPort
+from broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from broker_sim.logs.file_log_directory import FileLogDirectory
 from broker_sim.logs.log_manager import DuplicateReplicas
 from broker_sim.logs.meta_properties import InconsistentMetaProperties
+from broker_sim.process_log import ProcessLog
 from broker_sim.request_times import RequestTimes
 from broker_sim.surroundings import Surroundings
 from ensemble.client.asyncio_connector import AsyncioConnector
@@ -196,7 +198,6 @@ class BrokerProcess:
         self._client_tap = ClientTap(messages) if messages is not None else None
         self._config = config
         self._journal = surroundings.journal
-        self._log = surroundings.log
         self._exit = surroundings.exit
         self._started = surroundings.started
         self._loop = asyncio.get_running_loop()
@@ -216,12 +217,13 @@ class BrokerProcess:
                 channel=self._channel,
                 log_directories=self._log_directories,
                 emit=self._emit,
-                say=self._log.info,
+                say=self._say,
                 halt=self._halt,
                 high_watermarks_reached=surroundings.journal.high_watermarks_reached,
                 resolve=_address,
             ),
         )
+        self._log = ProcessLog(surroundings.log, self._broker.loggers)
         surroundings.made(self._broker)
         self._ports: list[KafkaPort] = []
         self._dropped = DroppedConnections(self._say_dropped, self._runtime.call_later)
@@ -243,7 +245,7 @@ class BrokerProcess:
             await asyncio.wait((starting, self._over), return_when=asyncio.FIRST_COMPLETED)
             if starting.done():
                 starting.result()
-                self._log.info("started", listeners=",".join(map(str, advertised)))
+                self._log.info(SERVER, "started", listeners=",".join(map(str, advertised)))
                 await self._serve()
             else:
                 starting.cancel()
@@ -266,7 +268,7 @@ class BrokerProcess:
             return
         left_s = limit_ms / 1000 - patience_s
         if left_s > 0:
-            self._log.warning("the ensemble does not answer; waiting", connect=connect)
+            self._log.warning(SERVER, "the ensemble does not answer; waiting", connect=connect)
             if await self._is_connected_within(starting, left_s):
                 return
         raise NoEnsemble(f"no connection to {connect} within zookeeper.connection.timeout.ms={limit_ms}")
@@ -347,7 +349,9 @@ class BrokerProcess:
     def _emit(self, event: Event) -> Cause:
         cause = self._journal.write(event)
         if isinstance(event, LogDamageFound):
-            self._log.warning("found damage on the disk", file=event.file, reason=event.reason, action=event.action)
+            about = {"file": event.file, "reason": event.reason, "action": event.action}
+            self._log.warning(LOGS, "found damage on the disk", **about)
+        self._log.event(event)
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)
@@ -371,15 +375,18 @@ class BrokerProcess:
             self._exit(130, "")
         self._over.set_result(None)
 
+    def _say(self, line: str) -> None:
+        self._log.info(SERVER, line)
+
     def _say_dropped(self, remote: str, reason: str, count: int) -> None:
-        self._log.warning("dropped a connection", remote=remote, reason=reason, count=count)
+        self._log.warning(CONNECTIONS, "dropped a connection", remote=remote, reason=reason, count=count)
         self._emit(PeerProtocolBroken(remote, reason, count))
 
     def _failed(self, request: str, failure: Exception) -> None:
         if isinstance(failure, AssertionError):
             self._fail(request, failure)
         else:
-            self._log.error("request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
+            self._log.error(REQUESTS, "request failed", request=request, failure=f"{type(failure).__name__}: {failure}")
 
     def _halt(self, reason: str) -> None:
         """There is nothing left to store records in: end at once, as Kafka does."""

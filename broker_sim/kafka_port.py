@@ -29,7 +29,7 @@ from kafka_protocol.wire.frames import (
     decode_request,
     takes_long,
 )
-from kafka_protocol.wire.kafka_schema import ApiKey
+from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
 from kafka_protocol.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
@@ -193,6 +193,7 @@ class _Connection(asyncio.Protocol):
         self.address = ""
         self._remote = "?"
         self._client_host = ""
+        self._client_software = ""
         self._line: ServerLine | None = None
         self._transport: asyncio.Transport | None = None
         # The loop itself keeps only a weak reference to a task.
@@ -324,7 +325,16 @@ class _Connection(asyncio.Protocol):
         port = self._port
         client_id = request.client_id or ""
         measured = COSTLESS if clock is None else clock
-        context = RequestContext(client_id, port.listener, self._client_host, measured, self.number)
+        if api_key_of(request.payload) == ApiKey.API_VERSIONS:
+            self._client_software = getattr(request.payload, "client_software_name", "")
+        context = RequestContext(
+            client_id,
+            port.listener,
+            self._client_host,
+            measured,
+            connection=self.number,
+            client_software=self._client_software,
+        )
         try:
             work = port.handle(request.payload, context)
             response = await (work if clock is None else clock.measure(work))

@@ -110,7 +110,7 @@ class MetadataCache:
     # ---- change ---------------------------------------------------------------------------------------------
 
     def apply(self, request: KafkaMessage) -> list[TopicPartition]:
-        """Take over an UpdateMetadata request (version 5 or later); the partitions that it says are deleted.
+        """Take over an UpdateMetadata request; the partitions that it says are deleted.
 
         What is older than what is known of the same topic is left out: a request that was given up and sent again may
         arrive after all that came behind it, which Kafka's brokers would believe.  Of a request that shows itself to be
@@ -204,13 +204,29 @@ class MetadataCache:
             waiter.set_result(None)
 
 
+_LISTENERS = {0: "PLAINTEXT", 1: "SSL", 2: "SASL_PLAINTEXT", 3: "SASL_SSL"}
+"""The listener of an endpoint that has only a security protocol (UpdateMetadata 1 and 2)."""
+
+
 def _live_broker(broker: KafkaMessage) -> LiveBroker:
-    endpoints = {str(at.listener): (str(at.host), int(at.port)) for at in broker.endpoints}
-    return LiveBroker(int(broker.id_), endpoints, broker.rack)
+    """A broker of an UpdateMetadata request; version 0 has one endpoint without a protocol."""
+    if hasattr(broker, "v0_host"):
+        endpoints = {_LISTENERS[0]: (str(broker.v0_host), int(broker.v0_port))}
+    else:
+        endpoints = {_listener(at): (str(at.host), int(at.port)) for at in broker.endpoints}
+    return LiveBroker(int(broker.id_), endpoints, getattr(broker, "rack", None))
+
+
+def _listener(endpoint: KafkaMessage) -> str:
+    if hasattr(endpoint, "listener"):
+        return str(endpoint.listener)
+    return _LISTENERS.get(int(endpoint.security_protocol), "")
 
 
 def _partition_states(request: KafkaMessage) -> Iterator[tuple[str, KafkaUuid | None, PartitionMetadata]]:
-    for topic in request.topic_states:
+    for state in getattr(request, "ungrouped_partition_states", ()):
+        yield str(state.topic_name), None, _partition_metadata(state)
+    for topic in getattr(request, "topic_states", ()):
         topic_id = getattr(topic, "topic_id", None)
         for state in topic.partition_states:
             yield str(topic.topic_name), topic_id, _partition_metadata(state)
@@ -223,6 +239,6 @@ def _partition_metadata(state: KafkaMessage) -> PartitionMetadata:
         leader_epoch=int(state.leader_epoch),
         isr=tuple(state.isr),
         replicas=tuple(state.replicas),
-        offline_replicas=tuple(state.offline_replicas),
+        offline_replicas=tuple(getattr(state, "offline_replicas", ())),
         partition_epoch=int(state.zk_version),
     )

@@ -31,6 +31,14 @@ class LogFile(Protocol):
     def close(self) -> None: ...
 
 
+class DiskSpace(NamedTuple):
+    """The size of a log directory's file system, and the bytes that a broker can still write (KIP-827); -1 each if
+    unknown."""
+
+    total_bytes: int = -1
+    usable_bytes: int = -1
+
+
 class LogDirectory(Protocol):
     """A broker's log.dirs: one directory a replica, named topic-partition, plus small text files."""
 
@@ -38,6 +46,10 @@ class LogDirectory(Protocol):
     def boot_id(self) -> str:
         """Names this run of the operating system: whatever was written under the same one is there, flushed or not.
         Empty where that is not known."""
+        ...
+
+    def space(self) -> DiskSpace:
+        """The space of the file system.  Raises OSError."""
         ...
 
     def partitions(self) -> list[str]:

@@ -34,10 +34,12 @@ class RequestContext:
     """Who asks: the client's own name, the listener it came in by, and its address as Kafka's tools show it.
 
     `connection` is the number of its connection, in the order in which they were accepted; 0 where there is none.
+    `client_software` is the name of the client library, if ApiVersions 3 or later has given one on this connection
+    (KIP-511).
     `muted_ms` is set by whoever throttles the client: once it has been answered, nothing is heard from it for so long.
     """
 
-    __slots__ = ("client_host", "client_id", "clock", "connection", "listener", "muted_ms")
+    __slots__ = ("client_host", "client_id", "client_software", "clock", "connection", "listener", "muted_ms")
 
     def __init__(
         self,
@@ -46,12 +48,14 @@ class RequestContext:
         client_host: str = "",
         clock: RequestClock = COSTLESS,
         connection: int = 0,
+        client_software: str = "",
     ) -> None:
         self.client_id = client_id
         self.listener = listener
         self.client_host = client_host
         self.clock = clock
         self.connection = connection
+        self.client_software = client_software
         self.muted_ms = 0
 
 

@@ -22,6 +22,7 @@ from broker_sim.configs.config_def import (
     class_of,
     hosts_with_numbers,
     list_of,
+    one_of,
     render,
     split_list,
 )
@@ -142,8 +143,8 @@ _OWN_KEYS = (
     ConfigKey("zabka.control.socket", _S, ""),
     ConfigKey(HISTORICAL_KEY, _LIST, "", list_of(*Historical)),
     ConfigKey("zabka.journal.dir", _S, ""),
-    ConfigKey("zabka.journal.level", _S, "normal", list_of("normal", "full")),
-    ConfigKey("zabka.messages", _S, "control", list_of("off", "control", "all")),
+    ConfigKey("zabka.journal.level", _S, "normal", one_of("normal", "full")),
+    ConfigKey("zabka.messages", _S, "control", one_of("off", "control", "all")),
     ConfigKey("zabka.node.name", _S, ""),
 )
 

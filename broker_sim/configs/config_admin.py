@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
 from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
 from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
-from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render, split_list
+from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render
 from broker_sim.configs.config_resources import (
     BROKER,
     BROKER_LOGGER,
@@ -23,6 +23,7 @@ from broker_sim.configs.config_resources import (
 from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.entity_znodes import EntityZnodes
 from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
+from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
 from ensemble.errors import SessionExpired, ZooKeeperError
@@ -36,11 +37,22 @@ _BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **
 class ConfigAdmin:
     """Alters the configuration of topics and brokers."""
 
-    def __init__(self, zk: Zk, config: KafkaConfig, configs: EntityConfigs, metadata: MetadataCache) -> None:
+    def __init__(
+        self,
+        zk: Zk,
+        config: KafkaConfig,
+        configs: EntityConfigs,
+        metadata: MetadataCache,
+        loggers: LoggerLevels,
+        say: Callable[[str], None],
+    ) -> None:
+        """`say` gets a line about each change of a logger's level."""
         self._znodes = EntityZnodes(zk)
         self._config = config
         self._configs = configs
         self._metadata = metadata
+        self._loggers = loggers
+        self._say = say
 
     async def alter(self, resource: Resource, configs: Sequence[Alteration], validate_only: bool) -> ConfigResult:
         """AlterConfigs: these overrides, all of them to be set, replace all others."""
@@ -77,8 +89,7 @@ class ConfigAdmin:
         self, resource: Resource, alterations: Sequence[Alteration], validate_only: bool, replace: bool
     ) -> None:
         if resource.type == BROKER_LOGGER:
-            self._check_broker(resource.name)
-            _refuse_loggers(alterations)
+            self._alter_loggers(resource.name, alterations, validate_only)
             return
         entity, keys = self._entity(resource)
         while True:
@@ -92,6 +103,16 @@ class ConfigAdmin:
                 self._validate_broker(entity, overrides, bool(resource.name))
             if validate_only or await self._znodes.write(entity, overrides, version):
                 return
+
+    def _alter_loggers(self, name: str, alterations: Sequence[Alteration], validate_only: bool) -> None:
+        number = self._node_number(name)
+        if number != self._config.broker_id:
+            raise Refused(
+                KafkaError.invalid_request,
+                f"Unexpected node id. Expected {self._config.broker_id}, but received {number}",
+            )
+        for line in self._loggers.alter(alterations, validate_only):
+            self._say(line)
 
     # ---- what may be altered ----------------------------------------------------------------------------------
 
@@ -115,11 +136,14 @@ class ConfigAdmin:
             )
         raise Refused(KafkaError.invalid_request, f"Unknown resource type {resource.type}")
 
-    def _check_broker(self, name: str) -> None:
+    def _node_number(self, name: str) -> int:
         number = whole_number(name)
         if number is None:
             raise Refused(KafkaError.invalid_request, f"Node id must be an integer, but it is: {name}")
-        if number != self._config.broker_id:
+        return number
+
+    def _check_broker(self, name: str) -> None:
+        if self._node_number(name) != self._config.broker_id:
             raise Refused(
                 KafkaError.invalid_request,
                 f"Unexpected broker id, expected {self._config.broker_id}, but received {name}",
@@ -201,20 +225,6 @@ def _check_alterations(alterations: Sequence[Alteration]) -> None:
         raise Refused(KafkaError.invalid_request, f"Null value not supported for : {', '.join(empty)}")
 
 
-def _refuse_loggers(alterations: Sequence[Alteration]) -> None:
-    """RuntimeLoggerManager's refusals: there is no logger here whose level could be set."""
-    for alteration in alterations:
-        if alteration.operation in (Operation.SET, Operation.DELETE):
-            raise Refused(KafkaError.invalid_config, f"Logger {alteration.name} does not exist!")
-        if alteration.operation in (Operation.APPEND, Operation.SUBTRACT):
-            name = Operation(alteration.operation).name
-            raise Refused(KafkaError.invalid_request, f"{name} operation is not allowed for the BROKER_LOGGER resource")
-        raise Refused(
-            KafkaError.invalid_request,
-            f"Unknown operation type {alteration.operation} is not allowed for the BROKER_LOGGER resource",
-        )
-
-
 def _validate_topic(overrides: Mapping[str, str]) -> None:
     unknown = next((name for name in sorted(overrides) if name not in TOPIC_KEYS), None)
     if unknown is not None:
@@ -237,9 +247,29 @@ def _apply(overrides: dict[str, str], alteration: Alteration, keys: Mapping[str,
     if key is None or key.type is not ConfigType.LIST:
         what = Operation(alteration.operation).name.lower()
         raise Refused(KafkaError.invalid_config, f"Config value {what} is not allowed for config key: {name}")
-    words = split_list(overrides.get(name, render(key.default)))
-    if alteration.operation == Operation.APPEND:
-        words += [word for word in split_list(value) if word not in words]
-    else:
-        words = [word for word in words if word not in split_list(value)]
-    overrides[name] = ",".join(words)
+    change = _appended if alteration.operation == Operation.APPEND else _subtracted
+    overrides[name] = change(overrides.get(name, render(key.default)), value)
+
+
+def _appended(present: str, more: str) -> str:
+    members = _comma_parts(present) if present else []
+    return ",".join(members + [part for part in _comma_parts(more) if part not in members])
+
+
+def _subtracted(present: str, less: str) -> str:
+    """Each member of `less` removes one occurrence.  Kafka accepts the removal of the last member."""
+    members = _comma_parts(present)
+    for part in _comma_parts(less):
+        if part in members:
+            members.remove(part)
+    return ",".join(members)
+
+
+def _comma_parts(text: str) -> list[str]:
+    """The text at its commas as Java's String.split divides it: without empty parts at the end."""
+    if not text:
+        return [""]
+    parts = text.split(",")
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts

@@ -46,8 +46,14 @@ class ConfigKey(NamedTuple):
         value = _parse(self.name, self.type, text.strip())
         wrong = self.check(value) if self.check is not None else None
         if wrong is not None:
-            raise ConfigError(f"Invalid value {text.strip()} for configuration {self.name}: {wrong}")
+            raise ConfigError(f"Invalid value {self._rejected(value)} for configuration {self.name}: {wrong}")
         return value
+
+    def _rejected(self, value: Value) -> Value:
+        """The part of a rejected value that the error names: of a list its first invalid member, as in Kafka."""
+        if self.type is not ConfigType.LIST or self.check is None:
+            return value
+        return next((member for member in list_members(str(value)) if self.check(member) is not None), "")
 
 
 _RANGES = {ConfigType.SHORT: 2**15, ConfigType.INT: 2**31, ConfigType.LONG: 2**63}
@@ -124,19 +130,23 @@ def class_of(*known: str) -> Callable[[Value], str | None]:
 
 
 def list_of(*allowed: str) -> Callable[[Value], str | None]:
-    """A comma-separated list of these words."""
+    """A comma-separated list of these words, which may be empty (ConfigDef.ValidList)."""
 
     def check(value: Value) -> str | None:
-        words = split_list(str(value))
-        if words and all(word in allowed for word in words):
+        if all(word in allowed for word in list_members(str(value))):
             return None
         return f"String must be one of: {', '.join(allowed)}"
 
     return check
 
 
+def list_members(text: str) -> list[str]:
+    """The members of a list as Kafka parses it: an empty text has none, and a comma at the end adds an empty one."""
+    return [part.strip() for part in text.split(",")] if text.strip() else []
+
+
 def split_list(text: str) -> list[str]:
-    """The members of a comma-separated list."""
+    """The members of a comma-separated list, without empty ones."""
     return [word for word in (part.strip() for part in text.split(",")) if word]
 
 

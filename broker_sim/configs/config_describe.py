@@ -22,8 +22,10 @@ from broker_sim.configs.config_resources import (
     Synonym,
     whole_number,
 )
+from broker_sim.configs.entity_configs import EntityConfigs
 from broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
 from broker_sim.configs.topic_config import TOPIC_KEYS
+from broker_sim.loggers import LoggerLevels
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.refusals import Refused
 from ensemble.errors import ErrorCode, ZooKeeperError, error_for
@@ -81,10 +83,14 @@ _DEFAULTS: Mapping[str, str] = _defaults()
 class ConfigDescriber:
     """Describes topics and this broker, as their znodes say now, so that it shows what was just written."""
 
-    def __init__(self, zk: Zk, config: KafkaConfig, metadata: MetadataCache) -> None:
+    def __init__(
+        self, zk: Zk, config: KafkaConfig, metadata: MetadataCache, configs: EntityConfigs, loggers: LoggerLevels
+    ) -> None:
         self._zk = zk
         self._config = config
         self._metadata = metadata
+        self._configs = configs
+        self._loggers = loggers
         self._own = f"brokers/{config.broker_id}"
         self._shared = f"brokers/{DEFAULT_ENTITY}"
 
@@ -119,7 +125,7 @@ class ConfigDescriber:
             if not resource.name:
                 raise Refused(KafkaError.invalid_request, "Broker id must not be empty")
             self._check_broker(resource.name, "")
-            return []  # no logger's level can be changed here
+            return self._broker_loggers()
         if resource.type == CLIENT_METRICS:
             raise Refused(KafkaError.invalid_request, "Config type client-metrics is only supported on KRaft clusters")
         raise Refused(
@@ -135,6 +141,21 @@ class ConfigDescriber:
                 KafkaError.invalid_request,
                 f"Unexpected broker id, expected {self._config.broker_id}{otherwise} but received {name}",
             )
+
+    def _broker_loggers(self) -> list[Described]:
+        return [
+            Described(
+                name=name,
+                value=self._loggers.level(name),
+                type=None,
+                read_only=False,
+                is_sensitive=False,
+                source=Source.DYNAMIC_BROKER_LOGGER_CONFIG,
+                synonyms=(),
+                documentation="",
+            )
+            for name in self._loggers.names()
+        ]
 
     # ---- topics -----------------------------------------------------------------------------------------------
 
@@ -176,6 +197,11 @@ class ConfigDescriber:
             synonyms=(),
             documentation=TOPIC_DOCUMENTATION[key.name],
         )
+
+    def new_topic(self, overrides: Mapping[str, str]) -> list[Described]:
+        """Every key of a topic that is created with these overrides, over this broker's values as last read."""
+        places = self._places({entity: self._configs.overrides(entity) for entity in (self._own, self._shared)})
+        return [self._topic_key(key, overrides, places) for key in TOPIC_KEYS.values()]
 
     # ---- brokers ----------------------------------------------------------------------------------------------
 

@@ -24,18 +24,21 @@ _INT_MAX = 2**31 - 1
 _COMPRESSION = ("uncompressed", "zstd", "lz4", "snappy", "gzip", "producer")
 
 
+def _is_replica(text: str) -> bool:
+    partition, _, broker = text.partition(":")
+    return partition.isdigit() and broker.isdigit()
+
+
 def _throttled(name: str) -> ConfigKey:
     """A key that lists throttled replicas; what is wrong with one is told of the list as a whole."""
 
     def check(value: Value) -> str | None:
         parts = split_list(str(value))
-        for part in parts:
-            partition, _, broker = part.partition(":")
-            if part != "*" and not (partition.strip().isdigit() and broker.strip().isdigit()):
-                raise ConfigError(
-                    f"Invalid value [{', '.join(parts)}] for configuration {name}: {name} must be the literal '*' or "
-                    "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
-                )
+        if parts != ["*"] and not all(map(_is_replica, parts)):
+            raise ConfigError(
+                f"Invalid value [{', '.join(parts)}] for configuration {name}: {name} must be the literal '*' or "
+                "a list of replicas in the following format: [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            )
         return None
 
     return ConfigKey(name, ConfigType.LIST, "", check)

@@ -1,6 +1,7 @@
-"""Requests about what a broker here does not have, answered as a Kafka broker that has not been given it.
+"""Requests about features that brokers here do not have, with the errors of a Kafka broker that has them switched off.
 
-No authorizer, no delegation tokens, no features to finalize, no transactions.
+There is no SASL listener, no authorizer, no delegation tokens, no feature to finalize, no forwarding to the controller
+(KIP-590), and no group protocol but the classic one (KIP-848).
 """
 
 from __future__ import annotations
@@ -10,28 +11,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.request_context import Handler, RequestContext
+from broker_sim.request_context import Handler, RequestContext, RequestRefused
 from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, respond
+from kafka_protocol.wire.kafka_schema import ApiKey, respond, wall_time
 
-TRANSACTION_STATES = frozenset(
-    {
-        "Empty",
-        "Ongoing",
-        "PrepareCommit",
-        "PrepareAbort",
-        "CompleteCommit",
-        "CompleteAbort",
-        "Dead",
-        "PrepareEpochFence",
-    }
-)
-"""org.apache.kafka.clients.admin.TransactionState, as ListTransactions names them."""
 _NO_AUTHORIZER = "No Authorizer is configured."
+_AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"
+_NOT_CONTROLLER = "This is not the correct controller for this cluster."
+_NO_TIME = wall_time(-1)
+_USER, _ANONYMOUS = "User", "ANONYMOUS"
 
 
 class AbsentHandlers:
-    """Says what is not there."""
+    """Answers requests about features that are switched off."""
 
     def __init__(self, is_controller: Callable[[], bool]) -> None:
         self._is_controller = is_controller
@@ -39,22 +31,29 @@ class AbsentHandlers:
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
         return {
+            ApiKey.SASL_HANDSHAKE: self.sasl,
+            ApiKey.SASL_AUTHENTICATE: self.sasl,
             ApiKey.DESCRIBE_ACLS: self.describe_acls,
             ApiKey.CREATE_ACLS: self.create_acls,
             ApiKey.DELETE_ACLS: self.delete_acls,
-            ApiKey.CREATE_DELEGATION_TOKEN: self.token,
+            ApiKey.CREATE_DELEGATION_TOKEN: self.create_token,
             ApiKey.RENEW_DELEGATION_TOKEN: self.token,
             ApiKey.EXPIRE_DELEGATION_TOKEN: self.token,
             ApiKey.DESCRIBE_DELEGATION_TOKEN: self.token,
             ApiKey.UPDATE_FEATURES: self.update_features,
-            ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
-            ApiKey.LIST_TRANSACTIONS: self.list_transactions,
+            ApiKey.ENVELOPE: self.envelope,
+            ApiKey.CONSUMER_GROUP_HEARTBEAT: self.consumer_group_heartbeat,
+            ApiKey.CONSUMER_GROUP_DESCRIBE: self.consumer_group_describe,
         }
 
-    # ---- who may do what --------------------------------------------------------------------------------------
+    # ---- authentication and authorization --------------------------------------------------------------------
+
+    async def sasl(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer SaslHandshake and SaslAuthenticate: a plaintext connection is authenticated from the start."""
+        return respond(request, error_code=ErrorCode.illegal_sasl_state, error_message=_AUTHENTICATED_BEFORE)
 
     async def describe_acls(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeAcls: nobody is held to any."""
+        """Answer DescribeAcls: there are none."""
         message = "No Authorizer is configured on the broker"
         return respond(request, error_code=ErrorCode.security_disabled, error_message=message)
 
@@ -66,44 +65,50 @@ class AbsentHandlers:
         """Answer DeleteAcls."""
         return respond(request, filter_results=[_security_disabled() for _ in request.filters])
 
-    async def token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer any request about delegation tokens: none are given out on plain connections."""
-        anonymous = {"principal_type": "User", "principal_name": "ANONYMOUS"}
+    async def create_token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer CreateDelegationToken: plaintext connections cannot get tokens.  The owner is the one asked for."""
+        owner = getattr(request, "owner_principal_name", None)
         return respond(
             request,
             error_code=ErrorCode.delegation_token_request_not_allowed,
-            token_requester_principal_type="User",
-            token_requester_principal_name="ANONYMOUS",
-            **anonymous,
+            principal_type=(getattr(request, "owner_principal_type", None) or "") if owner else _USER,
+            principal_name=owner or _ANONYMOUS,
+            token_requester_principal_type=_USER,
+            token_requester_principal_name=_ANONYMOUS,
+            issue_timestamp=_NO_TIME,
+            expiry_timestamp=_NO_TIME,
+            max_timestamp=_NO_TIME,
         )
+
+    async def token(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer any other request about delegation tokens."""
+        error = ErrorCode.delegation_token_request_not_allowed
+        return respond(request, error_code=error, expiry_timestamp=_NO_TIME)
 
     # ---- features ---------------------------------------------------------------------------------------------
 
     async def update_features(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer UpdateFeatures: in ZooKeeper mode Kafka 3.9 supports no feature that could be finalized."""
         if not self._is_controller():
-            return respond(request, error_code=ErrorCode.not_controller)
+            return respond(request, error_code=ErrorCode.not_controller, error_message=_NOT_CONTROLLER)
         updates = {str(update.feature): update for update in request.feature_updates}
         rows = [{"feature": feature, **_unsupported_feature(update)} for feature, update in updates.items()]
         return respond(request, results=rows)
 
-    # ---- transactions -----------------------------------------------------------------------------------------
+    # ---- other protocols --------------------------------------------------------------------------------------
 
-    async def describe_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer DescribeTransactions: no transactional id is known."""
-        rows = [
-            {
-                "transactional_id": each,
-                "error_code": ErrorCode.transactional_id_not_found if each else ErrorCode.invalid_request,
-            }
-            for each in request.transactional_ids
-        ]
-        return respond(request, transaction_states=rows)
+    async def envelope(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Close the connection, as Kafka does while forwarding is not enabled.  Raises RequestRefused."""
+        raise RequestRefused("forwarding is not enabled")
 
-    async def list_transactions(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
-        """Answer ListTransactions: there are none."""
-        unknown = [state for state in request.state_filters if state not in TRANSACTION_STATES]
-        return respond(request, unknown_state_filters=unknown)
+    async def consumer_group_heartbeat(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ConsumerGroupHeartbeat."""
+        return respond(request, error_code=ErrorCode.unsupported_version)
+
+    async def consumer_group_describe(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+        """Answer ConsumerGroupDescribe."""
+        rows = [{"group_id": group, "error_code": ErrorCode.unsupported_version} for group in request.group_ids]
+        return respond(request, groups=rows)
 
 
 def _security_disabled() -> dict[str, Any]:

@@ -33,6 +33,8 @@ from kafka_protocol.wire.kafka_schema import (
 CREATE_TOPICS_STRICT, CREATE_PARTITIONS_STRICT, DELETE_TOPICS_STRICT = 6, 3, 5
 """From these versions on clients know THROTTLING_QUOTA_EXCEEDED (KIP-599)."""
 
+CREATE_TOPICS_CONFIGS = 5
+"""The first version of CreateTopics whose response has the configurations of new topics."""
 DELETION_DISABLED_SINCE = 3
 """The first version of DeleteTopics whose clients know TOPIC_DELETION_DISABLED; older ones get INVALID_REQUEST."""
 CLUSTER_METADATA = "__cluster_metadata"
@@ -83,7 +85,7 @@ class AdminHandlers:
         counted = self._counted(request, context, CREATE_TOPICS_STRICT)
         names = [str(topic.name) for topic in request.topics]
         if not self._is_controller():
-            results = [TopicResult(name, ErrorCode.not_controller) for name in names]
+            results = [TopicResult(name, ErrorCode.not_controller, "") for name in names]
         else:
             refused = _not_created(names)
             topics = [_new_topic(topic) for topic in request.topics if topic.name not in refused]
@@ -96,8 +98,23 @@ class AdminHandlers:
                 client=context.client_id,
             )
         # As Kafka's: a row for each that was asked for, in that order, also where a name comes twice.
-        answers = {result.name: _created(result) for result in results}
+        with_configs = version_of(request) >= CREATE_TOPICS_CONFIGS
+        answers = await in_slices(self._created(results, with_configs), self._runtime, pause_ms=0)
         return _throttled(request, context, counted, topics=[answers[name] for name in names])
+
+    def _created(
+        self, results: Sequence[TopicResult], with_configs: bool
+    ) -> Generator[None, None, dict[str, dict[str, Any]]]:
+        """A row for each topic, with every configuration of a new topic (KIP-525) and none after an error."""
+        rows: dict[str, dict[str, Any]] = {}
+        for result in results:
+            if rows:
+                yield
+            described: list[Described] = []
+            if with_configs and result.configs is not None:
+                described = self._describer.new_topic(result.configs)
+            rows[result.name] = _created_row(result, described)
+        return rows
 
     async def delete_topics(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DeleteTopics, by names and (version 6) by topic ids."""
@@ -175,7 +192,10 @@ class AdminHandlers:
             filled = []
             for result in described:
                 configs = [_described(config, synonyms, documentation) for config in result.configs]
-                filled.append(fill(last.schema, {**_config_row(result), "configs": configs}))
+                row = {**_config_row(result), "configs": configs}
+                if result.error is ErrorCode.none:
+                    row["error_message"] = ""
+                filled.append(fill(last.schema, row))
                 yield
             return filled
 
@@ -261,10 +281,7 @@ def _all_refused(asked: Sequence[Doomed], error: ErrorCode, message: str | None 
     ]
 
 
-def _created(result: TopicResult) -> dict[str, Any]:
-    configs = None
-    if result.configs is not None:
-        configs = [{"name": name, "value": value, "config_source": 1} for name, value in sorted(result.configs.items())]
+def _created_row(result: TopicResult, described: Sequence[Described]) -> dict[str, Any]:
     return {
         "name": result.name,
         "topic_id": topic_id_to_kafka(result.topic_id),
@@ -272,7 +289,16 @@ def _created(result: TopicResult) -> dict[str, Any]:
         "error_message": result.message,
         "num_partitions": result.num_partitions,
         "replication_factor": result.replication_factor,
-        "configs": configs,
+        "configs": [
+            {
+                "name": config.name,
+                "value": config.value,
+                "read_only": config.read_only,
+                "config_source": config.source,
+                "is_sensitive": config.is_sensitive,
+            }
+            for config in described
+        ],
     }
 
 
@@ -299,5 +325,5 @@ def _described(config: Described, synonyms: bool, documentation: bool) -> dict[s
         ]
         if synonyms
         else (),
-        "documentation": config.documentation if documentation else None,
+        "documentation": config.documentation if documentation or not config.documentation else None,
     }

@@ -63,7 +63,8 @@ class ControlHandlers:
 
     async def leader_and_isr(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer LeaderAndIsr; fenced after the overrides are read, so nothing comes between fence and effect."""
-        await self._configs.read_ahead([str(topic.topic_name) for topic in request.topic_states])
+        states = (*getattr(request, "topic_states", ()), *getattr(request, "ungrouped_partition_states", ()))
+        await self._configs.read_ahead(list(dict.fromkeys(str(state.topic_name) for state in states)))
         self._check_connection(request, context)
         response = self._replicas.become_leader_or_follower(request)
         self._groups.roles_changed()

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 from broker_sim.groups.coordinator import GroupCoordinator
 from broker_sim.groups.metadata import Member
 from broker_sim.groups.requests import Joining, Leaving, Syncing
+from broker_sim.handlers.authorized_operations import GROUP_OPERATIONS
 from broker_sim.request_context import Handler, RequestContext
 from kafka_protocol.ports import KafkaMessage
 from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
@@ -21,8 +22,6 @@ _NULL_PROTOCOL_FROM = 7
 _PROTOCOL_GIVEN_FROM = 5
 _LEAVES_IN_BATCHES_FROM = 3
 CLASSIC = "classic"
-_GROUP_OPERATIONS = 1 << 3 | 1 << 6 | 1 << 8
-"""READ, DELETE and DESCRIBE as DescribeGroups lists them: without an authorizer everything is allowed."""
 
 
 class GroupHandlers:
@@ -161,7 +160,7 @@ class GroupHandlers:
             "members": [_member_row(member, summary.protocol_name) for member in summary.members],
         }
         if with_operations and summary.error is ErrorCode.none:
-            row["authorized_operations"] = _GROUP_OPERATIONS
+            row["authorized_operations"] = GROUP_OPERATIONS
         return row
 
     async def delete_groups(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:

@@ -11,6 +11,7 @@ from broker_sim.logs.directory_names import has_future_name
 from broker_sim.logs.log_manager import DirectoryLogs
 from broker_sim.logs.partition_log import PartitionLog
 from broker_sim.metadata_cache import MetadataCache
+from broker_sim.ports import DiskSpace
 from broker_sim.replication.replica_manager import ReplicaManager
 from broker_sim.request_context import Handler, RequestContext
 from journal.events import TopicPartition
@@ -138,8 +139,9 @@ class LogHandlers:
 
 
 def _directory(path: str, logs: DirectoryLogs | None, rows: Callable[[DirectoryLogs], _Topics]) -> dict[str, Any]:
-    unknown = {"total_bytes": -1, "usable_bytes": -1}
     if logs is None:
-        return {"log_dir": path, "error_code": ErrorCode.kafka_storage_error, **unknown}
+        return {"log_dir": path, "error_code": ErrorCode.kafka_storage_error, **DiskSpace()._asdict()}
+    if logs.space is None:
+        return {"log_dir": path, "error_code": ErrorCode.unknown_server_error, **DiskSpace()._asdict()}
     topics = [{"name": topic, "partitions": partitions} for topic, partitions in rows(logs).items()]
-    return {"log_dir": path, "topics": topics, **unknown}
+    return {"log_dir": path, "topics": topics, **logs.space._asdict()}

@@ -10,6 +10,8 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 from msgspec.structs import replace
 
+from broker_sim.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from broker_sim.handlers.transactions import NOT_SUPPORTED
 from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
 from broker_sim.producer_ids import ProducerIds
 from broker_sim.request_context import Handler, RequestContext
@@ -29,11 +31,6 @@ from kafka_protocol.wire.metadata_messages import (
 ANSWERS_REMEMBERED_MAX = 64
 _DEAD_REPLICAS_ARE_NAMED_FROM = 1
 _LISTENER_NOT_FOUND_FROM = 6
-
-NOT_ASKED = -(2**31)
-"""Instead of the operations that are allowed, where nobody asked for them."""
-EVERYTHING_ON_THE_CLUSTER = sum(1 << operation for operation in (5, 7, 8, 9, 10, 11, 12))
-"""One bit for each of AclOperation's codes that a cluster knows: without an authorizer everyone may do everything."""
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 """What a client's software and its version may be called (ApiVersionsRequest)."""
@@ -94,7 +91,13 @@ class MetadataHandlers:
             self._answers.clear()
             self._answers_generation = self._metadata.generation
             self._keep_rows()
-        key = (version_of(request), context.listener, None if wanted is None else tuple(wanted), *missing.items())
+        key = (
+            version_of(request),
+            context.listener,
+            None if wanted is None else tuple(wanted),
+            _operations(request),
+            *missing.items(),
+        )
         answer = self._answers.get(key)
         if answer is None:
             answer = self._answers[key] = self._answer_metadata(request, context.listener, wanted, missing)
@@ -144,12 +147,16 @@ class MetadataHandlers:
                 replace(topic, partitions=tuple(_as_seen(row, seen, version) for row in topic.partitions))
                 for topic in topics
             ]
+        cluster_operations, topic_operations = _operations(request)
+        if topic_operations != NOT_REQUESTED:
+            topics = [_with_operations(topic, topic_operations) for topic in topics]
         return MetadataResponse(
             version,
             tuple(MetadataResponseBroker(**row) for row in brokers),
             self._cluster_id(),
             self._metadata.live_controller(),
             tuple(topics),
+            cluster_authorized_operations=cluster_operations,
         )
 
     def _brokers(self, id_field: str, listener: str) -> list[dict[str, Any]]:
@@ -214,18 +221,13 @@ class MetadataHandlers:
 
     async def describe_cluster(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer DescribeCluster; there are no KRaft controllers to ask for (endpoint type 2)."""
-        if (wanted := getattr(request, "endpoint_type", _BROKERS)) != _BROKERS:
-            known = wanted == _CONTROLLERS
-            return respond(
-                request,
-                error_code=ErrorCode.mismatched_endpoint_type if known else ErrorCode.unsupported_endpoint_type,
-                error_message="Only broker endpoints can be described.",
-                endpoint_type=_BROKERS,
-            )
+        if (wanted := int(getattr(request, "endpoint_type", _BROKERS))) != _BROKERS:
+            error, message = _wrong_endpoint_type(wanted)
+            return respond(request, error_code=error, error_message=message, endpoint_type=_BROKERS)
         return respond(
             request,
             cluster_authorized_operations=(
-                EVERYTHING_ON_THE_CLUSTER if request.include_cluster_authorized_operations else NOT_ASKED
+                CLUSTER_OPERATIONS if request.include_cluster_authorized_operations else NOT_REQUESTED
             ),
             cluster_id=self._cluster_id(),
             controller_id=self._metadata.live_controller(),
@@ -238,8 +240,7 @@ class MetadataHandlers:
         if says_id != says_epoch or request.transactional_id == "":
             return respond(request, error_code=ErrorCode.invalid_request, producer_id=-1, producer_epoch=-1)
         if request.transactional_id is not None:
-            error = ErrorCode.transactional_id_authorization_failed
-            return respond(request, error_code=error, producer_id=-1, producer_epoch=-1)
+            return respond(request, error_code=NOT_SUPPORTED, producer_id=-1, producer_epoch=-1)
         try:
             producer_id = await self._producer_ids.next()
         except ZooKeeperError:
@@ -247,6 +248,28 @@ class MetadataHandlers:
         except ProducerIdsUnavailable:
             return respond(request, error_code=ErrorCode.unknown_server_error, producer_epoch=-1)
         return respond(request, producer_id=producer_id, producer_epoch=0)
+
+
+def _operations(request: KafkaMessage) -> tuple[int, int]:
+    """Authorized operations to report of the cluster (Metadata 8 to 10) and of topics (from 8 on)."""
+    of_cluster = getattr(request, "include_cluster_authorized_operations", False)
+    of_topics = getattr(request, "include_topic_authorized_operations", False)
+    return CLUSTER_OPERATIONS if of_cluster else NOT_REQUESTED, TOPIC_OPERATIONS if of_topics else NOT_REQUESTED
+
+
+def _with_operations(topic: MetadataResponseTopic, operations: int) -> MetadataResponseTopic:
+    """The topic with its operations. Kafka reports them of missing topics, too, but not of unknown topic ids."""
+    if topic.error_code is ErrorCode.unknown_topic_id:
+        return topic
+    return replace(topic, topic_authorized_operations=operations)
+
+
+def _wrong_endpoint_type(wanted: int) -> tuple[ErrorCode, str]:
+    """Kafka's error for an endpoint type that is not the broker's (AuthHelper.computeDescribeClusterResponse)."""
+    if wanted != _CONTROLLERS:
+        return ErrorCode.unsupported_endpoint_type, f"Unsupported endpoint type {wanted}"
+    message = "The request was sent to an endpoint of type BROKER, but we wanted an endpoint of type CONTROLLER"
+    return ErrorCode.mismatched_endpoint_type, message
 
 
 def _as_seen(row: MetadataResponsePartition, seen: Collection[int], version: int) -> MetadataResponsePartition:

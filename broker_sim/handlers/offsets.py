@@ -14,6 +14,7 @@ from broker_sim.groups.config import CONSUMER_OFFSETS
 from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
 from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
 from broker_sim.groups.store import java_length
+from broker_sim.handlers.transactions import NOT_SUPPORTED, NOT_SUPPORTED_MESSAGE, coordinator_error
 from broker_sim.metadata_cache import MetadataCache
 from broker_sim.request_context import Handler, RequestContext
 from ensemble.errors import SessionExpired, ZooKeeperError
@@ -38,7 +39,8 @@ _MESSAGES = {
     ErrorCode.invalid_request: "This most likely occurs because of a request being malformed by the "
     "client library or the message was sent to an incompatible broker. See the broker logs "
     "for more details.",
-    ErrorCode.transactional_id_authorization_failed: "Transactions are not supported by this broker.",
+    ErrorCode.transactional_id_authorization_failed: NOT_SUPPORTED_MESSAGE,
+    NOT_SUPPORTED: NOT_SUPPORTED_MESSAGE,
 }
 _NOT_AVAILABLE_MESSAGE = "The coordinator is not available."
 
@@ -57,12 +59,14 @@ class OffsetHandlers:
         zk: Zk,
         runtime: Runtime,
         create_missing: CreateMissing,
+        broker_id: int,
     ) -> None:
         self._groups = groups
         self._metadata = metadata
         self._zk = zk
         self._runtime = runtime
         self._create_missing = create_missing
+        self._broker_id = broker_id
 
     def table(self) -> Mapping[ApiKey, Handler]:
         """The requests served here."""
@@ -78,8 +82,8 @@ class OffsetHandlers:
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.
 
-        Transactions and share groups have no coordinators here.  Of all errors only a refused transactional id makes
-        every client give a transaction up at once: librdkafka takes any other for a coordinator that is still to come.
+        Transactions and share groups have no coordinators here.  `broker_sim.handlers.transactions` says how each
+        client learns that transactions are not supported.
         """
         version = version_of(request)
         kind = int(getattr(request, "key_type", _GROUPS))
@@ -90,13 +94,14 @@ class OffsetHandlers:
         rows = []
         for key in request.coordinator_keys:
             error, endpoint = self._coordinator(key, kind, version, context)
-            message = _MESSAGES[error] if error is ErrorCode.transactional_id_authorization_failed else ""
+            has_message = kind not in (_GROUPS, _SHARE_GROUPS) and error is not ErrorCode.none
+            message = _MESSAGES.get(error, "") if has_message else ""
             rows.append({"key": key, "error_code": error, "error_message": message, **_node(endpoint)})
         return respond(request, coordinators=rows)
 
     def _coordinator(self, key: str, kind: int, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
         if kind == _TRANSACTIONS:
-            return ErrorCode.transactional_id_authorization_failed, _NOBODY
+            return self._transaction_coordinator(version, context)
         if kind == _SHARE_GROUPS and version >= _SHARE_GROUPS_FROM:
             return ErrorCode.coordinator_not_available, _NOBODY
         if kind != _GROUPS:
@@ -110,6 +115,13 @@ class OffsetHandlers:
         if endpoint is None:
             return ErrorCode.coordinator_not_available, _NOBODY
         return ErrorCode.none, endpoint
+
+    def _transaction_coordinator(self, version: int, context: RequestContext) -> tuple[ErrorCode, Endpoint]:
+        error = coordinator_error(version, context)
+        endpoint = self._metadata.endpoint(self._broker_id, context.listener)
+        if error is ErrorCode.none and endpoint is None:
+            error = ErrorCode.coordinator_not_available
+        return error, _NOBODY if endpoint is None or error is not ErrorCode.none else endpoint
 
     # ---- OffsetCommit -----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from broker_sim.logs.background_sync import BackgroundSync
+from broker_sim.ports import DiskSpace
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS, Workers
 from ensemble.txnlog.files import (
@@ -154,6 +155,10 @@ class FileLogDirectory:
     def finish(self, within_s: float) -> None:
         """Wait until every text that was exchanged is on the disk, for so long at most."""
         self._sync.finish(within_s)
+
+    def space(self) -> DiskSpace:
+        """The space of the file system.  Raises OSError."""
+        return DiskSpace(self._files.capacity(self._root), self._files.room(self._root))
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""

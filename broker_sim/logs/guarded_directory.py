@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn, TypeVar
 
-from broker_sim.ports import LogDirectory, LogFile
+from broker_sim.ports import DiskSpace, LogDirectory, LogFile
 
 T = TypeVar("T")
 
@@ -47,6 +47,10 @@ class GuardedDirectory:
             self.is_online = False
             self._failed(self, failure)
         raise LogDirFailed from failure
+
+    def space(self) -> DiskSpace:
+        """The space of the file system.  Raises OSError, which does not take the directory offline, as in Kafka."""
+        return self._inner.space()
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""

@@ -14,7 +14,7 @@ from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
 from broker_sim.logs.log_dir import LogDir
 from broker_sim.logs.meta_properties import claim_log_directory
 from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.ports import LogDirectory, ReachedMarks
+from broker_sim.ports import DiskSpace, LogDirectory, ReachedMarks
 from journal.cause import START
 from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
 from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, Emit
@@ -29,6 +29,8 @@ class DirectoryLogs(NamedTuple):
 
     current: Mapping[TopicPartition, PartitionLog]
     future: Mapping[TopicPartition, PartitionLog]
+    space: DiskSpace | None
+    """None if the file system did not report it."""
 
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -296,7 +298,7 @@ class LogManager:
     def by_directory(self) -> list[DirectoryLogs | None]:
         """For each of log.dirs the logs in it, in the order of partitions; None where it is offline."""
         return [
-            DirectoryLogs(dict(sorted(each.logs.items())), dict(sorted(each.futures.items())))
+            DirectoryLogs(dict(sorted(each.logs.items())), dict(sorted(each.futures.items())), _space(each))
             if each.directory.is_online
             else None
             for each in self._dirs
@@ -470,6 +472,13 @@ class LogManager:
                 log_dir.directory.write_text("", checkpoints.CLEAN_SHUTDOWN, mark)
                 log_dir.logs.clear()
                 log_dir.futures.clear()
+
+
+def _space(log_dir: LogDir) -> DiskSpace | None:
+    try:
+        return log_dir.directory.space()
+    except OSError:
+        return None
 
 
 def _extent(log: PartitionLog) -> tuple[int, int]:

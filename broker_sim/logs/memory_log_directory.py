@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from broker_sim.ports import DiskSpace
+
 
 def _nothing(unflushed: int) -> int:
     return 0
@@ -74,6 +76,10 @@ class MemoryLogDirectory:
     def boot_id(self) -> str:
         """Another one after every power loss."""
         return f"boot-{self._power_losses}"
+
+    def space(self) -> DiskSpace:
+        """Unknown: no file system has a limit here."""
+        return DiskSpace()
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""

@@ -70,6 +70,10 @@ class Files(Protocol):
         """Bytes that are free on the file system in which the path lies."""
         ...
 
+    def capacity(self, path: Path, /) -> int:
+        """Bytes of the whole file system in which the path lies."""
+        ...
+
 
 class HostFiles:
     """The host's.  The calls are `os`'s functions themselves: a write costs no call more than without the port."""
@@ -105,6 +109,10 @@ class HostFiles:
     def room(self, path: Path, /) -> int:
         """Bytes that are free."""
         return shutil.disk_usage(path).free
+
+    def capacity(self, path: Path, /) -> int:
+        """Bytes of the whole file system."""
+        return shutil.disk_usage(path).total
 
 
 HOST = HostFiles()

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from random import Random
 
 from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from broker_sim.ports import LogFile
+from broker_sim.ports import DiskSpace, LogFile
 
 READ, WRITE, FLUSH, TEXT = "read", "write", "flush", "text"
 """What can fail: reading records, writing them, flushing them, the small files (checkpoints, meta.properties)."""
@@ -83,6 +83,10 @@ class FaultyLogDirectory:
         file.truncate(size)
 
     # -- the directory -------------------------------------------------------------------------------------------------
+
+    def space(self) -> DiskSpace:
+        """The disk's."""
+        return self.disk.space()
 
     def partitions(self) -> list[str]:
         """Names of the replica directories, sorted."""

@@ -261,6 +261,11 @@ class ProcessFiles:
         """Bytes that are free."""
         return ROOM_BYTES if self.volume.room_bytes is None else self.volume.room_bytes
 
+    def capacity(self, path: Path, /) -> int:
+        """Bytes of the whole volume: those that are free, and the blocks of its files."""
+        used = sum(len(node.blocks) for _, node in self.volume.files()) * BLOCK_BYTES
+        return self.room(path) + used
+
     # -- the rest ----------------------------------------------------------------------------------------------------
 
     def _now_s(self) -> float:

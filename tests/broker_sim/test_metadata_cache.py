@@ -128,3 +128,26 @@ def test_a_topic_of_which_the_end_was_never_told_ends_with_the_next_one_of_its_n
     for late in (told(1, 8), told(1, 0, SECOND)):
         cache.apply(late)
         assert "orders" not in cache
+
+
+@pytest.mark.parametrize("version", range(9))
+def test_update_metadata_of_every_version_names_leader_and_endpoint(version: int) -> None:
+    """Versions 0 to 4 list partitions without their topics, and version 0 has one plaintext endpoint per broker."""
+    state = {"partition_index": 0, "leader": 3, "leader_epoch": 5, "isr": [3], "replicas": [3, 4], "zk_version": 1}
+    endpoint = {"host": "h", "port": 9092, "listener": "PLAINTEXT", "security_protocol": 0}
+    message = request(
+        ApiKey.UPDATE_METADATA,
+        version,
+        controller_id=3,
+        controller_epoch=1,
+        ungrouped_partition_states=[{"topic_name": "orders", **state}],
+        topic_states=[{"topic_name": "orders", "partition_states": [state]}],
+        live_brokers=[{"id_": 3, "v0_host": "h", "v0_port": 9092, "endpoints": [endpoint]}],
+    )
+    cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
+    cache.apply(message)
+    partition = cache.partition(TopicPartition("orders", 0))
+    assert partition is not None
+    assert (partition.leader, partition.leader_epoch, partition.replicas) == (3, 5, (3, 4))
+    found = cache.endpoint(3, "PLAINTEXT")
+    assert found is not None and (found.host, found.port) == ("h", 9092)

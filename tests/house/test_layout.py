@@ -61,6 +61,7 @@ SHELLS = {
     "kafka_protocol/wire/frames.py",
     "kafka_protocol/wire/long_answers.py",
     "broker_sim/broker_process.py",
+    "broker_sim/process_log.py",
     "broker_sim/surroundings.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")

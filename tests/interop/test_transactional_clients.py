@@ -1,31 +1,44 @@
-"""Producers with a transactional id, which these brokers do not serve: each client says so at once."""
+"""Producers with a transactional id, which brokers here do not support: each client displays that at once."""
 
 from __future__ import annotations
 
 import asyncio
+import subprocess
 import time
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import TransactionalIdAuthorizationFailed
+from aiokafka.errors import UnsupportedVersionError
 from confluent_kafka import KafkaException, Producer
 
-from tests.interop.interop_brokers import BrokerCluster, broker_cluster
+from tests.interop.interop_brokers import BrokerCluster, broker_cluster, tool
 from tests.interop.kafka_tools import alone
 
 with warnings.catch_warnings():
     # kafka-python reads its schemas with a function of importlib.resources that Python 3.11 deprecates.
     warnings.simplefilter("ignore", DeprecationWarning)
     from kafka import KafkaProducer
-    from kafka.errors import TransactionalIdAuthorizationFailedError
+    from kafka.errors import KafkaError
 
 pytestmark = [pytest.mark.long, pytest.mark.filterwarnings("ignore:read_text is deprecated:DeprecationWarning")]
 
 PATIENCE_S = 30
 """What the clients would wait for a coordinator that is still to come."""
 AT_ONCE_S = 10
+INSTALL_S = 60
+KAFKAJS = "kafkajs@2.2.4"
+TRANSACTIONAL_JS = """
+const { Kafka, logLevel } = require('kafkajs')
+const kafka = new Kafka({ clientId: 'js', brokers: process.argv.slice(2), logLevel: logLevel.NOTHING })
+const producer = kafka.producer({ transactionalId: 't', maxInFlightRequests: 1, idempotent: true })
+producer.connect()
+  .then(() => producer.transaction())
+  .catch(error => console.log(error.name, error.type, error.message))
+  .finally(() => process.exit())
+"""
 SAID = "Transactions are not supported by this broker."
 
 
@@ -35,13 +48,14 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]
         yield running
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def at_once(cluster: BrokerCluster) -> Iterator[None]:
     before = time.monotonic()
     yield
     assert time.monotonic() - before < AT_ONCE_S
 
 
+@pytest.mark.usefixtures("at_once")
 def test_librdkafka(cluster: BrokerCluster) -> None:
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "transactional.id": "t"})
     with pytest.raises(KafkaException, match=SAID) as refused:
@@ -49,13 +63,15 @@ def test_librdkafka(cluster: BrokerCluster) -> None:
     assert refused.value.args[0].fatal()
 
 
+@pytest.mark.usefixtures("at_once")
 def test_kafka_python(cluster: BrokerCluster) -> None:
     producer = KafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t", max_block_ms=PATIENCE_S * 1_000)
-    with pytest.raises(TransactionalIdAuthorizationFailedError):
+    with pytest.raises(KafkaError, match="UnsupportedVersionError"):
         producer.init_transactions()
     producer.close(timeout=1)
 
 
+@pytest.mark.usefixtures("at_once")
 def test_aiokafka(cluster: BrokerCluster) -> None:
     async def start() -> None:
         producer = AIOKafkaProducer(bootstrap_servers=cluster.bootstrap, transactional_id="t")
@@ -64,14 +80,31 @@ def test_aiokafka(cluster: BrokerCluster) -> None:
         finally:
             await producer.stop()
 
-    with pytest.raises(TransactionalIdAuthorizationFailed):
+    with pytest.raises(UnsupportedVersionError):
         asyncio.run(start())
 
 
+@pytest.mark.usefixtures("at_once")
 def test_javas_client(cluster: BrokerCluster) -> None:
     said = alone(
         "org.apache.kafka.tools.ProducerPerformance", "--topic", "t", "--num-records", "1", "--record-size", "1",
         "--throughput", "-1", "--transactional-id", "t", "--transaction-duration-ms", "100",
         "--producer-props", f"bootstrap.servers={cluster.bootstrap}",
     )  # fmt: skip
-    assert "TransactionalIdAuthorizationException: Transactional Id authorization failed." in said
+    assert f"Could not find a coordinator with type TRANSACTION with key t due to unexpected error: {SAID}" in said
+
+
+def test_kafkajs(cluster: BrokerCluster, tmp_path: Path) -> None:
+    node, npm = tool("node"), tool("npm")
+    install = [npm, "install", "--prefix", str(tmp_path), "--no-audit", "--no-fund", KAFKAJS]
+    if subprocess.run(install, capture_output=True, timeout=INSTALL_S, check=False).returncode:
+        pytest.skip(f"{KAFKAJS} cannot be fetched")
+    script = tmp_path / "transactional.js"
+    script.write_text(TRANSACTIONAL_JS)
+    before = time.monotonic()
+    ran = subprocess.run(
+        [node, str(script), *cluster.bootstrap.split(",")], capture_output=True, text=True, timeout=PATIENCE_S,
+        check=False,
+    )  # fmt: skip
+    assert ran.stdout.strip() == "KafkaJSProtocolError UNSUPPORTED_VERSION The version of API is not supported"
+    assert time.monotonic() - before < AT_ONCE_S

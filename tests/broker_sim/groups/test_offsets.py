@@ -9,6 +9,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from broker_sim.groups.store import java_hash
+from broker_sim.request_context import RequestContext
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record, build_batch
 from kafka_protocol.wire.kafka_schema import ApiKey, request
@@ -277,27 +278,50 @@ def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members)
     assert (old.node_id, old.error_message) == (node.broker_id, "NONE")
 
 
-def test_transactions_are_refused_for_good_and_share_groups_have_no_coordinator(members: Members) -> None:
+def coordinator_of(members: Members, version: int, kind: int, software: str = "") -> tuple[ErrorCode, str | None, int]:
+    """Error, message and broker id for a key of that kind."""
     node = members.coordinator
-
-    def ask(version: int, kind: int) -> tuple[ErrorCode, str]:
-        asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
-        answer = members.cluster.on(node, node.broker.handle(asked))
-        row = answer.coordinators[0] if version >= 4 else answer
-        return ErrorCode(row.error_code), row.error_message
-
-    said = "Transactions are not supported by this broker."
-    assert ask(3, 1) == ask(6, 1) == (ErrorCode.transactional_id_authorization_failed, said)
-    assert ask(6, 2) == (ErrorCode.coordinator_not_available, "")
-    assert ask(5, 2)[0] is ErrorCode.invalid_request
+    asked = request(ApiKey.FIND_COORDINATOR, version, key="t", key_type=kind, coordinator_keys=["t"])
+    context = RequestContext("client", "PLAINTEXT", client_software=software)
+    answer = members.cluster.on(node, node.broker.serve(asked, context))
+    row = answer.coordinators[0] if version >= 4 else answer
+    return ErrorCode(row.error_code), getattr(row, "error_message", None), row.node_id
 
 
-def test_a_transactional_producer_gets_no_id(members: Members) -> None:
+NOT_SUPPORTED = "Transactions are not supported by this broker."
+
+
+@pytest.mark.parametrize("version", [3, 4, 5, 6])
+def test_transactional_id_finds_unsupported_version_and_why(members: Members, version: int) -> None:
+    assert coordinator_of(members, version, 1) == (ErrorCode.unsupported_version, NOT_SUPPORTED, -1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_old_version_of_named_client_finds_a_fatal_error(members: Members, version: int) -> None:
+    found = coordinator_of(members, version, 1, software="librdkafka")
+    assert found == (ErrorCode.transactional_id_authorization_failed, NOT_SUPPORTED, -1)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_unnamed_client_learns_it_from_init_producer_id(members: Members, version: int) -> None:
+    """Kafkajs does not display the error of FindCoordinator."""
+    assert coordinator_of(members, version, 1) == (ErrorCode.none, "NONE", members.coordinator.broker_id)
+
+
+def test_share_groups_and_unknown_key_types_have_no_coordinator(members: Members) -> None:
+    malformed = coordinator_of(members, 3, 7)
+    assert malformed[0] is ErrorCode.invalid_request and str(malformed[1]).startswith("This most likely occurs because")
+    assert coordinator_of(members, 6, 7) == malformed
+    assert coordinator_of(members, 6, 2) == (ErrorCode.coordinator_not_available, "", -1)
+    assert coordinator_of(members, 5, 2) == (ErrorCode.invalid_request, "", -1)
+
+
+def test_transactional_producer_gets_no_producer_id(members: Members) -> None:
     node = members.coordinator
-    for version in range(5):
+    for version in range(6):
         asked = request(ApiKey.INIT_PRODUCER_ID, version, transactional_id="t", transaction_timeout=60_000)
         answer = members.cluster.on(node, node.broker.handle(asked))
-        assert answer.error_code is ErrorCode.transactional_id_authorization_failed
+        assert answer.error_code is ErrorCode.unsupported_version
         assert (answer.producer_id, answer.producer_epoch) == (-1, -1)
 
 

@@ -1,4 +1,4 @@
-"""What Kafka answers where it has no authorizer, tokens, features or transactions; and where its logs are."""
+"""Requests about features that brokers here lack, answered as Apache Kafka 3.9.1 answers with them switched off."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from broker_sim.request_context import RequestRefused
 from journal.events import TopicPartition
 from kafka_protocol.record_batch import Record
 from kafka_protocol.wire.api_versions import SUPPORTED
@@ -30,13 +31,23 @@ def asked(cluster: Cluster, message: Any) -> Any:
 
 
 ACL = {"resource_type": 2, "resource_name": "t", "principal": "User:a", "host": "*", "operation": 3}
+TOPIC = {"name": "orders", "partitions": [0, 1]}
+TRANSACTION = {"transactional_id": "t", "topics": [TOPIC]}
+MARKER = {"producer_id": 7, "topics": [{"name": "orders", "partition_indexes": [0, 9]}]}
+OFFSETS = {"name": "orders", "partitions": [{"partition_index": 0, "committed_offset": 1}]}
 REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
+    (ApiKey.SASL_HANDSHAKE, {"mechanism": "PLAIN"}),
+    (ApiKey.SASL_AUTHENTICATE, {"auth_bytes": b"\0a\0b"}),
+    (ApiKey.CONSUMER_GROUP_HEARTBEAT, {"group_id": "g", "subscribed_topic_names": ["orders"], "topic_partitions": []}),
+    (ApiKey.CONSUMER_GROUP_DESCRIBE, {"group_ids": ["g", "h"], "include_authorized_operations": True}),
+    (ApiKey.ADD_PARTITIONS_TO_TXN, {"v3_and_below_topics": [TOPIC], "transactions": [TRANSACTION]}),
+    (ApiKey.ADD_OFFSETS_TO_TXN, {"transactional_id": "t", "group_id": "g"}),
+    (ApiKey.END_TXN, {"transactional_id": "t", "committed": True}),
+    (ApiKey.WRITE_TXN_MARKERS, {"markers": [MARKER]}),
+    (ApiKey.TXN_OFFSET_COMMIT, {"transactional_id": "t", "group_id": "g", "topics": [OFFSETS]}),
     (ApiKey.DESCRIBE_ACLS, {"resource_type_filter": 1}),
     (ApiKey.CREATE_ACLS, {"creations": [{**ACL, "permission_type": 3}]}),
     (ApiKey.DELETE_ACLS, {"filters": [{"resource_type_filter": 1}]}),
-    (ApiKey.CREATE_DELEGATION_TOKEN, {"max_lifetime": 1}),
-    (ApiKey.RENEW_DELEGATION_TOKEN, {"hmac": b"x"}),
-    (ApiKey.EXPIRE_DELEGATION_TOKEN, {"hmac": b"x"}),
     (ApiKey.DESCRIBE_DELEGATION_TOKEN, {"owners": None}),
     (ApiKey.UPDATE_FEATURES, {"feature_updates": [{"feature": "metadata.version", "max_version_level": 21}]}),
     (ApiKey.DESCRIBE_TRANSACTIONS, {"transactional_ids": ["t"]}),
@@ -72,10 +83,94 @@ def test_without_an_authorizer_there_are_no_acls(cluster: Cluster) -> None:
     assert one(cluster, ApiKey.DELETE_ACLS).filter_results[0].error_code is ErrorCode.security_disabled
 
 
-def test_delegation_tokens_are_refused_on_plain_connections_and_features_cannot_be_updated(cluster: Cluster) -> None:
-    token = one(cluster, ApiKey.CREATE_DELEGATION_TOKEN)
-    assert token.error_code is ErrorCode.delegation_token_request_not_allowed
+TOKENS = [
+    (ApiKey.CREATE_DELEGATION_TOKEN, 0, "00400004557365720009414e4f4e594d4f5553" + "ff" * 24 + "00000000000000000000"),
+    (
+        ApiKey.CREATE_DELEGATION_TOKEN,
+        3,
+        "000040055573657204626f6205557365720a414e4f4e594d4f5553" + "ff" * 24 + "01010000000000",
+    ),
+    (ApiKey.RENEW_DELEGATION_TOKEN, 0, "0040" + "ff" * 8 + "00000000"),
+    (ApiKey.EXPIRE_DELEGATION_TOKEN, 2, "000040" + "ff" * 8 + "0000000000"),
+    (ApiKey.DESCRIBE_DELEGATION_TOKEN, 1, "00400000000000000000"),
+]
+
+
+@pytest.mark.parametrize(("key", "version", "recorded"), TOKENS)
+def test_delegation_tokens_get_kafkas_bytes_on_plaintext(
+    cluster: Cluster, key: ApiKey, version: int, recorded: str
+) -> None:
+    owner = {"owner_principal_type": "User", "owner_principal_name": "bob"}
+    answer = asked(cluster, request(key, version, max_lifetime=1_000, hmac=b"x", owners=None, **owner))
+    assert ResponseEncoder().encode(7, answer)[8:].hex() == recorded
+
+
+def test_features_cannot_be_updated(cluster: Cluster) -> None:
     assert one(cluster, ApiKey.UPDATE_FEATURES).results[0].error_code is ErrorCode.invalid_request
+    other = next(node for node in cluster.nodes.values() if node is not cluster.controller)
+    message = request(ApiKey.UPDATE_FEATURES, 1, **dict(REQUESTS)[ApiKey.UPDATE_FEATURES])
+    refused = cluster.on(other, other.broker.handle(message))
+    assert refused.error_code is ErrorCode.not_controller
+    assert refused.error_message == "This is not the correct controller for this cluster."
+
+
+def test_sasl_requests_get_illegal_sasl_state_on_plaintext(cluster: Cluster) -> None:
+    handshake = one(cluster, ApiKey.SASL_HANDSHAKE)
+    assert (handshake.error_code, handshake.mechanisms) == (ErrorCode.illegal_sasl_state, ())
+    authenticate = one(cluster, ApiKey.SASL_AUTHENTICATE)
+    assert authenticate.error_code is ErrorCode.illegal_sasl_state
+    assert authenticate.error_message == "SaslAuthenticate request received after successful authentication"
+
+
+def test_new_group_protocol_gets_unsupported_version(cluster: Cluster) -> None:
+    heartbeat = one(cluster, ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    assert (heartbeat.error_code, heartbeat.error_message) == (ErrorCode.unsupported_version, None)
+    groups = one(cluster, ApiKey.CONSUMER_GROUP_DESCRIBE).groups
+    assert [(group.group_id, group.error_code) for group in groups] == [
+        ("g", ErrorCode.unsupported_version),
+        ("h", ErrorCode.unsupported_version),
+    ]
+    assert groups[0].authorized_operations == -(2**31)
+
+
+def test_envelope_closes_the_connection(cluster: Cluster) -> None:
+    message = request(ApiKey.ENVELOPE, 0, request_data=b"abc", client_host_address=b"\x7f\0\0\1")
+
+    async def refused() -> str:
+        try:
+            await cluster.controller.broker.handle(message)
+        except RequestRefused as refusal:
+            return str(refusal)
+        return ""
+
+    assert cluster.on(cluster.controller, refused()) == "forwarding is not enabled"
+
+
+@pytest.mark.parametrize("version", range(6))
+def test_add_partitions_gets_unsupported_version_per_partition(cluster: Cluster, version: int) -> None:
+    answer = asked(
+        cluster,
+        request(
+            ApiKey.ADD_PARTITIONS_TO_TXN, version, v3_and_below_topics=[TOPIC], transactions=[TRANSACTION],
+        ),
+    )  # fmt: skip
+    topics = answer.results_by_topic_v3_and_below if version < 4 else answer.results_by_transaction[0].topic_results
+    assert [(row.partition_index, row.partition_error_code) for row in topics[0].results_by_partition] == [
+        (0, ErrorCode.unsupported_version),
+        (1, ErrorCode.unsupported_version),
+    ]
+
+
+def test_other_requests_of_a_transaction_get_unsupported_version(cluster: Cluster) -> None:
+    assert one(cluster, ApiKey.ADD_OFFSETS_TO_TXN).error_code is ErrorCode.unsupported_version
+    assert one(cluster, ApiKey.END_TXN).error_code is ErrorCode.unsupported_version
+    (committed,) = one(cluster, ApiKey.TXN_OFFSET_COMMIT).topics[0].partitions
+    assert committed.error_code is ErrorCode.unsupported_version
+    (marked,) = one(cluster, ApiKey.WRITE_TXN_MARKERS).markers
+    assert [row.error_code for row in marked.topics[0].partitions] == [
+        ErrorCode.unsupported_version,
+        ErrorCode.unknown_topic_or_partition,
+    ]
 
 
 def test_requests_about_transactions_are_answered_that_there_are_none(cluster: Cluster) -> None:
@@ -103,11 +198,3 @@ def test_a_partition_names_its_idempotent_producers(cluster: Cluster) -> None:
     assert (producer.producer_id, producer.producer_epoch, producer.last_sequence) == (77, 3, 1)
     assert (producer.last_timestamp, producer.current_txn_start_offset) == (6, -1)
     assert unknown.error_code is ErrorCode.unknown_topic_or_partition
-
-
-@pytest.mark.parametrize(("asked_for", "bits"), [(False, -(2**31)), (True, 8096)])
-def test_without_an_authorizer_everything_is_allowed_to_whoever_asks(
-    cluster: Cluster, asked_for: bool, bits: int
-) -> None:
-    described = asked(cluster, request(ApiKey.DESCRIBE_CLUSTER, 1, include_cluster_authorized_operations=asked_for))
-    assert described.cluster_authorized_operations == bits

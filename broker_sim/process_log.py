@@ -1,0 +1,53 @@
+"""The log of a broker's process: lines for people, written if the level of their logger allows it (shell)."""
+
+from __future__ import annotations
+
+import msgspec
+import structlog
+
+from broker_sim import loggers
+from broker_sim.loggers import LoggerLevels
+from journal.event import Event, Level
+from journal.events import GroupChanged
+
+_LOGGER_OF_MODULE = {
+    "journal.events.broker": loggers.REPLICAS,
+    "journal.events.controller": loggers.CONTROLLER,
+}
+
+
+class ProcessLog:
+    """Writes lines to the process's log.  `levels` is read at each line, so that a change applies at once."""
+
+    def __init__(self, log: structlog.BoundLogger, levels: LoggerLevels) -> None:
+        self._log = log
+        self._levels = levels
+
+    def info(self, logger: str, text: str, **fields: object) -> None:
+        """Write a line at INFO."""
+        if self._levels.is_enabled(logger, loggers.INFO):
+            self._log.info(text, **fields)
+
+    def warning(self, logger: str, text: str, **fields: object) -> None:
+        """Write a line at WARN."""
+        if self._levels.is_enabled(logger, loggers.WARN):
+            self._log.warning(text, **fields)
+
+    def error(self, logger: str, text: str, **fields: object) -> None:
+        """Write a line at ERROR."""
+        if self._levels.is_enabled(logger, loggers.ERROR):
+            self._log.error(text, **fields)
+
+    def event(self, event: Event) -> None:
+        """Write a journal event at DEBUG, or at TRACE if only a full journal keeps it."""
+        if not self._levels.prints_events:
+            return
+        level = loggers.TRACE if event.level is Level.FULL else loggers.DEBUG
+        if self._levels.is_enabled(_logger_of(event), level):
+            self._log.debug(msgspec.json.encode(event).decode())
+
+
+def _logger_of(event: Event) -> str:
+    if isinstance(event, GroupChanged):
+        return loggers.GROUPS
+    return _LOGGER_OF_MODULE.get(type(event).__module__, loggers.SERVER)

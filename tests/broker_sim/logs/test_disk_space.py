@@ -1,0 +1,75 @@
+"""The sizes of log directories' file systems in DescribeLogDirs 4 (KIP-827)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from broker_sim.logs.file_log_directory import FileLogDirectory
+from broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from broker_sim.ports import DiskSpace, LogDirectory
+from ensemble.txnlog.files import write_bytes
+from kafka_protocol.wire.kafka_schema import ApiKey, request
+from simulation.filesystem.inode import BLOCK_BYTES
+from simulation.filesystem.process_files import ProcessFiles
+from simulation.filesystem.volume import Volume
+from tests.broker_sim.broker_world import Cluster
+
+ROOT = Path("/logs")
+
+
+class UnreadableDisk(MemoryLogDirectory):
+    """A log directory whose file system does not report its size."""
+
+    def space(self) -> DiskSpace:
+        raise OSError("statvfs failed")
+
+
+def described(directory: LogDirectory, version: int = 4) -> Any:
+    """The row of a broker's only log directory."""
+    cluster = Cluster(brokers=1, log_dirs="/logs")
+    node = cluster.nodes[1]
+    node.more_ports = {"log_directories": [directory]}
+    cluster.start()
+    message = request(ApiKey.DESCRIBE_LOG_DIRS, version, topics=None)
+    (row,) = cluster.on(node, node.broker.handle(message)).results
+    cluster.stop_all()
+    return row
+
+
+def test_used_blocks_count_in_total_but_not_in_usable() -> None:
+    volume = Volume(Random(1))
+    files = ProcessFiles(volume)
+    files.mkdir(ROOT)
+    directory = FileLogDirectory(ROOT, files)
+    volume.room_bytes = 100 * BLOCK_BYTES
+    before = directory.space()
+    assert before.usable_bytes == 100 * BLOCK_BYTES
+    write_bytes(ROOT / "other", bytes(BLOCK_BYTES + 1), files)
+    assert directory.space() == DiskSpace(before.total_bytes, 98 * BLOCK_BYTES)
+
+
+def test_host_directory_reports_statvfs_sizes(tmp_path: Path) -> None:
+    row = described(FileLogDirectory(tmp_path))
+    host = os.statvfs(tmp_path)
+    assert row.error_code is ErrorCode.none
+    assert row.total_bytes == host.f_blocks * host.f_frsize
+    assert 0 < row.usable_bytes < row.total_bytes
+
+
+def test_version_3_has_no_sizes(tmp_path: Path) -> None:
+    assert not hasattr(described(FileLogDirectory(tmp_path), version=3), "total_bytes")
+
+
+def test_unknown_sizes_are_minus_one() -> None:
+    row = described(MemoryLogDirectory())
+    assert (row.error_code, row.total_bytes, row.usable_bytes) == (ErrorCode.none, -1, -1)
+
+
+def test_file_system_error_gives_unknown_server_error() -> None:
+    row = described(UnreadableDisk())
+    assert (row.error_code, row.topics, row.total_bytes) == (ErrorCode.unknown_server_error, (), -1)
