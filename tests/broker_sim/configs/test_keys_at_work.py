@@ -166,7 +166,7 @@ def test_a_brokers_connection_is_closed_once_it_was_silent_for_so_long(tmp_path:
     async def run() -> None:
         loop = cast(Any, asyncio.get_running_loop())
         config = configured(listeners="PLAINTEXT://127.0.0.1:0", log_dirs=tmp_path, connections_max_idle_ms=40_000)
-        said = cast(Any, SimpleNamespace(write=None))
+        said = cast(Any, SimpleNamespace(write=None, high_watermarks_reached=dict))
         process = BrokerProcess(config, host_surroundings(structlog.get_logger(), said))
         await process._listen()
         (port,) = process._ports
