@@ -39,6 +39,7 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
 """Of a snapshot that is being written."""
+SNAPSHOT_BYTES_MIN = 10
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
 PIECE_BYTES = 1 << 20
@@ -187,6 +188,16 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
         raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
     with file:
         return read_stream(file, zxid_of(path, SNAPSHOT_PREFIX) or 0)
+
+
+def is_cut_short(path: Path, files: Files = HOST) -> bool:
+    """Return whether a snapshot file was only written in part: it is empty, or its last seal is missing
+    (SnapStream.isValidSnapshot).  Raises OSError."""
+    with files.stream(path, "rb") as file:
+        data = file.read()
+    if len(data) < SNAPSHOT_BYTES_MIN:
+        return True
+    return path.suffix not in (GZIP_SUFFIX, SNAPPY_SUFFIX) and not data.endswith(ROOT_END)
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:

@@ -24,7 +24,7 @@ from ensemble.server.config.tls import TlsSettings, TlsStore
 from ensemble.server.config.zoo_cfg import load, parse
 from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
 from ensemble.tree.reconfig import new_membership
-from ensemble.txnlog.epochs import load_epochs, read_epoch
+from ensemble.txnlog.epochs import check_epochs, read_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.restoring import read_received
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snapshot, write_snapshot

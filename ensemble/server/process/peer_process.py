@@ -130,7 +130,7 @@ def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger,
         held.callback(lock.release)
     claim(config, files)
     began_ms = now_ms()
-    restored = take_received(directories)
+    restored = take_received(directories, config.my_id if config.distributed else None)
     if restored is not None:
         log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
     recovery = recover(directories, recovery_policy(config))
