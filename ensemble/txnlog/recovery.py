@@ -79,7 +79,7 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
     snapshot, damaged = _newest_snapshot(directories, damages)
     floor = snapshot.zxid if snapshot is not None else 0
     loaded_ns = time.monotonic_ns()
-    if snapshot is not None or policy.trusts_empty and _are_cut_short(directories, damaged):
+    if snapshot is not None or (policy.trusts_empty and _are_cut_short(directories, damaged)):
         txns = _read_logs(directories, floor, damages, losses, has_base=snapshot is not None)
     else:
         txns = []
@@ -313,14 +313,16 @@ def _remove_leftovers(directories: Directories) -> None:
 def purge(directories: Directories, retain: int) -> None:
     """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
 
+    A snapshot that was only written in part does not count (FileSnap.findNValidSnapshots).
     Snapshots go first.  One that a crash left behind without the log that follows it would be taken for the begin of a
     history that is not there: by a TRUNC to behind it, and at a start that finds the newer ones damaged.
     """
     snapshots = directories.snapshots()
-    kept = snapshots[-retain:]
-    if len(kept) == len(snapshots):
+    whole = [zxid for zxid, path in snapshots if not is_cut_short(path, directories.files)]
+    if len(whole) < retain or snapshots[0][0] >= whole[-retain]:
         return
+    oldest = whole[-retain]
     logs = directories.logs()
-    needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= kept[0][0]), default=0)
-    remove_all([path for _, path in snapshots[: -len(kept)]], directories.files)
+    needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= oldest), default=0)
+    remove_all([path for zxid, path in snapshots if zxid < oldest], directories.files)
     remove_all([path for _, path in logs[:needed]], directories.files)

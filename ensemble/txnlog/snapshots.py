@@ -8,6 +8,7 @@ first seal; those before 3.9 have no zxid part, and those of a ZooKeeper with `d
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import time
 import zlib
@@ -193,11 +194,16 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
 def is_cut_short(path: Path, files: Files = HOST) -> bool:
     """Return whether a snapshot file was only written in part: it is empty, or its last seal is missing
     (SnapStream.isValidSnapshot).  Raises OSError."""
-    with files.stream(path, "rb") as file:
-        data = file.read()
-    if len(data) < SNAPSHOT_BYTES_MIN:
+    size = files.stat(path).st_size
+    if size < SNAPSHOT_BYTES_MIN:
         return True
-    return path.suffix not in (GZIP_SUFFIX, SNAPPY_SUFFIX) and not data.endswith(ROOT_END)
+    if path.suffix in (GZIP_SUFFIX, SNAPPY_SUFFIX):
+        return False
+    descriptor = files.open(path, os.O_RDONLY)
+    try:
+        return files.pread(descriptor, len(ROOT_END), size - len(ROOT_END)) != ROOT_END
+    finally:
+        files.close(descriptor)
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:

@@ -436,8 +436,8 @@ def _damaged_log(txns: list[Txn], flips: dict[Zxid, float]) -> bytes:
 
 
 def _wear(at: float | None) -> Callable[[bytes], bytes]:
-    """What a snapshot's bytes have become.  Its last bytes stay: without them it would count as one that was only written
-    in part, which stops a server."""
+    """What a snapshot's bytes have become.  The last ones stay: a file without them counts as only written in part, and
+    stops a server."""
 
     def worn(data: bytes) -> bytes:
         if at is None:

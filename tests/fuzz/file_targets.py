@@ -114,8 +114,8 @@ def epochs(data: bytes) -> None:
     (directory / "acceptedEpoch").write_bytes(accepted)
     with suppress(DataDirectoryError):
         assert (read_epoch(directory, "currentEpoch") or 0) >= 0
-        found = load_epochs(directory, 5 << 32)
-        assert 0 <= found[1] <= found[0]
+        found = check_epochs(directory, 5 << 32)
+        assert 0 <= found.current <= found.accepted
 
 
 def snapshot_file(data: bytes) -> None:

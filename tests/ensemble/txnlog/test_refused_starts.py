@@ -23,6 +23,7 @@ from ensemble.txnlog.recovery import (
     REPLACEMENT_NAME,
     REPLACING_NAME,
     RecoveryPolicy,
+    purge,
     recover,
 )
 from tests.ensemble.txnlog.test_formats import a_txn
@@ -174,9 +175,7 @@ def epoch_not_accepted(directory: Path) -> None:
         (epoch_not_accepted, "remove acceptedEpoch"),
     ],
 )
-def test_refused_standalone_start_changes_nothing(
-    tmp_path: Path, spoil: Callable[[Path], None], remedy: str
-) -> None:
+def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
     """Also where a repair is due elsewhere: the last log is torn, and a record of it lacks its closing byte."""
     directories_with(tmp_path, range(1, 4), range(4, 7))
     damage_log(tmp_path / LOG_4, read_log(tmp_path / LOG_4)[1].ends[0] - 1, b"\0")
@@ -197,7 +196,7 @@ def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
     assert (len(recovered.txns), recovered.complete) == (3, False)
 
 
-# -- damage that the leader makes good -----------------------------------------------------------------------------------
+# -- damage that the leader makes good ---------------------------------------------------------------------------------
 
 
 def put_back(directory: Path) -> None:
@@ -297,3 +296,15 @@ def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
     with pytest.raises(DataDirectoryError, match="exists already"):
         LogWriter(tmp_path).append([a_txn(EPOCH_1 + 1)])
     assert (tmp_path / LOG_1).read_bytes() == before
+
+
+def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
+    """Three newer files that a full disk left empty are no reason to delete the last one that can be read."""
+    directories = directories_with(tmp_path, range(1, 10), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5))
+    for counter in (6, 7, 8):
+        (tmp_path / f"snapshot.{EPOCH_1 + counter:x}").touch()
+    purge(directories, 3)
+    assert len(directories.snapshots()) == 6
+    purge(directories, 2)
+    assert [zxid - EPOCH_1 for zxid, _ in directories.snapshots()] == [3, 5, 6, 7, 8]
+    assert found_in(tmp_path) == [6, 7, 8, 9]
