@@ -113,13 +113,20 @@ class AdminCommands:
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:
-        """Carry out a command, by its name or the four-letter word of the same meaning."""
+        """Carry out a command, by its name or the four-letter word of the same meaning.
+
+        As in ZooKeeper, the commands that only read report some errors with status 200: an unknown command, a server
+        that does not serve, a missing argument.  Scripts depend on `snapshot` and `restore`: each of their errors has a
+        status from 400 on.
+        """
         name = _ALIASES.get(name, name)
+        if name not in self._always and name not in self._serving and name not in self._guarded:
+            return _failed(name, f"Unknown command: {name}")
+        if request.method == "POST" and name != "restore":
+            return _failed(name, f"{name} takes no POST: use GET", 405)
         if name in self._always:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
-        if name not in self._serving and name not in self._guarded:
-            return _failed(name, f"Unknown command: {name}")
         if name in self._guarded:
             # A restore on one server brings about an election, and the operator goes on to the next server meanwhile.
             patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
