@@ -139,14 +139,15 @@ def _deal_with_logs_alone(directories: Directories, damaged: list[tuple[int, Pat
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
     Logs alone may be a whole history, so they must stay: all peers may be in the same state, after an upgrade or a full
-    disk.  A damaged snapshot in which something was written is damage of this peer, which the leader makes good.
+    disk.  The leader makes good what only this peer lacks: it has a damaged snapshot that was once whole, or an earlier
+    start marked it as incomplete (and may have been killed before it had set every file aside).
     """
     read = [(path, read_log(path, directories.files)[1]) for _, path in directories.logs()]
     blank = (Damage.NONE, Damage.TORN, Damage.LOST)
     filled = [path.name for path, scanned in read if scanned.txns or scanned.damage not in blank]
     if not filled:
         return
-    if not _are_cut_short(directories, damaged):
+    if exists(losses.marker, directories.files) or not _are_cut_short(directories, damaged):
         losses.lose_all_logs(f"{directories.data} has no usable snapshot, but transactions from {filled[0]} on")
         return
     found = f"{damaged[0][1].name} is not a whole snapshot" if damaged else "there is no snapshot"

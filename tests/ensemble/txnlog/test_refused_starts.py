@@ -308,3 +308,14 @@ def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
     purge(directories, 2)
     assert [zxid - EPOCH_1 for zxid, _ in directories.snapshots()] == [3, 5, 6, 7, 8]
     assert found_in(tmp_path) == [6, 7, 8, 9]
+
+
+def test_start_killed_while_it_sets_files_aside_goes_on(tmp_path: Path) -> None:
+    """The mark comes first: with it, logs without a snapshot are damage of this server alone."""
+    directories_with(tmp_path, range(1, 4), snapshots=())
+    (tmp_path / MARKER_NAME).write_text("a damaged snapshot")
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (recovered.txns, recovered.complete) == ([], False)
+    (tmp_path / MARKER_NAME).unlink()
+    (tmp_path / f"{ASIDE_PREFIX}{LOG_1}").rename(tmp_path / LOG_1)
+    assert found_in(tmp_path, TRUSTS) == [1, 2, 3]
