@@ -15,8 +15,6 @@ import gzip
 from pathlib import Path
 from typing import IO, cast
 
-import msgspec
-
 from ensemble.ids import Epoch, Zxid, epoch_of, make_zxid
 from ensemble.runtime.files import HOST, Files
 from ensemble.tree_snapshot import TreeSnapshot
@@ -83,7 +81,7 @@ def take_received(directories: Directories, server_id: int | None = None) -> Zxi
     if server_id is not None:
         accepted = read_epoch(directories.data, ACCEPTED, files) or Epoch(0)
         zxid = restored_zxid(snapshot.zxid, accepted, server_id)
-        snapshot = msgspec.structs.replace(snapshot, zxid=zxid)
+        snapshot = TreeSnapshot(zxid, snapshot.sessions, snapshot.nodes, snapshot.digest)
     _raise_epoch(directories.data, ACCEPTED, epoch_of(snapshot.zxid), files)
     replace_history(directories, snapshot)
     _raise_epoch(directories.data, CURRENT, epoch_of(snapshot.zxid), files)
