@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import NamedTuple
 
 from ensemble.ids import Epoch, epoch_of, zxid_text
 from ensemble.runtime.files import HOST, Files
@@ -40,32 +41,50 @@ def _pending_epoch(directory: Path, files: Files) -> Epoch | None:
         return None
 
 
-def load_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> tuple[Epoch, Epoch]:
-    """acceptedEpoch and currentEpoch, checked against each other and against the last logged zxid.
+class Epochs(NamedTuple):
+    """The two epochs of a peer, and those of their files that have to be written."""
 
-    A missing file counts as the last zxid's epoch and is written.  Raises DataDirectoryError where the files
-    contradict the history (QuorumPeer.loadDataBase).  Unlike there, a history that reaches beyond currentEpoch but not
-    beyond acceptedEpoch is fine: a crash between a synchronisation's transactions and its epoch leaves just that.
+    accepted: Epoch
+    current: Epoch
+    unwritten: list[tuple[str, Epoch]]
+
+    def write(self, directory: Path, files: Files = HOST) -> None:
+        """Write the files that do not hold their epoch yet.  Raises OSError."""
+        for name, epoch in self.unwritten:
+            write_epoch(directory, name, epoch, files)
+
+
+def check_epochs(directory: Path, last_zxid: int, files: Files = HOST) -> Epochs:
+    """Check acceptedEpoch and currentEpoch against each other and against the last logged zxid; write nothing.
+
+    A missing file counts as the last zxid's epoch.  Raises DataDirectoryError where the files contradict the history
+    (QuorumPeer.loadDataBase).  Unlike there, a history that reaches beyond currentEpoch but not beyond acceptedEpoch is
+    valid: a crash between a synchronisation's transactions and its epoch leaves just that.
     """
     epoch = epoch_of(last_zxid)
     current = read_epoch(directory, CURRENT, files)
     accepted = read_epoch(directory, ACCEPTED, files)
+    unwritten: list[tuple[str, Epoch]] = []
     if current is None:
-        write_epoch(directory, CURRENT, epoch, files)
         current = epoch
+        unwritten.append((CURRENT, current))
     elif epoch > current:
         # A crash between writing currentEpoch.tmp and renaming it: the history of that epoch is already here.
         pending = _pending_epoch(directory, files)
         if pending is not None and pending >= epoch:
-            write_epoch(directory, CURRENT, pending, files)
             current = pending
+            unwritten.append((CURRENT, current))
         elif accepted is None or accepted < epoch:
             raise DataDirectoryError(
-                f"{directory / CURRENT} is {current}, older than the last transaction {zxid_text(last_zxid)}"
+                f"{directory / CURRENT} is {current}, older than the last transaction {zxid_text(last_zxid)}. If the "
+                f"logs are those of this server, remove {CURRENT} and {ACCEPTED}: the next start writes both again."
             )
     if accepted is None:
-        write_epoch(directory, ACCEPTED, max(epoch, current), files)
         accepted = Epoch(max(epoch, current))
+        unwritten.append((ACCEPTED, accepted))
     if accepted < current:
-        raise DataDirectoryError(f"{directory / ACCEPTED} is {accepted}, less than {CURRENT}, which is {current}")
-    return accepted, current
+        raise DataDirectoryError(
+            f"{directory / ACCEPTED} is {accepted}, less than {CURRENT}, which is {current}. If {CURRENT} is right, "
+            f"remove {ACCEPTED}: the next start writes it again."
+        )
+    return Epochs(accepted, current, unwritten)

@@ -110,8 +110,13 @@ class LogWriter:
 
     def _open(self, first_zxid: int) -> None:
         path = self._directory / f"{LOG_PREFIX}.{first_zxid:x}"
-        if exists(path, self._files) and read_log(path, self._files)[1].txns:
-            raise DataDirectoryError(f"{path} exists already, and transaction {zxid_text(first_zxid)} comes again")
+        if exists(path, self._files):
+            data, scanned = read_log(path, self._files)
+            if scanned.txns or data[HEADER.size :].strip(b"\0"):
+                raise DataDirectoryError(
+                    f"{path} exists already and is not empty, and transaction {zxid_text(first_zxid)} comes again; "
+                    "move it away"
+                )
         self._descriptor = self._files.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o644)
         self._files.pwrite(self._descriptor, LOG_HEADER, 0)
         self._pos = self._zeroed = len(LOG_HEADER)

@@ -3,11 +3,17 @@
 Which transactions are lost nobody can tell, and the peer may have acknowledged them: a leader may have counted on it.
 So from the moment the damage is found a file says that this history is not complete; the peer then neither votes nor
 promises anything that counts, follows whatever leader the others elect, and takes the missing part from it.  The file
-goes when that is durable.  What is damaged is kept beside the log for whoever wants to look.
+goes when that is durable.
+
+Recovery first reads everything and only collects the changes (`Losses.change`).  It carries them out once no check can
+refuse the start any more, so a start that is refused leaves every file as it was.  No change deletes data: a damaged
+file is copied or renamed to a name that is still free.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,15 +22,7 @@ from ensemble.runtime.files import HOST, Files
 from ensemble.txnlog import newest_log
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import (
-    LOG_PREFIX,
-    exists,
-    read_bytes,
-    remove_all,
-    replace_file,
-    sync_directory,
-    write_bytes,
-)
+from ensemble.txnlog.files import LOG_PREFIX, exists, read_used, remove_all, replace_file, sync_directory
 from ensemble.txnlog.log import cut_file
 from ensemble.txnlog.records import HEADER, Damage
 from journal.events import LogDamageFound
@@ -37,6 +35,12 @@ DOUBT_NAME = ".in-doubt"
 DAMAGE_FOUND = "the log turned out to be damaged"
 """Why a peer begins anew that finds it in the midst of its service."""
 _ACTION = "set aside; what is missing comes from the leader"
+UNCHANGED = "No file was changed"
+"""Part of the reason of every start that recovery refuses."""
+_LONE_REMEDY = (
+    "no other voter has what is missing: restore the file from a backup, or move it and the files after it away to "
+    "continue without them"
+)
 
 
 class Loss(NamedTuple):
@@ -51,14 +55,33 @@ class Loss(NamedTuple):
 
 
 class Losses:
-    """Deals with damage that may have cost transactions; without other peers to ask it raises DataDirectoryError."""
+    """Plans what to do about damage that may have cost transactions.
+
+    A planned change touches no file before `carry_out`.  Without another peer that has the transactions, every method
+    that reports a loss raises DataDirectoryError."""
 
     def __init__(self, directories: Directories, damages: list[LogDamageFound], may_ask_others: bool) -> None:
         self.marker = directories.data / MARKER_NAME
+        self.marks = False
+        """Whether `carry_out` marks this history as incomplete."""
+        self._changes: list[Callable[[], None]] = []
         self._directories = directories
         self._files = directories.files
         self._damages = damages
         self._may_ask_others = may_ask_others
+
+    def change(self, step: Callable[..., None], *args: object) -> None:
+        """Plan one change to the files, after those planned before."""
+        self._changes.append(partial(step, *args))
+
+    def carry_out(self) -> None:
+        """Make the planned changes, in order.  Raises OSError; a later start then plans the rest again."""
+        while self._changes:
+            self._changes.pop(0)()
+
+    def set_aside(self, path: Path) -> None:
+        """Plan to keep a file under a name that no server reads."""
+        self.change(set_aside, path, self._files)
 
     def lose(self, loss: Loss, complaint: str, later: list[Path]) -> None:
         """Keep a log file up to the loss, and nothing of the `later` ones."""
@@ -66,14 +89,13 @@ class Losses:
         if loss.behind < loss.floor:
             self._give_up_snapshots_before(loss.floor)
         for path in reversed(later):
-            set_aside(path, self._files)
+            self.set_aside(path)
         kept_bytes = loss.offset if loss.offset > HEADER.size else 0
         if kept_bytes:
-            aside = loss.path.with_name(ASIDE_PREFIX + loss.path.name)
-            write_bytes(aside, read_bytes(loss.path, self._files), self._files)
-            cut_file(loss.path, kept_bytes, self._files)
+            self.change(copy_aside, loss.path, self._files)
+            self.change(cut_file, loss.path, kept_bytes, self._files)
         else:
-            set_aside(loss.path, self._files)
+            self.set_aside(loss.path)
         reason = f"{loss.damage.value} behind {zxid_text(loss.behind)}"
         self._damages.append(LogDamageFound(loss.path.name, loss.offset, reason, _ACTION))
 
@@ -82,15 +104,15 @@ class Losses:
         unreadable, they must not take its place: a gap that ends with an epoch does not show in the numbers."""
         for zxid, path in self._directories.snapshots():
             if zxid < floor:
-                set_aside(path, self._files)
+                self.set_aside(path)
                 reason = f"the log between it and the snapshot of {zxid_text(floor)} is damaged"
                 self._damages.append(LogDamageFound(path.name, 0, reason, "set aside"))
 
     def lose_all_logs(self, complaint: str) -> None:
-        """No snapshot is left that the logs could follow."""
+        """The snapshot that the logs follow is damaged."""
         self._mark(complaint, Damage.GAP)
         for _, path in reversed(self._directories.logs()):
-            set_aside(path, self._files)
+            self.set_aside(path)
             self._damages.append(LogDamageFound(path.name, 0, "no usable snapshot before it", _ACTION))
 
     def lose_newest_log(self, first: int, last_zxid: int) -> None:
@@ -106,20 +128,38 @@ class Losses:
 
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
         """A snapshot that cannot be read is newer than everything that can."""
-        if not exists(self.marker, self._files):
+        if not self.marks and not exists(self.marker, self._files):
             self._mark(f"{path} is damaged, and without it the history ends at {zxid_text(last_zxid)}", Damage.GAP)
 
     def _mark(self, complaint: str, damage: Damage) -> None:
-        if not self._may_ask_others or damage is Damage.CONTENT:
-            raise DataDirectoryError(complaint)
-        replace_file(self.marker, complaint.encode(), MARKER_NAME + ".tmp", self._files)
-        newest_log.forget(self._directories.data, self._files)
+        if damage is Damage.CONTENT:
+            raise DataDirectoryError(f"{complaint}. {UNCHANGED}; start a version that can read this transaction")
+        if not self._may_ask_others:
+            raise DataDirectoryError(f"{complaint}. {UNCHANGED}; {_LONE_REMEDY}")
+        self.marks = True
+        self.change(replace_file, self.marker, complaint.encode(), MARKER_NAME + ".tmp", self._files)
+        self.change(newest_log.forget, self._directories.data, self._files)
 
 
 def set_aside(path: Path, files: Files = HOST) -> None:
-    """Keep a damaged file, under a name that nothing reads."""
-    files.rename(path, path.with_name(ASIDE_PREFIX + path.name))
+    """Rename a file to a name that no server reads; no other file bears that name."""
+    files.rename(path, _free_name(path, files))
     sync_directory(path.parent, files)
+
+
+def copy_aside(path: Path, files: Files = HOST) -> None:
+    """Copy a file to a name that no server reads, durably; a crash leaves the whole copy or none."""
+    replace_file(_free_name(path, files), read_used(path, files), f".{ASIDE_PREFIX}copy.tmp", files)
+
+
+def _free_name(path: Path, files: Files) -> Path:
+    """`damaged-NAME`, or `damaged-NAME.2` and so on: what was kept earlier is never overwritten."""
+    first = path.with_name(ASIDE_PREFIX + path.name)
+    found, number = first, 1
+    while exists(found, files):
+        number += 1
+        found = first.with_name(f"{first.name}.{number}")
+    return found
 
 
 def note_doubt(data: Path, files: Files = HOST) -> None:

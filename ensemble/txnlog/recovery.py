@@ -1,8 +1,12 @@
 """From a data directory to what a peer starts from: the newest valid snapshot and the log after it.
 
 What ZooKeeper passes over in silence is said here: an unusable snapshot, a torn tail.  What may have cost committed
-transactions (a bad checksum, a gap, transactions without any snapshot) stops a lone peer with one clear line, and
-makes any other one take them from a leader again before its vote counts.
+transactions (a bad checksum, a gap) stops a lone peer with one clear line, and makes any other one take them from a
+leader again before its vote counts.  Logs without a usable snapshot stop every peer, as in ZooKeeper: if all peers have
+such a directory, no leader has the transactions.
+
+`recover` first reads and checks everything.  It changes files only after the last check, so a start that is refused
+leaves the directory as it was.
 """
 
 from __future__ import annotations
@@ -18,15 +22,16 @@ from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txn import Txn
 from ensemble.txnlog import newest_log
 from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import load_epochs
+from ensemble.txnlog.epochs import check_epochs
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file, sync_directory, unlink, write_again
 from ensemble.txnlog.log import close_record, cut_file, read_log, truncate_logs
-from ensemble.txnlog.losses import DOUBT_NAME, Loss, Losses, set_aside
+from ensemble.txnlog.losses import DOUBT_NAME, MARKER_NAME, UNCHANGED, Loss, Losses
 from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
 from ensemble.txnlog.snapshots import (
     STAGING_NAME,
     SnapshotDamaged,
+    is_cut_short,
     read_snapshot,
     snapshot_path,
     stage_snapshot,
@@ -61,11 +66,12 @@ LONE = RecoveryPolicy()
 
 
 def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery:
-    """Load the directories.  Raises DataDirectoryError (one clear line) or OSError.
+    """Load the directories.  Raises DataDirectoryError (one clear line, and no file was changed) or OSError.
 
     Damage that may have cost committed transactions stops a peer that has nobody else to ask.  With other voters it
     goes on with what is whole, and `recovered.complete` is false until a leader has given it everything again.
     """
+    _check_replacement(directories)
     finish_replacement(directories)
     damages: list[LogDamageFound] = []
     losses = Losses(directories, damages, policy.other_voters > 0)
@@ -73,23 +79,24 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
     snapshot, damaged = _newest_snapshot(directories, damages)
     floor = snapshot.zxid if snapshot is not None else 0
     loaded_ns = time.monotonic_ns()
-    txns = _read_logs(directories, floor, damages, losses)
-    took_ms = (loaded_ns - began_ns) // NANOS_PER_MS, (time.monotonic_ns() - loaded_ns) // NANOS_PER_MS
-    if snapshot is None and txns and not policy.trusts_empty:
-        losses.lose_all_logs(
-            f"{directories.data} has no usable snapshot, but there are transactions up to {zxid_text(txns[-1].zxid)}"
-        )
+    if snapshot is not None or (policy.trusts_empty and _are_cut_short(directories, damaged)):
+        txns = _read_logs(directories, floor, damages, losses, has_base=snapshot is not None)
+    else:
         txns = []
+        _deal_with_logs_alone(directories, damaged, losses)
+    took_ms = (loaded_ns - began_ns) // NANOS_PER_MS, (time.monotonic_ns() - loaded_ns) // NANOS_PER_MS
     last_zxid = txns[-1].zxid if txns else floor
     begun = newest_log.noted(directories.data, directories.files)
-    if begun is not None and begun > last_zxid and all(first != begun for first, _ in directories.logs()):
+    is_gone = begun is not None and begun > last_zxid and all(first != begun for first, _ in directories.logs())
+    if begun is not None and is_gone and not losses.marks:
         losses.lose_newest_log(begun, last_zxid)
     for at, path in damaged:
         if at > last_zxid:
             losses.lose_snapshot(path, last_zxid)
-        set_aside(path, directories.files)
-    accepted, current = load_epochs(directories.data, last_zxid, directories.files)
-    complete, doubt = not exists(losses.marker, directories.files), directories.data / DOUBT_NAME
+        losses.set_aside(path)
+    epochs = check_epochs(directories.data, last_zxid, directories.files)
+    complete = not losses.marks and not exists(losses.marker, directories.files)
+    doubt = directories.data / DOUBT_NAME
     in_doubt = exists(doubt, directories.files)
     if not complete and not policy.other_voters:
         raise DataDirectoryError(
@@ -101,7 +108,10 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
             f"{doubt} says that the tree here was not its leader's, and there is no other voter to take it from; "
             "remove it to go on with this one"
         )
-    recovered = Recovered(accepted, current, snapshot, txns, complete, in_doubt)
+    _remove_leftovers(directories)
+    losses.carry_out()
+    epochs.write(directories.data, directories.files)
+    recovered = Recovered(epochs.accepted, epochs.current, snapshot, txns, complete, in_doubt)
     return Recovery(recovered, damages, *took_ms)
 
 
@@ -120,8 +130,41 @@ def _newest_snapshot(
     return None, damaged
 
 
-def _read_logs(directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses) -> list[Txn]:
-    """Transactions above `floor`, in order and without a gap, as far as they are whole."""
+def _are_cut_short(directories: Directories, damaged: list[tuple[int, Path]]) -> bool:
+    """Return whether every snapshot that cannot be read was only written in part; such files count as no snapshots."""
+    return all(is_cut_short(path, directories.files) for _, path in damaged)
+
+
+def _deal_with_logs_alone(directories: Directories, damaged: list[tuple[int, Path]], losses: Losses) -> None:
+    """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
+
+    Logs alone may be a whole history, so they must stay: all peers may be in the same state, after an upgrade or a full
+    disk.  The leader makes good what only this peer lacks: it has a damaged snapshot that was once whole, or an earlier
+    start marked it as incomplete (and may have been killed before it had set every file aside).
+    """
+    read = [(path, read_log(path, directories.files)[1]) for _, path in directories.logs()]
+    blank = (Damage.NONE, Damage.TORN, Damage.LOST)
+    filled = [path.name for path, scanned in read if scanned.txns or scanned.damage not in blank]
+    if not filled:
+        return
+    if exists(losses.marker, directories.files) or not _are_cut_short(directories, damaged):
+        losses.lose_all_logs(f"{directories.data} has no usable snapshot, but transactions from {filled[0]} on")
+        return
+    found = f"{damaged[0][1].name} is not a whole snapshot" if damaged else "there is no snapshot"
+    raise DataDirectoryError(
+        f"{directories.data} has transactions from {filled[0]} on, but {found}. {UNCHANGED}. If the logs hold the "
+        "whole history (an upgrade from 3.4, or deleted snapshots), start with snapshot.trust.empty=true. If other "
+        f"servers have the data, move the logs away and create an empty file {directories.data / MARKER_NAME}"
+    )
+
+
+def _read_logs(
+    directories: Directories, floor: int, damages: list[LogDamageFound], losses: Losses, *, has_base: bool
+) -> list[Txn]:
+    """Transactions above `floor`, in order and without a gap, as far as they are whole.
+
+    Raises DataDirectoryError if there is no snapshot (`has_base`) and the logs do not hold the whole history.
+    """
     files, logs = directories.files, directories.logs()
     first = max((i for i, (zxid, _) in enumerate(logs) if zxid <= floor), default=0)
     txns: list[Txn] = []
@@ -131,12 +174,15 @@ def _read_logs(directories: Directories, floor: int, damages: list[LogDamageFoun
         later = [path for _, path in logs[index + 1 :]]
         data, scanned = read_log(path, files)
         for offset in scanned.unclosed:
-            close_record(path, offset, files)
+            losses.change(close_record, path, offset, files)
             damages.append(LogDamageFound(path.name, offset, "a record without its closing byte", "closed again"))
         begin = HEADER.size
         for txn, end in zip(scanned.txns, scanned.ends, strict=True):
             if txn.zxid > floor:
                 if not follows(last, txn.zxid):
+                    if not has_base:
+                        raise _no_whole_history(directories, f"{path.name} goes from {zxid_text(last)} to "
+                                                             f"{zxid_text(txn.zxid)}")  # fmt: skip
                     losses.lose(
                         Loss(path, begin, Damage.GAP, last, floor),
                         f"{path} goes from {zxid_text(last)} to {zxid_text(txn.zxid)}: "
@@ -149,17 +195,26 @@ def _read_logs(directories: Directories, floor: int, damages: list[LogDamageFoun
         if index == len(logs) - 1 and scanned.txns:
             # A killed process leaves what the kernel has, and one whose sync failed what the kernel takes to be on the
             # disk; from here on it counts as durable.
-            write_again(path, files)
+            losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
         if scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end):
-            cut_file(path, scanned.end, files)
+            losses.change(cut_file, path, scanned.end, files)
             damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
+        if not has_base:
+            raise _no_whole_history(directories, _complaint(path, data, scanned))
         losses.lose(Loss(path, scanned.end, scanned.damage, behind, floor), _complaint(path, data, scanned), later)
         return txns
     return txns
+
+
+def _no_whole_history(directories: Directories, complaint: str) -> DataDirectoryError:
+    return DataDirectoryError(
+        f"{complaint}: without a snapshot the logs in {directories.log} are not the whole history, which "
+        f"snapshot.trust.empty=true needs. {UNCHANGED}; put the snapshots, or the missing logs, back"
+    )
 
 
 def _complaint(path: Path, data: bytes, scanned: ScannedLog) -> str:
@@ -206,13 +261,14 @@ def replace_history(
     sync_directory(directories.data, files)
     replace_file(directories.data / REPLACING_NAME, f"{snapshot.zxid:x}".encode(), REPLACING_NAME + ".tmp", files)
     finish_replacement(directories)
+    _remove_leftovers(directories)
     if exists(directories.data / DOUBT_NAME, files):
         remove_all([directories.data / DOUBT_NAME], files)
     return size
 
 
 def finish_replacement(directories: Directories) -> None:
-    """Complete a replacement that a crash interrupted, and remove half-written files."""
+    """Put a staged snapshot in the place of all other history, if `.replacing` says so."""
     files = directories.files
     marker = directories.data / REPLACING_NAME
     staged = directories.data / REPLACEMENT_NAME
@@ -225,6 +281,31 @@ def finish_replacement(directories: Directories) -> None:
         remove_all([path for _, path in reversed(directories.logs())], files)
         remove_all([path for _, path in directories.snapshots() if path != final], files)
         remove_all([marker], files)
+
+
+def _check_replacement(directories: Directories) -> None:
+    """Raise DataDirectoryError if a replacement that a crash interrupted has no snapshot that can be read.
+
+    To complete it then would leave nothing: the history that it was to replace is still here, at least in part.
+    """
+    files, marker = directories.files, directories.data / REPLACING_NAME
+    if not exists(marker, files):
+        return
+    staged = directories.data / REPLACEMENT_NAME
+    final = snapshot_path(directories.data, int(read_bytes(marker, files), 16))
+    try:
+        read_snapshot(staged if exists(staged, files) else final, files)
+    except (SnapshotDamaged, FileNotFoundError) as bad:
+        raise DataDirectoryError(
+            f"{final.name}, which was replacing the history in {directories.data}, cannot be read ({bad}). "
+            f"{UNCHANGED}. To keep the earlier history, rename {marker} to {MARKER_NAME}: a leader then sends what is "
+            "missing, and the vote of this server counts after that"
+        ) from None
+
+
+def _remove_leftovers(directories: Directories) -> None:
+    """Remove the half-written snapshots of a process that was killed."""
+    files = directories.files
     leftovers = [name for name in files.listdir(directories.data) if name.startswith(STAGING_NAME)]
     for leftover in (REPLACEMENT_NAME, *sorted(leftovers)):
         unlink(directories.data / leftover, files)
@@ -233,14 +314,16 @@ def finish_replacement(directories: Directories) -> None:
 def purge(directories: Directories, retain: int) -> None:
     """Keep the newest `retain` snapshots and the logs they need (PurgeTxnLog).
 
+    A snapshot that was only written in part does not count (FileSnap.findNValidSnapshots).
     Snapshots go first.  One that a crash left behind without the log that follows it would be taken for the begin of a
     history that is not there: by a TRUNC to behind it, and at a start that finds the newer ones damaged.
     """
     snapshots = directories.snapshots()
-    kept = snapshots[-retain:]
-    if len(kept) == len(snapshots):
+    whole = [zxid for zxid, path in snapshots if not is_cut_short(path, directories.files)]
+    if len(whole) < retain or snapshots[0][0] >= whole[-retain]:
         return
+    oldest = whole[-retain]
     logs = directories.logs()
-    needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= kept[0][0]), default=0)
-    remove_all([path for _, path in snapshots[: -len(kept)]], directories.files)
+    needed = max((i for i, (zxid, _) in enumerate(logs) if zxid <= oldest), default=0)
+    remove_all([path for zxid, path in snapshots if zxid < oldest], directories.files)
     remove_all([path for _, path in logs[:needed]], directories.files)

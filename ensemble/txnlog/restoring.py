@@ -2,6 +2,11 @@
 
 Nothing of what a peer has is touched before the new history is whole and durable, and a crash in between is made up for
 at the next start.
+
+A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it.  A backup
+of an epoch that the ensemble has reached already (every backup of a fresh ensemble, restored to another fresh one)
+therefore becomes the history of the epoch after the accepted one.  Only the zxid of the snapshot changes; the znodes
+keep theirs.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ import gzip
 from pathlib import Path
 from typing import IO, cast
 
-from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.ids import Epoch, Zxid, epoch_of, make_zxid
 from ensemble.runtime.files import HOST, Files
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.directories import Directories
@@ -48,9 +53,19 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
     sync_directory(directory, files)
 
 
-def take_received(directories: Directories) -> Zxid | None:
+def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
+    """Return the zxid at which an ensemble's server restores a snapshot: later than everything it has accepted.
+
+    The counter is the server's number: if two servers restore different snapshots at the same time, their histories
+    end at different zxids, and one replaces the other.
+    """
+    return snapshot if epoch_of(snapshot) > accepted else make_zxid(Epoch(accepted + 1), server_id)
+
+
+def take_received(directories: Directories, server_id: int | None = None) -> Zxid | None:
     """Make a received snapshot, where there is one, all there is; its zxid.  Raises DataDirectoryError, OSError.
 
+    `server_id` is the number of a server in an ensemble, None for a standalone server.
     Epochs never go back.  The accepted one is raised first, so that the history is never ahead of it.
     """
     received = directories.data / RECEIVED_NAME
@@ -63,6 +78,10 @@ def take_received(directories: Directories) -> Zxid | None:
     except SnapshotDamaged as damaged:
         reason = f"{received}, which was to be restored: {damaged}; remove it to go on without"
         raise DataDirectoryError(reason) from None
+    if server_id is not None:
+        accepted = read_epoch(directories.data, ACCEPTED, files) or Epoch(0)
+        zxid = restored_zxid(snapshot.zxid, accepted, server_id)
+        snapshot = TreeSnapshot(zxid, snapshot.sessions, snapshot.nodes, snapshot.digest)
     _raise_epoch(directories.data, ACCEPTED, epoch_of(snapshot.zxid), files)
     replace_history(directories, snapshot)
     _raise_epoch(directories.data, CURRENT, epoch_of(snapshot.zxid), files)

@@ -8,6 +8,7 @@ first seal; those before 3.9 have no zxid part, and those of a ZooKeeper with `d
 from __future__ import annotations
 
 import gzip
+import os
 import struct
 import time
 import zlib
@@ -39,6 +40,7 @@ SNAPSHOT_MAGIC = 0x5A4B534E
 SNAPSHOT_HEADER = HEADER.pack(SNAPSHOT_MAGIC, 2, -1)
 STAGING_NAME = ".snapshot.tmp"
 """Of a snapshot that is being written."""
+SNAPSHOT_BYTES_MIN = 10
 _LONG = struct.Struct(">q")
 SEAL_BYTES = _LONG.size + len(ROOT_END)
 PIECE_BYTES = 1 << 20
@@ -187,6 +189,21 @@ def read_snapshot(path: Path, files: Files = HOST) -> TreeSnapshot:
         raise SnapshotDamaged(0, f"damaged compression ({bad})") from None
     with file:
         return read_stream(file, zxid_of(path, SNAPSHOT_PREFIX) or 0)
+
+
+def is_cut_short(path: Path, files: Files = HOST) -> bool:
+    """Return whether a snapshot file was only written in part: it is empty, or its last seal is missing
+    (SnapStream.isValidSnapshot).  Raises OSError."""
+    size = files.stat(path).st_size
+    if size < SNAPSHOT_BYTES_MIN:
+        return True
+    if path.suffix in (GZIP_SUFFIX, SNAPPY_SUFFIX):
+        return False
+    descriptor = files.open(path, os.O_RDONLY)
+    try:
+        return files.pread(descriptor, len(ROOT_END), size - len(ROOT_END)) != ROOT_END
+    finally:
+        files.close(descriptor)
 
 
 def read_stream(file: IO[bytes], zxid: int | None = None) -> TreeSnapshot:

@@ -34,6 +34,7 @@ from ensemble.txnlog.log import LogWriter, list_logs
 from ensemble.txnlog.log_reading import LogReader
 from ensemble.txnlog.records import HEADER, frame_record
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy
+from ensemble.txnlog.snapshot_format import ROOT_END
 from ensemble.txnlog.storage import QUICK_SYNC_US, WAIT_TXNS_MAX, complaint
 from ensemble.txnlog.sync_pace import SyncPace
 from ensemble.zab.application import EnsembleConfig
@@ -435,13 +436,14 @@ def _damaged_log(txns: list[Txn], flips: dict[Zxid, float]) -> bytes:
 
 
 def _wear(at: float | None) -> Callable[[bytes], bytes]:
-    """What a snapshot's bytes have become."""
+    """What a snapshot's bytes have become.  The last ones stay: a file without them counts as only written in part, and
+    stops a server."""
 
     def worn(data: bytes) -> bytes:
         if at is None:
             return data
         changed = bytearray(data)
-        _flip(changed, 0, len(changed), at)
+        _flip(changed, 0, len(changed), min(at, 1 - (len(ROOT_END) + 1) / len(changed)))
         return bytes(changed)
 
     return worn

@@ -24,7 +24,7 @@ from ensemble.server.config.tls import TlsSettings, TlsStore
 from ensemble.server.config.zoo_cfg import load, parse
 from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
 from ensemble.tree.reconfig import new_membership
-from ensemble.txnlog.epochs import load_epochs, read_epoch
+from ensemble.txnlog.epochs import check_epochs, read_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 from ensemble.txnlog.restoring import read_received
 from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snapshot, write_snapshot
@@ -114,8 +114,8 @@ def epochs(data: bytes) -> None:
     (directory / "acceptedEpoch").write_bytes(accepted)
     with suppress(DataDirectoryError):
         assert (read_epoch(directory, "currentEpoch") or 0) >= 0
-        found = load_epochs(directory, 5 << 32)
-        assert 0 <= found[1] <= found[0]
+        found = check_epochs(directory, 5 << 32)
+        assert 0 <= found.current <= found.accepted
 
 
 def snapshot_file(data: bytes) -> None:

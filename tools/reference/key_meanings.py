@@ -108,7 +108,7 @@ skipACL `yes` skips every check of permissions.
 snapCount After how many transactions a snapshot is due, drawn from half to all; unset, not before the log is as large.
 snapSizeLimitInKb After how many KiB of log a snapshot is due, about; 0 turns this off.
 snapshot.compression.method How snapshots are compressed.
-snapshot.trust.empty Starts on a log without any snapshot.
+snapshot.trust.empty Starts on logs without any snapshot, if they begin with the first transaction.
 snapshotSizeFactor A learner gets a DIFF from the log on disk while that is smaller than this share of a snapshot.
 ssl.authProvider Which provider reads client certificates; only `x509` is known.
 ssl.ciphersuites The cipher suites, OpenSSL's default where empty.

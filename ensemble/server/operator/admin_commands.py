@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -23,6 +24,7 @@ from ensemble.zab.messages import PeerState
 from ensemble.zab.server_line import ServerLine, bracketed
 
 Fields = dict[str, Any]
+SERVING_POLL_S = 0.1
 _ALIASES = {
     "conf": "configuration", "config": "configuration", "cons": "connections", "crst": "connection_stat_reset",
     "env": "environment", "envi": "environment", "gtmk": "get_trace_mask", "icfg": "initial_configuration",
@@ -111,20 +113,44 @@ class AdminCommands:
         self._metrics.on_demand.insecure_admin_count += 1
 
     async def run(self, name: str, request: HttpRequest) -> Answer:
-        """Carry out a command, by its name or the four-letter word of the same meaning."""
+        """Carry out a command, by its name or the four-letter word of the same meaning.
+
+        As in ZooKeeper, the commands that only read report some errors with status 200: an unknown command, a server
+        that does not serve, a missing argument.  Scripts depend on `snapshot` and `restore`: each of their errors has a
+        status from 400 on.
+        """
         name = _ALIASES.get(name, name)
+        if name not in self._always and name not in self._serving and name not in self._guarded:
+            return _failed(name, f"Unknown command: {name}")
+        if request.method == "POST" and name != "restore":
+            return _failed(name, f"{name} takes no POST: use GET", 405)
         if name in self._always:
             fields = self._always[name](request)
             return Answer({**fields, "command": name, "error": fields.get("error")})
-        if name not in self._serving and name not in self._guarded:
-            return _failed(name, f"Unknown command: {name}")
-        status = self._peer.status()
-        if not (status.serving or status.read_only):
-            return _failed(name, NOT_SERVING.strip())
         if name in self._guarded:
+            # A restore on one server brings about an election, and the operator goes on to the next server meanwhile.
+            patience_s = self._config.init_limit * self._config.tick_time / 1000 if name == "restore" else 0.0
+            if not await self._serves_within(patience_s):
+                return _failed(name, NOT_SERVING.strip(), 503)
             return await self._guarded[name](request)
+        if not self._serves():
+            return _failed(name, NOT_SERVING.strip())
         fields = self._serving[name]()
         return Answer({**fields, "command": name, "error": fields.get("error")})
+
+    def _serves(self) -> bool:
+        status = self._peer.status()
+        return status.serving or status.read_only
+
+    async def _serves_within(self, patience_s: float) -> bool:
+        """Wait until this server serves.  Return False if it does not within that time."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + patience_s
+        while not self._serves():
+            if loop.time() >= deadline:
+                return False
+            await asyncio.sleep(SERVING_POLL_S)
+        return True
 
     # -- the server --------------------------------------------------------------------------------------------------
 
@@ -232,7 +258,7 @@ class AdminCommands:
 
     def _zab_state(self) -> Fields:
         status = self._peer.status()
-        if not (status.serving or status.read_only):
+        if not self._serves():
             return {"voting": False, "zabstate": ""}
         mine = server_facts.own_line(self._config, self._peer)
         host, port = server_facts.client_address(self._config, self._clients)

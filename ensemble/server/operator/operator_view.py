@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import structlog
 
-from ensemble.ids import Epoch
+from ensemble.ids import Zxid
 from ensemble.ports import Instant
 from ensemble.runtime.asyncio_runtime import instant_now
 from ensemble.server.operator import server_facts
@@ -17,6 +17,7 @@ from ensemble.server.operator.running_peer import RunningPeer
 from ensemble.server.operator.words import TraceMask, Words
 from ensemble.tree_snapshot import TreeSnapshot
 from ensemble.txnlog.recovery import Recovery
+from ensemble.txnlog.restoring import restored_zxid
 from journal.events import Event, SnapshotTaken
 
 CLOCK_CHECK_S = 1.0
@@ -99,7 +100,7 @@ class OperatorView:
                 take=self._take_snapshot,
             )
             restores = Restores(
-                storage.directories.data, self._accepted_epoch, config.admin.restores_interval_ms,
+                storage.directories.data, self._zxid_after_restore, config.admin.restores_interval_ms,
                 self.metrics.on_demand, files=storage.directories.files, workers=storage.workers,
             )  # fmt: skip
             commands = AdminCommands(
@@ -116,9 +117,9 @@ class OperatorView:
             self._ports.append(await open_metrics_port(config.metrics, self.metrics, self._log, self._on_failure))
         self._check_clock()
 
-    def _accepted_epoch(self) -> Epoch | None:
+    def _zxid_after_restore(self, snapshot: Zxid) -> Zxid:
         config, peer = self._running.config, self._running.peer
-        return peer.status().accepted_epoch if config.distributed else None
+        return restored_zxid(snapshot, peer.status().accepted_epoch, config.my_id) if config.distributed else snapshot
 
     async def close(self) -> None:
         """Close them."""

@@ -1,9 +1,9 @@
 """A snapshot comes over HTTP and replaces all that this server has (RestoreCommand).
 
 ZooKeeper changes its memory alone and goes on; what is on its disk comes back at the next start.  Here the snapshot is
-written down, and the server begins anew from it.  Its epoch has to be later than the ensemble's: then the server wins
+written down, and the server begins anew from it, in an epoch later than the ensemble's (see `restoring`): then it wins
 the next election, which its coming back brings about, and gives everybody the snapshot.  (A leader of ZooKeeper's does
-not make way: beside such ones, restore at a quorum.)  One of an earlier epoch would be overwritten by the leader.
+not make way: beside such ones, restore at a quorum.)
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ensemble.ids import Epoch, Zxid, epoch_of
+from ensemble.ids import Zxid
 from ensemble.runtime.files import HOST, Files
 from ensemble.runtime.workers import THREADS, Workers
 from ensemble.server.operator.http_body import Body, BodyRefused
@@ -24,13 +24,13 @@ from ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:
-    """Takes them, no more often than `interval_ms`; never where that is None.  `accepted_epoch` says how far the
-    ensemble is, None for a server that is alone."""
+    """Takes them, no more often than `interval_ms`; never where that is None.  `zxid_after` returns the zxid that the
+    server has after a start from a snapshot of the given zxid."""
 
     def __init__(
         self,
         directory: Path,
-        accepted_epoch: Callable[[], Epoch | None],
+        zxid_after: Callable[[Zxid], Zxid],
         interval_ms: int | None,
         counts: OnDemandCounts,
         *,
@@ -41,7 +41,7 @@ class Restores:
         self._files = files
         self._workers = workers
         self._directory = directory
-        self._accepted_epoch = accepted_epoch
+        self._zxid_after = zxid_after
         self._interval_ms = interval_ms
         self._last_ms: int | None = None
         self._under_way = False
@@ -68,20 +68,13 @@ class Restores:
         finally:
             self._under_way = False
 
-    async def _receive(self, body: Body) -> Zxid | Refusal:
+    async def _receive(self, body: Body) -> Zxid:
         arriving = self._directory / ARRIVING_NAME
         try:
             await body.save(arriving, self._files, self._workers)
             snapshot = await self._workers.call(read_received, arriving, self._files)
-            epoch, accepted = epoch_of(snapshot.zxid), self._accepted_epoch()
-            if accepted is not None and epoch <= accepted:
-                return Refusal(
-                    409,
-                    f"the snapshot's epoch {epoch} is not later than this ensemble's, {accepted}: the leader would "
-                    "overwrite it.  Stop every server, move its data away, start it, and restore the snapshot then",
-                )
             await self._workers.call(keep_received, self._directory, self._files)
-            return snapshot.zxid
+            return self._zxid_after(snapshot.zxid)
         finally:
             unlink(arriving, self._files)
 

@@ -48,6 +48,8 @@ from ensemble.tree.backlog import ANSWERS_BYTES_MAX
 from ensemble.txnlog.directories import Directories
 from ensemble.txnlog.directory import open_directories
 from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.files import read_bytes
+from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
 from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
 from ensemble.txnlog.restoring import take_received
 from ensemble.txnlog.snapshots import write_snapshot
@@ -130,7 +132,7 @@ def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger,
         held.callback(lock.release)
     claim(config, files)
     began_ms = now_ms()
-    restored = take_received(directories)
+    restored = take_received(directories, config.my_id if config.distributed else None)
     if restored is not None:
         log.warning("the history is that of a restored snapshot", zxid=zxid_text(restored))
     recovery = recover(directories, recovery_policy(config))
@@ -139,7 +141,12 @@ def load_history(config: ZooConfig, held: ExitStack, log: structlog.BoundLogger,
     if (oversized := oversized_warning(recovery.recovered, config.limits)) is not None:
         log.warning(oversized)
     if not recovery.recovered.complete:
-        log.warning("transactions may be missing here: the vote of this server counts when a leader has sent them")
+        marker = directories.data / MARKER_NAME
+        log.warning(
+            "transactions may be missing here: the vote of this server counts when a leader has sent them. If no "
+            f"leader is elected because all lack some, put the files {ASIDE_PREFIX}* back and remove {marker}",
+            reason=read_bytes(marker, files).decode(errors="replace") or "an operator's mark",
+        )
     return Loaded(directories, recovery, restored, now_ms() - began_ms)
 
 

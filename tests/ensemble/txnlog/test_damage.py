@@ -174,8 +174,8 @@ def test_logs_without_any_snapshot_are_trusted_when_told_so(tmp_path: Path) -> N
     recovered = recover(directories, RecoveryPolicy(trusts_empty=True)).recovered
     assert [txn.zxid - EPOCH_1 for txn in recovered.txns] == [1, 2, 3]
     assert recovered.complete
-    recovered = recover(directories, ONE_OF_THREE).recovered
-    assert recovered.txns == [] and not recovered.complete
+    with pytest.raises(DataDirectoryError, match=r"snapshot\.trust\.empty=true"):
+        recover(directories, ONE_OF_THREE)
 
 
 @pytest.mark.parametrize("content", [b"", b"\x82SNAPPY\0", b"\x82SNAPPY\0\0\0\0\1\0\0\0\1\0\0\0\x09abc"])

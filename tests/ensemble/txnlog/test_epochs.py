@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, load_epochs, read_epoch, write_epoch
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, check_epochs, read_epoch, write_epoch
 from ensemble.txnlog.errors import DataDirectoryError
 
 LAST = (3 << 32) + 7
@@ -46,9 +46,13 @@ def test_epochs_of_a_start(
             (tmp_path / name).write_text(text)
     if loaded is None:
         with pytest.raises(DataDirectoryError):
-            load_epochs(tmp_path, LAST)
+            check_epochs(tmp_path, LAST)
         return
-    assert load_epochs(tmp_path, LAST) == loaded
+    before = {path.name: path.read_text() for path in tmp_path.iterdir()}
+    epochs = check_epochs(tmp_path, LAST)
+    assert (epochs.accepted, epochs.current) == loaded
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == before
+    epochs.write(tmp_path)
     assert (read_epoch(tmp_path, ACCEPTED), read_epoch(tmp_path, CURRENT)) == loaded
 
 

@@ -109,3 +109,28 @@ def test_a_restored_snapshot_that_rotted_on_the_disk_is_refused_in_one_line(tmp_
     (tmp_path / RECEIVED_NAME).write_bytes(b"rotten")
     with pytest.raises(DataDirectoryError, match=r"which was to be restored: .*; remove it to go on without"):
         take_received(Directories(tmp_path, tmp_path))
+
+
+def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> None:
+    """A second try counts from the epoch that the first one accepted; the tree is the same."""
+    directories = Directories(tmp_path, tmp_path)
+    write_epoch(tmp_path, ACCEPTED, 5)
+    for epoch in (6, 7):
+        (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
+        assert take_received(directories, 3) == make_zxid(Epoch(epoch), 3)
+        recovered = recover(directories, RecoveryPolicy(other_voters=2)).recovered
+        assert recovered.complete and recovered.snapshot is not None
+        assert list(recovered.snapshot.nodes) == list(snapshot().nodes)
+        assert (recovered.accepted_epoch, recovered.current_epoch) == (epoch, epoch)
+
+
+def test_different_restores_at_once_end_at_different_zxids(tmp_path: Path) -> None:
+    """Servers 1 and 2 restore different backups in the same epoch: equal zxids would hide that their trees differ."""
+    found = []
+    for server_id in (1, 2):
+        data = tmp_path / str(server_id)
+        data.mkdir()
+        write_epoch(data, ACCEPTED, 5)
+        (data / RECEIVED_NAME).write_bytes(file_of(data))
+        found.append(take_received(Directories(data, data), server_id))
+    assert found == [make_zxid(Epoch(6), 1), make_zxid(Epoch(6), 2)]

@@ -371,6 +371,11 @@ class StorageRun:
         self._judge(recovery)
         self._epoch = epoch
         self._waits = False
+        if recovery.damages and not recovery.recovered.complete:
+            # The process starts again and gets everything from the leader (`PeerDriver.on_truncated`).
+            self.reached["damage found by a truncation"] += 1
+            self._end()
+            return
         assert self._running is not None
         self._running.storage.submit([SaveCurrentEpoch(Epoch(epoch)), self._barrier()])
 

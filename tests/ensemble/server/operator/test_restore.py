@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 import ssl
 import urllib.error
 import urllib.request
@@ -21,7 +22,11 @@ from ensemble.server.operator.http_body import Body
 from ensemble.server.operator.metrics import OnDemandCounts
 from ensemble.server.operator.on_demand_snapshots import Refusal
 from ensemble.server.operator.restores import Restores
-from ensemble.txnlog.restoring import RECEIVED_NAME, read_received
+from ensemble.server.operator.words import NOT_SERVING
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.epochs import ACCEPTED, write_epoch
+from ensemble.txnlog.recovery import RecoveryPolicy, recover
+from ensemble.txnlog.restoring import RECEIVED_NAME, read_received, restored_zxid, take_received
 from tests.ensemble.server.peer_processes import Ensemble, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.ensemble.txnlog.test_restoring import ZXID, file_of
@@ -56,13 +61,13 @@ def counts() -> OnDemandCounts:
 
 @pytest.mark.parametrize("suffix", ["", ".gz"])
 def test_a_whole_snapshot_is_kept_for_the_next_start(tmp_path: Path, counts: OnDemandCounts, suffix: str) -> None:
-    restores = Restores(tmp_path, lambda: None, 0, counts)
+    restores = Restores(tmp_path, lambda zxid: zxid, 0, counts)
     assert received(restores, file_of(tmp_path, suffix=suffix)) == ZXID
     assert read_received(tmp_path / RECEIVED_NAME).zxid == ZXID
 
 
 def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path: Path, counts: OnDemandCounts) -> None:
-    restores, data = Restores(tmp_path, lambda: None, 0, counts), file_of(tmp_path)
+    restores, data = Restores(tmp_path, lambda zxid: zxid, 0, counts), file_of(tmp_path)
     for bad in (b"x", data[:-9], data[:40] + b"!" + data[41:], data[:-20] + bytes(20), b"\x1f\x8b" + data):
         assert status(received(restores, bad)) == 400
     assert status(received(restores, data, len(data) + 1)) == 400
@@ -73,18 +78,25 @@ def test_a_damaged_or_incomplete_snapshot_is_refused_and_leaves_nothing(tmp_path
 
 def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, counts: OnDemandCounts) -> None:
     data = file_of(tmp_path)
-    assert status(received(Restores(tmp_path, lambda: None, None, counts), data)) == 503
-    rare = Restores(tmp_path, lambda: None, 300_000, counts)
+    assert status(received(Restores(tmp_path, lambda zxid: zxid, None, counts), data)) == 503
+    rare = Restores(tmp_path, lambda zxid: zxid, 300_000, counts)
     assert received(rare, data) == ZXID
     assert status(received(rare, data)) == 429
     assert counts.restore_rate_limited_count == 1
 
 
-def test_a_snapshot_that_the_leader_would_overwrite_is_refused(tmp_path: Path, counts: OnDemandCounts) -> None:
-    data = file_of(tmp_path)
-    assert status(received(Restores(tmp_path, lambda: Epoch(5), 0, counts), data)) == 409
-    assert not (tmp_path / RECEIVED_NAME).exists()
-    assert received(Restores(tmp_path, lambda: Epoch(4), 0, counts), data) == ZXID
+@pytest.mark.parametrize(("accepted", "zxid"), [(4, ZXID), (5, make_zxid(6, 2)), (9, make_zxid(10, 2))])
+def test_restore_of_a_reached_epoch_gets_the_next_one(
+    tmp_path: Path, counts: OnDemandCounts, accepted: int, zxid: int
+) -> None:
+    """The answer has the zxid with which server 2 starts, and the next start takes that."""
+    restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
+    assert received(restores, file_of(tmp_path)) == zxid
+    write_epoch(tmp_path, ACCEPTED, accepted)
+    assert take_received(Directories(tmp_path, tmp_path), 2) == zxid
+    recovered = recover(Directories(tmp_path, tmp_path), RecoveryPolicy(other_voters=2)).recovered
+    assert recovered.snapshot is not None and recovered.snapshot.zxid == zxid
+    assert recovered.accepted_epoch == recovered.current_epoch == zxid >> 32
 
 
 # -- a running server ------------------------------------------------------------------------------------------------
@@ -202,6 +214,86 @@ def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path)
                 assert client.exists("/gone") is None
                 client.create(f"/by-{i}")
                 assert client.last_zxid >> 32 >= 41
+    finally:
+        ensemble.close()
+
+
+class Restorables(Ensemble):
+    """Three peers with admin servers that restore as often as asked."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory, 3)
+        self.admin_ports = dict(zip((1, 2, 3), free_ports(3), strict=True))
+        for i, port in self.admin_ports.items():
+            with self.config(i).open("a") as config:
+                config.write(
+                    f"admin.enableServer=true\nadmin.serverPort={port}\nadmin.snapshot.enabled=true\n"
+                    "admin.restore.enabled=true\nadmin.rateLimiterIntervalInMS=0\n"
+                )
+
+    def ask(self, i: int, command: str, data: bytes | None = None) -> bytes:
+        """The body of an answer.  Raises HTTPError from status 400 on, as `curl -f` fails."""
+        url = f"http://127.0.0.1:{self.admin_ports[i]}/commands/{command}"
+        request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return bytes(answer.read())
+
+    def try_ask(self, i: int, command: str) -> bytes:
+        """The same; nothing while the port is not open."""
+        try:
+            return self.ask(i, command)
+        except urllib.error.URLError:
+            return b""
+
+
+@pytest.mark.long
+def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> None:
+    """ZooKeeper's guide: take a snapshot, stop all servers, empty their directories, start them, restore on each."""
+    ensemble = Restorables(tmp_path)
+    try:
+        ensemble.start()
+        ensemble.wait_for_quorum()
+        with ensemble.client() as client:
+            for number in range(5):
+                client.create(f"/n{number}", b"%d" % number)
+            client.sync("/")
+        backup = max((ensemble.ask(i, "snapshot") for i in (1, 2, 3)), key=len)
+        for i in (1, 2, 3):
+            ensemble.stop(i)
+            shutil.rmtree(ensemble.data(i))
+        ensemble.start()
+        ensemble.wait_for_quorum()
+        # The next server is asked at once, while the restore before it brings about an election.
+        for i in (1, 2, 3):
+            answer = json.loads(ensemble.ask(i, "restore", backup))
+            assert answer["error"] is None and answer["last_zxid"] > make_zxid(1, 0)
+        wait_until(lambda: all(epoch_at(ensemble, i) >= 2 for i in (1, 2, 3)))
+        ensemble.wait_for_quorum()
+        for i in (1, 2, 3):
+            with ensemble.client(i) as client:
+                client.sync("/")
+                assert [client.get(f"/n{number}")[0] for number in range(5)] == [b"%d" % n for n in range(5)]
+                client.create(f"/by-{i}")
+    finally:
+        ensemble.close()
+
+
+@pytest.mark.parametrize("command", ["snapshot", "restore"])
+def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: str) -> None:
+    """ZooKeeper answers 200 with an error in the body, which `curl -f` takes for success."""
+    ensemble = Restorables(tmp_path)
+    try:
+        ensemble.start(1)
+        wait_until(lambda: b"ruok" in ensemble.try_ask(1, "ruok"))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ensemble.ask(1, command, b"x" if command == "restore" else None)
+        with refused.value as answer:
+            assert answer.code == 503
+            assert json.loads(answer.read())["error"] == NOT_SERVING.strip()
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ensemble.ask(1, "zabstate", b"x")
+        with refused.value as answer:
+            assert answer.code == 405
     finally:
         ensemble.close()
 

@@ -1,0 +1,321 @@
+"""A start that recovery refuses changes no file; damaged files are kept, so a later start can use all data.
+
+Each case is one path of `recovery.py` or `losses.py` that renames, truncates or marks files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from ensemble.runtime.files import HOST
+from ensemble.txnlog.directories import Directories
+from ensemble.txnlog.epochs import ACCEPTED, CURRENT
+from ensemble.txnlog.errors import DataDirectoryError
+from ensemble.txnlog.log import LogWriter, read_log
+from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME, UNCHANGED, copy_aside, note_doubt, set_aside
+from ensemble.txnlog.newest_log import note_begun
+from ensemble.txnlog.records import HEADER
+from ensemble.txnlog.recovery import (
+    LONE,
+    REPLACEMENT_NAME,
+    REPLACING_NAME,
+    RecoveryPolicy,
+    purge,
+    recover,
+)
+from tests.ensemble.txnlog.test_formats import a_txn
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, damage_log, directories_with
+
+ONE_OF_THREE = RecoveryPolicy(other_voters=2)
+TRUSTS = RecoveryPolicy(other_voters=2, trusts_empty=True)
+LOG_1, LOG_4 = f"log.{EPOCH_1 + 1:x}", f"log.{EPOCH_1 + 4:x}"
+
+
+def content_of(directory: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(directory.iterdir())}
+
+
+def refused(directory: Path, policy: RecoveryPolicy) -> str:
+    """The reason of a start that is refused twice, and that changed nothing."""
+    before = content_of(directory)
+    reasons = []
+    for _ in range(2):
+        with pytest.raises(DataDirectoryError) as found:
+            recover(directories_of(directory), policy)
+        reasons.append(str(found.value))
+        assert content_of(directory) == before
+    assert reasons[0] == reasons[1]
+    return reasons[0]
+
+
+def directories_of(directory: Path) -> Directories:
+    return Directories(directory, directory)
+
+
+def found_in(directory: Path, policy: RecoveryPolicy = ONE_OF_THREE) -> list[int]:
+    """The counters of the transactions that a start finds."""
+    return [txn.zxid - EPOCH_1 for txn in recover(directories_of(directory), policy).recovered.txns]
+
+
+def corrupt(path: Path, number: int) -> None:
+    """Change a byte inside a log's transaction, counted from 1."""
+    ends = [HEADER.size, *read_log(path)[1].ends]
+    damage_log(path, ends[number - 1] + 30, b"\xff\xff")
+
+
+def tear(path: Path) -> None:
+    """Leave the last record of a log as a crash does that interrupts its write."""
+    end = read_log(path)[1].ends[-1]
+    path.write_bytes(path.read_bytes()[: end - 9])
+
+
+# -- logs without a snapshot -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
+@pytest.mark.parametrize("has_epochs", [True, False], ids=["epochs", "of-3.4"])
+def test_logs_without_snapshot_change_nothing(tmp_path: Path, policy: RecoveryPolicy, has_epochs: bool) -> None:
+    """ZooKeeper 3.9.5: "No snapshot found, but there are log entries. Something is broken!", and the same files."""
+    directories_with(tmp_path, range(1, 4), range(4, 21), snapshots=())
+    if not has_epochs:
+        for name in (ACCEPTED, CURRENT):
+            (tmp_path / name).unlink()
+    reason = refused(tmp_path, policy)
+    assert "snapshot.trust.empty=true" in reason and UNCHANGED in reason and MARKER_NAME in reason
+    assert found_in(tmp_path, TRUSTS) == list(range(1, 21))
+
+
+@pytest.mark.parametrize("left", [0, 9, 60])
+def test_snapshot_cut_short_counts_as_none(tmp_path: Path, left: int) -> None:
+    """A full disk leaves such files on all peers at once.  ZooKeeper passes over them and wants the same key."""
+    directories_with(tmp_path, range(1, 6))
+    path = tmp_path / "snapshot.0"
+    path.write_bytes(path.read_bytes()[:left])
+    assert "snapshot.trust.empty=true" in refused(tmp_path, ONE_OF_THREE)
+    assert found_in(tmp_path, TRUSTS) == [1, 2, 3, 4, 5]
+
+
+def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
+    """No repair precedes the refusal: neither the truncation of a torn tail nor a closing byte."""
+    directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
+    tear(tmp_path / LOG_4)
+    damage_log(tmp_path / LOG_1, read_log(tmp_path / LOG_1)[1].ends[1] - 1, b"\0")
+    refused(tmp_path, ONE_OF_THREE)
+    assert found_in(tmp_path, TRUSTS) == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
+def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: RecoveryPolicy) -> None:
+    """The first log was purged, or a byte has changed: these logs are not the whole history."""
+    directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
+    whole = (tmp_path / LOG_1).read_bytes()
+    corrupt(tmp_path / LOG_1, 2)
+    assert "put the snapshots, or the missing logs, back" in refused(tmp_path, policy)
+    (tmp_path / LOG_1).unlink()
+    assert "goes from 0x0 to 0x100000004" in refused(tmp_path, policy)
+    (tmp_path / LOG_1).write_bytes(whole)
+    assert found_in(tmp_path, policy) == [1, 2, 3, 4, 5, 6]
+
+
+def test_moved_logs_and_a_mark_wait_for_the_leader(tmp_path: Path) -> None:
+    """The second step that the refusal names: this server's vote counts only after a leader sent everything."""
+    directories_with(tmp_path, range(1, 4), snapshots=())
+    (tmp_path / LOG_1).unlink()
+    (tmp_path / MARKER_NAME).touch()
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (recovered.txns, recovered.complete) == ([], False)
+
+
+# -- other refusals ----------------------------------------------------------------------------------------------------
+
+
+def gap(directory: Path) -> None:
+    (directory / LOG_4).rename(directory / f"log.{EPOCH_1 + 2:x}")
+    (directory / LOG_1).unlink()
+
+
+def bad_checksum(directory: Path) -> None:
+    corrupt(directory / LOG_1, 2)
+
+
+def bad_snapshot(directory: Path) -> None:
+    (directory / "snapshot.100000009").write_bytes((directory / "snapshot.0").read_bytes()[:-9])
+
+
+def missing_newest(directory: Path) -> None:
+    note_begun(directory, EPOCH_1 + 7)
+
+
+def incomplete(directory: Path) -> None:
+    (directory / MARKER_NAME).write_text("why")
+
+
+def old_epoch(directory: Path) -> None:
+    for name in (ACCEPTED, CURRENT):
+        (directory / name).write_text("0")
+
+
+def epoch_not_accepted(directory: Path) -> None:
+    (directory / CURRENT).write_text("2")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "remedy"),
+    [
+        (gap, "restore the file from a backup"),
+        (bad_checksum, "restore the file from a backup"),
+        (bad_snapshot, "restore the file from a backup"),
+        (missing_newest, "if that is meant, remove"),
+        (incomplete, "remove it to go on without them"),
+        (note_doubt, "remove it to go on with this one"),
+        (old_epoch, "remove currentEpoch and acceptedEpoch"),
+        (epoch_not_accepted, "remove acceptedEpoch"),
+    ],
+)
+def test_refused_standalone_start_changes_nothing(tmp_path: Path, spoil: Callable[[Path], None], remedy: str) -> None:
+    """Also where a repair is due elsewhere: the last log is torn, and a record of it lacks its closing byte."""
+    directories_with(tmp_path, range(1, 4), range(4, 7))
+    damage_log(tmp_path / LOG_4, read_log(tmp_path / LOG_4)[1].ends[0] - 1, b"\0")
+    tear(tmp_path / LOG_4)
+    spoil(tmp_path)
+    assert remedy in refused(tmp_path, LONE)
+
+
+def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
+    """A crash in a SNAP sync, and the new snapshot cannot be read (or is gone): the old history is still usable."""
+    directories_with(tmp_path, range(1, 4))
+    (tmp_path / REPLACING_NAME).write_bytes(b"200000005")
+    assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
+    (tmp_path / REPLACEMENT_NAME).write_bytes(b"half of it")
+    refused(tmp_path, ONE_OF_THREE)
+    (tmp_path / REPLACING_NAME).rename(tmp_path / MARKER_NAME)
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (len(recovered.txns), recovered.complete) == (3, False)
+
+
+# -- damage that the leader makes good ---------------------------------------------------------------------------------
+
+
+def put_back(directory: Path) -> None:
+    """The documented step: give the kept files their names again, and remove the mark."""
+    for path in sorted(directory.glob(f"{ASIDE_PREFIX}*")):
+        path.rename(directory / path.name.removeprefix(ASIDE_PREFIX))
+    (directory / MARKER_NAME).unlink()
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_kept_files_of_a_damaged_log_are_the_old_ones(tmp_path: Path, number: int) -> None:
+    """The log is truncated after a copy; later logs are renamed.  Put back, they are the directory as it was."""
+    directories_with(tmp_path, range(1, 4), range(4, 7))
+    whole = content_of(tmp_path)
+    corrupt(tmp_path / LOG_1, number)
+    before = content_of(tmp_path)
+    assert found_in(tmp_path) == list(range(1, number))
+    put_back(tmp_path)
+    after = content_of(tmp_path)
+    assert {name: data.rstrip(b"\0") for name, data in after.items()} == {
+        name: data.rstrip(b"\0") for name, data in before.items()
+    }
+    (tmp_path / LOG_1).write_bytes(whole[LOG_1])
+    assert found_in(tmp_path) == [1, 2, 3, 4, 5, 6]
+
+
+def test_kept_snapshot_and_logs_are_the_old_ones(tmp_path: Path) -> None:
+    """A damaged snapshot that is all the logs can follow."""
+    directories_with(tmp_path, range(1, 4))
+    before = content_of(tmp_path)
+    damage_log(tmp_path / "snapshot.0", 60, b"\xff\xff")
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (recovered.txns, recovered.complete) == ([], False)
+    put_back(tmp_path)
+    (tmp_path / "snapshot.0").write_bytes(before["snapshot.0"])
+    assert content_of(tmp_path) == before
+    assert found_in(tmp_path) == [1, 2, 3]
+
+
+def test_second_damage_keeps_the_first_copy(tmp_path: Path) -> None:
+    """What follows the first damage is in the first copy alone."""
+    directories_with(tmp_path, range(1, 7))
+    corrupt(tmp_path / LOG_1, 4)
+    first = (tmp_path / LOG_1).read_bytes()
+    assert found_in(tmp_path) == [1, 2, 3]
+    corrupt(tmp_path / LOG_1, 2)
+    assert found_in(tmp_path) == [1]
+    kept = sorted(path.name for path in tmp_path.glob(f"{ASIDE_PREFIX}*"))
+    assert kept == [f"{ASIDE_PREFIX}{LOG_1}", f"{ASIDE_PREFIX}{LOG_1}.2"]
+    assert first.startswith((tmp_path / kept[0]).read_bytes().rstrip(b"\0"))
+    path = tmp_path / "x"
+    for content in (b"1", b"2", b"3"):
+        path.write_bytes(content)
+        set_aside(path)
+    assert [(tmp_path / f"{ASIDE_PREFIX}x{end}").read_bytes() for end in ("", ".2", ".3")] == [b"1", b"2", b"3"]
+
+
+def test_copy_is_durable_before_its_log_is_truncated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, done = tmp_path / "log.1", []
+    path.write_bytes(b"all of it")
+    fsync, rename = HOST.fsync, HOST.rename
+
+    def note_sync(descriptor: int) -> None:
+        done.append("sync")
+        fsync(descriptor)
+
+    def note_rename(source: Path, to: Path) -> None:
+        done.append(to.name)
+        rename(source, to)
+
+    monkeypatch.setattr(HOST, "fsync", note_sync)
+    monkeypatch.setattr(HOST, "rename", note_rename)
+    copy_aside(path)
+    assert done == ["sync", f"{ASIDE_PREFIX}log.1", "sync"]
+    assert (tmp_path / f"{ASIDE_PREFIX}log.1").read_bytes() == b"all of it"
+
+
+def test_newest_log_put_back_is_found_without_the_mark(tmp_path: Path) -> None:
+    """A dataLogDir that was not mounted: the start only marks, and names the log in the mark."""
+    directories_with(tmp_path, range(1, 4), range(4, 7))
+    note_begun(tmp_path, EPOCH_1 + 4)
+    newest = (tmp_path / LOG_4).read_bytes()
+    (tmp_path / LOG_4).unlink()
+    assert found_in(tmp_path) == [1, 2, 3]
+    assert LOG_4 in (tmp_path / MARKER_NAME).read_text()
+    (tmp_path / LOG_4).write_bytes(newest)
+    (tmp_path / MARKER_NAME).unlink()
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (len(recovered.txns), recovered.complete) == (6, True)
+
+
+def test_new_log_overwrites_no_file_with_content(tmp_path: Path) -> None:
+    """A log of the same name in which nothing can be read may still hold transactions after the damage."""
+    directories_with(tmp_path, range(1, 4))
+    corrupt(tmp_path / LOG_1, 1)
+    before = (tmp_path / LOG_1).read_bytes()
+    with pytest.raises(DataDirectoryError, match="exists already"):
+        LogWriter(tmp_path).append([a_txn(EPOCH_1 + 1)])
+    assert (tmp_path / LOG_1).read_bytes() == before
+
+
+def test_purge_counts_only_whole_snapshots(tmp_path: Path) -> None:
+    """Three newer files that a full disk left empty are no reason to delete the last one that can be read."""
+    directories = directories_with(tmp_path, range(1, 10), snapshots=(0, EPOCH_1 + 3, EPOCH_1 + 5))
+    for counter in (6, 7, 8):
+        (tmp_path / f"snapshot.{EPOCH_1 + counter:x}").touch()
+    purge(directories, 3)
+    assert len(directories.snapshots()) == 6
+    purge(directories, 2)
+    assert [zxid - EPOCH_1 for zxid, _ in directories.snapshots()] == [3, 5, 6, 7, 8]
+    assert found_in(tmp_path) == [6, 7, 8, 9]
+
+
+def test_start_killed_while_it_sets_files_aside_goes_on(tmp_path: Path) -> None:
+    """The mark comes first: with it, logs without a snapshot are damage of this server alone."""
+    directories_with(tmp_path, range(1, 4), snapshots=())
+    (tmp_path / MARKER_NAME).write_text("a damaged snapshot")
+    recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
+    assert (recovered.txns, recovered.complete) == ([], False)
+    (tmp_path / MARKER_NAME).unlink()
+    (tmp_path / f"{ASIDE_PREFIX}{LOG_1}").rename(tmp_path / LOG_1)
+    assert found_in(tmp_path, TRUSTS) == [1, 2, 3]
