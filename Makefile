@@ -10,7 +10,7 @@ export PEERS BROKERS
 .PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover idle test-long test-interop test-kazoo mutants fuzz docs reference clean
 
 setup:
-	@PYTHON="$(PYTHON)" sh tools/setup/setup.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
 
 up: setup
 	@exec $(BIN)/zabka up $(if $(PEERS),--peers $(PEERS)) $(if $(BROKERS),--brokers $(BROKERS)) $(ARGS)
@@ -28,7 +28,7 @@ test: setup
 	@$(BIN)/python -m tests.suite $(ARGS)
 
 lint: setup
-	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh tools/setup/check_page.sh
+	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh scripts/setup/check_page.sh
 
 bench: setup
 	@$(BIN)/python -m $(if $(BASE),bench.paired $(BASE),bench.compare) $(ARGS)
@@ -91,10 +91,10 @@ fuzz: setup
 	@$(BIN)/python -m tests.fuzz.run $(ARGS)
 
 docs:
-	@PYTHON="$(PYTHON)" sh tools/setup/docs.sh
+	@PYTHON="$(PYTHON)" sh scripts/setup/docs.sh
 
 reference: setup
-	@$(BIN)/python -m tools.reference
+	@$(BIN)/python -m scripts.reference
 
 clean:
 	rm -rf $(VENV) node_modules docs/site/node_modules build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .mutants

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.link_fault import HeldFault
 
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from api.agent_http import AgentHttp, AgentSilent, AgentUnreachable
-from api.agent_protocol import (
+from zabka.api.agent_http import AgentHttp, AgentSilent, AgentUnreachable
+from zabka.api.agent_protocol import (
     FaultState,
     JournalAnswer,
     JournalRequest,
@@ -20,9 +20,9 @@ from api.agent_protocol import (
     Refusal,
     Snapshot,
 )
-from api.problems import Problem
-from api.settings import AgentAddress
-from ensemble.runtime.link_fault import HeldFault
+from zabka.api.problems import Problem
+from zabka.api.settings import AgentAddress
+from zabka.ensemble.runtime.link_fault import HeldFault
 
 POLL_INTERVAL_S = 0.25
 IDLE_INTERVAL_S = 0.5

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
-from api import (
+from zabka.api import (
     dashboard,
     docs_page,
     page,
@@ -26,11 +26,11 @@ from api import (
     routes_topics,
     source_page,
 )
-from api.bounded_http import BodyLimit
-from api.loopback import loopback, names_of
-from api.request_journal import RequestJournal
-from api.security import Gate
-from api.services import Services
+from zabka.api.bounded_http import BodyLimit
+from zabka.api.loopback import loopback, names_of
+from zabka.api.request_journal import RequestJournal
+from zabka.api.security import Gate
+from zabka.api.services import Services
 
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
 

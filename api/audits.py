@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from api.campaign_models import Audits, AuditVerdicts, AuditViolation
-from api.problems import Problem
-from api.tables import rows_of
+from zabka.api.campaign_models import Audits, AuditVerdicts, AuditViolation
+from zabka.api.problems import Problem
+from zabka.api.tables import rows_of
 
 AUDITS = "audits"
 SHOWN_MAX = 50

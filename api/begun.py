@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import msgspec
 
-from api.agent_protocol import FirstLine
-from journal.cause import event_cause
-from journal.events import Entry
+from zabka.api.agent_protocol import FirstLine
+from zabka.journal.cause import event_cause
+from zabka.journal.events import Entry
 
 
 class Begun(msgspec.Struct, frozen=True):

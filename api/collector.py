@@ -22,27 +22,27 @@ from pathlib import Path
 import msgspec
 import structlog
 
-from api.agent_http import AgentSilent
-from api.agent_protocol import API_NODE, JournalChunk, Position
-from api.agents import Agent
-from api.begun import first_line
-from api.event_counts import EventCounts, ToldCounts
-from api.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
-from api.problems import Problem
-from api.runs.history import Checkpoints, Folded
-from api.runs.rewind import NotedFold, Rewind
-from journal import fold, spans
-from journal.cluster_state import ClusterState
-from journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
-from journal.reader import decode_line, merge, split_lines
-from journal.spans import Spans
+from zabka.api.agent_http import AgentSilent
+from zabka.api.agent_protocol import API_NODE, JournalChunk, Position
+from zabka.api.agents import Agent
+from zabka.api.begun import first_line
+from zabka.api.event_counts import EventCounts, ToldCounts
+from zabka.api.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
+from zabka.api.problems import Problem
+from zabka.api.runs.history import Checkpoints, Folded
+from zabka.api.runs.rewind import NotedFold, Rewind
+from zabka.journal import fold, spans
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
+from zabka.journal.reader import decode_line, merge, split_lines
+from zabka.journal.spans import Spans
 
 RECENT_EVENTS_MAX = 20_000
 """So many are in memory; older ones are read from the files."""
 HOLD_BACK_US = 120_000
 HOLD_BACK_BUSY_US = 55_000
 """The same with one agent that has had something to bring lately: it looks again after 25 ms, whether the kernel tells
-it or not (`compose.journal_growth`).  Lines of several come at as many times, over a network."""
+it or not (`zabka.compose.journal_growth`).  Lines of several come at as many times, over a network."""
 # Less than the 3 s for which an agent looks so often after it has found something.
 _BUSY_S = 2.5
 # A node whose clock is ahead of ours must not hold its lines back for long.

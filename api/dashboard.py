@@ -10,9 +10,9 @@ from pathlib import Path
 from fastapi import APIRouter, FastAPI
 from fastapi.responses import HTMLResponse
 
-from api import page
-from api.problems import Problem
-from ensemble.runtime.extras import install_command, is_installed, sentence
+from zabka.api import page
+from zabka.api.problems import Problem
+from zabka.ensemble.runtime.extras import install_command, is_installed, sentence
 
 EXTRA = "dashboard"
 STREAM_ROUTE, METRICS_ROUTE = "/api/v1/events", "/metrics"
@@ -22,7 +22,7 @@ def routers() -> list[APIRouter]:
     """The routes that the page and metrics' collectors use; where the extra is missing, routes that say so."""
     if not is_installed(EXTRA):
         return [_absent()]
-    from api import routes_metrics, routes_stream
+    from zabka.api import routes_metrics, routes_stream
 
     return [routes_metrics.router, routes_stream.router]
 

@@ -14,16 +14,16 @@ from typing import NamedTuple
 
 import structlog
 
-from api.problems import Problem
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.client.service import SessionState
-from ensemble.errors import NoAuth, NoNode, ZooKeeperError
-from ensemble.records import ACL, Stat
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes.json_content import INT32_MAX, plain_number
+from zabka.api.problems import Problem
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState
+from zabka.ensemble.errors import NoAuth, NoNode, ZooKeeperError
+from zabka.ensemble.records import ACL, Stat
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes.json_content import INT32_MAX, plain_number
 
 READ_TIMEOUT_S = 1.0
 """An ensemble that answers nothing for so long does not serve."""
@@ -72,7 +72,7 @@ class Registration(NamedTuple):
 class PartitionZnodes(NamedTuple):
     """A partition's assignment and state znode; leader -1 for none, partition_epoch -1 where there is no state yet.
 
-    `eligible` are those who are so by the configuration of this moment (`controller.eligibility`).
+    `eligible` are those who are so by the configuration of this moment (`zabka.controller.eligibility`).
     """
 
     replicas: tuple[int, ...]

@@ -6,7 +6,7 @@ from collections import Counter
 
 import msgspec
 
-from journal.events import (
+from zabka.journal.events import (
     ControllerElected,
     Entry,
     IsrChanged,

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
-from api.collector import Collector, TooOld
-from api.numbered import Numbered
-from api.problems import Problem
+from zabka.api.collector import Collector, TooOld
+from zabka.api.numbered import Numbered
+from zabka.api.problems import Problem
 
 BATCH_EVENTS_MAX = 2_000
 BATCH_INTERVAL_S = 0.05

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from api.ensemble_view import EnsembleView, Reading
-from journal.cluster_state import ClusterState
-from journal.events import BrokerRegistered, ControllerElected, Event
+from zabka.api.ensemble_view import EnsembleView, Reading
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import BrokerRegistered, ControllerElected, Event
 
 
 class JoinedBrokers:

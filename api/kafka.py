@@ -7,13 +7,13 @@ from collections.abc import Sequence
 import structlog
 from kio.schema.errors import ErrorCode
 
-from api.kafka_client import make_client
-from api.models import ElectionResult, NewTopic
-from api.problems import Problem
-from journal.events import TopicPartition
-from kafka_protocol.channel import AsyncioChannel
-from kafka_protocol.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
-from kafka_protocol.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
+from zabka.api.kafka_client import make_client
+from zabka.api.models import ElectionResult, NewTopic
+from zabka.api.problems import Problem
+from zabka.journal.events import TopicPartition
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
 
 ADMIN_TIMEOUT_MS = 15_000
 

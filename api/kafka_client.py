@@ -6,9 +6,9 @@ import asyncio
 
 import structlog
 
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from kafka_protocol.channel import AsyncioChannel
-from kafka_protocol.client.admin_client import AdminClient
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.admin_client import AdminClient
 
 PORT_MAX = 65_535
 

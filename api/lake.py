@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from api.campaign_models import CampaignTold, GoldTable, PipelineStands, SparkStands, StreamStands
-from api.problems import Problem
-from api.tables import rows_of
+from zabka.api.campaign_models import CampaignTold, GoldTable, PipelineStands, SparkStands, StreamStands
+from zabka.api.problems import Problem
+from zabka.api.tables import rows_of
 
 CAMPAIGNS, STANDING, RUNS, REPORT = "campaigns", "standing.json", "runs.jsonl", "report.html"
 STATUS, PROGRESS, GAPS = "_status.json", "_progress.json", "gaps"

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.runs.run_models import WhyStep
+from zabka.api.runs.run_models import WhyStep
 
 
 class LessonTold(BaseModel):

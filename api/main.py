@@ -10,28 +10,28 @@ from typing import TextIO, cast
 import structlog
 import uvicorn
 
-from api.agent_protocol import API_NODE
-from api.agents import Agent, Agents
-from api.app import create_app
-from api.bounded_http import BoundedConnection
-from api.collector import Collector
-from api.ensemble_view import EnsembleView
-from api.joined_brokers import JoinedBrokers
-from api.kafka import KafkaAdmin
-from api.loopback import loopback
-from api.quiet_server import QuietServer
-from api.runs.catalogue import Runs
-from api.runs.kept import KeptRuns
-from api.scenario_process import ScenarioProcess
-from api.scenario_runs import Here, ScenarioRuns
-from api.services import Services
-from api.settings import Settings, load_settings
-from api.token_file import read_token
-from api.views import Views
-from api.workloads import WorkloadManager
-from ensemble.runtime.node_process import LogStream
-from journal.events import Event
-from journal.writer import JournalWriter
+from zabka.api.agent_protocol import API_NODE
+from zabka.api.agents import Agent, Agents
+from zabka.api.app import create_app
+from zabka.api.bounded_http import BoundedConnection
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import EnsembleView
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.kafka import KafkaAdmin
+from zabka.api.loopback import loopback
+from zabka.api.quiet_server import QuietServer
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenario_process import ScenarioProcess
+from zabka.api.scenario_runs import Here, ScenarioRuns
+from zabka.api.services import Services
+from zabka.api.settings import Settings, load_settings
+from zabka.api.token_file import read_token
+from zabka.api.views import Views
+from zabka.api.workloads import WorkloadManager
+from zabka.ensemble.runtime.node_process import LogStream
+from zabka.journal.events import Event
+from zabka.journal.writer import JournalWriter
 
 LOOPBACK = "127.0.0.1"
 ANYWHERE = ("", "0.0.0.0", "::")

@@ -12,12 +12,12 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as MetricsCollector
 
-from api.collector import Collector
-from api.ensemble_view import Fresh
-from api.models import INT32_MAX, Broker, Peer, Topic
-from journal.controller_gaps import gap_before, gap_milliseconds
-from journal.losses import lost_by_partition
-from kafka_protocol.zk.znodes.json_content import plain_number
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import Fresh
+from zabka.api.models import INT32_MAX, Broker, Peer, Topic
+from zabka.journal.controller_gaps import gap_before, gap_milliseconds
+from zabka.journal.losses import lost_by_partition
+from zabka.kafka.zk.znodes.json_content import plain_number
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 

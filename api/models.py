@@ -8,9 +8,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
 
-from api.struct_schema import StructSchema
-from ensemble.runtime.link_fault import HeldFault, LinkFault
-from kafka_protocol.wire.primitives import TEXT_BYTES_MAX
+from zabka.api.struct_schema import StructSchema
+from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
+from zabka.kafka.wire.primitives import TEXT_BYTES_MAX
 
 ProcessState = Literal["running", "paused", "down"]
 NodeProcess = ProcessState | Literal["unknown"]

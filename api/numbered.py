@@ -18,9 +18,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from api.begun import Begun
-from journal.events import Entry
-from journal.reader import decode_line, split_lines
+from zabka.api.begun import Begun
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line, split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 KEPT_BYTES_MAX = 512 * 1024 * 1024

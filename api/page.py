@@ -15,7 +15,7 @@ from starlette.responses import Response
 from starlette.staticfiles import StaticFiles
 from starlette.types import Receive, Scope, Send
 
-from journal.sentence_file import SENTENCES
+from zabka.journal.sentence_file import SENTENCES
 
 WEB = Path(__file__).parent / "web"
 LIBRARIES = ("lit-html",)

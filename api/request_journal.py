@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from journal.admin_requests import admin_requested
-from journal.events import Event
+from zabka.journal.admin_requests import admin_requested
+from zabka.journal.events import Event
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PREFIX = "/api/v1"

@@ -8,10 +8,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from fastapi.responses import HTMLResponse
 
-from api import audits, lake
-from api.campaign_models import Audits, CampaignTold, PipelineStands
-from api.problems import responses
-from api.services import Service
+from zabka.api import audits, lake
+from zabka.api.campaign_models import Audits, CampaignTold, PipelineStands
+from zabka.api.problems import responses
+from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["campaigns"])
 

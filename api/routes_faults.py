@@ -7,11 +7,11 @@ import secrets
 import msgspec
 from fastapi import APIRouter, Response
 
-from api.models import FaultView, NewFault
-from api.problems import Problem, responses
-from api.services import Service, Services
-from api.silent_hosts import out_of_reach
-from ensemble.runtime.link_fault import ANY, HeldFault, LinkFault
+from zabka.api.models import FaultView, NewFault
+from zabka.api.problems import Problem, responses
+from zabka.api.services import Service, Services
+from zabka.api.silent_hosts import out_of_reach
+from zabka.ensemble.runtime.link_fault import ANY, HeldFault, LinkFault
 
 router = APIRouter(prefix="/api/v1/faults", tags=["faults"])
 

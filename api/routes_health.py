@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.models import Health, Ready
-from api.problems import Problem, responses
-from api.services import Service
+from zabka.api.models import Health, Ready
+from zabka.api.problems import Problem, responses
+from zabka.api.services import Service
 
 router = APIRouter(tags=["health"])
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
 
-from api import events
-from api.collector import TooOld
-from api.ensemble_view import ZnodeReading
-from api.models import Table
-from api.problems import Problem, responses
-from api.services import Service
-from api.tables import read_table
-from api.znode_models import Acl, Znode, ZnodeStat
+from zabka.api import events
+from zabka.api.collector import TooOld
+from zabka.api.ensemble_view import ZnodeReading
+from zabka.api.models import Table
+from zabka.api.problems import Problem, responses
+from zabka.api.services import Service
+from zabka.api.tables import read_table
+from zabka.api.znode_models import Acl, Znode, ZnodeStat
 
 router = APIRouter(prefix="/api/v1")
 

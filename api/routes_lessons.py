@@ -7,16 +7,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.lesson_models import LessonRevealed, LessonTold
-from api.problems import Problem, responses
-from api.runs.history import History
-from api.runs.run_models import WhyStep
-from api.runs.why import told
-from api.services import Service
-from journal.events import Entry
-from journal.reader import decode_line
-from journal.sentence_file import read_sentences
-from simulation.lessons import LESSONS, Lesson, NoMoment
+from zabka.api.lesson_models import LessonRevealed, LessonTold
+from zabka.api.problems import Problem, responses
+from zabka.api.runs.history import History
+from zabka.api.runs.run_models import WhyStep
+from zabka.api.runs.why import told
+from zabka.api.services import Service
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line
+from zabka.journal.sentence_file import read_sentences
+from zabka.simulation.lessons import LESSONS, Lesson, NoMoment
 
 router = APIRouter(prefix="/api/v1", tags=["lessons"])
 

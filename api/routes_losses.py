@@ -8,10 +8,10 @@ import time
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.models import Body
-from api.problems import Problem, responses
-from api.services import Service, Services
-from journal.events import LossesAcknowledged
+from zabka.api.models import Body
+from zabka.api.problems import Problem, responses
+from zabka.api.services import Service, Services
+from zabka.journal.events import LossesAcknowledged
 
 router = APIRouter(prefix="/api/v1/losses", tags=["losses"])
 

@@ -8,11 +8,11 @@ import msgspec
 from fastapi import APIRouter, Query, Response
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.problems import Problem, responses
-from api.routes_runs import RunId
-from api.runs.messages import Window
-from api.services import Service
-from journal.messages import CLASSES
+from zabka.api.problems import Problem, responses
+from zabka.api.routes_runs import RunId
+from zabka.api.runs.messages import Window
+from zabka.api.services import Service
+from zabka.journal.messages import CLASSES
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 LIMIT_DEFAULT, LIMIT_MAX = 1_000, 20_000

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from api import metrics
-from api.problems import responses
-from api.services import Service
+from zabka.api import metrics
+from zabka.api.problems import responses
+from zabka.api.services import Service
 
 router = APIRouter(tags=["health"])
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.models import Action, Broker, Cluster, Controller, Peer, ProcessResult
-from api.problems import responses
-from api.routes_faults import fault_views
-from api.services import Service, Services
-from api.silent_hosts import out_of_reach
+from zabka.api.models import Action, Broker, Cluster, Controller, Peer, ProcessResult
+from zabka.api.problems import responses
+from zabka.api.routes_faults import fault_views
+from zabka.api.services import Service, Services
+from zabka.api.silent_hosts import out_of_reach
 
 router = APIRouter(prefix="/api/v1")
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 import msgspec
 from fastapi import APIRouter, Path, Query, Request, Response
 
-from api import events
-from api.problems import Problem, responses
-from api.runs.divergences import divergence
-from api.runs.lanes import encoded
-from api.runs.pages import Wanted, first_after, last_until
-from api.runs.run_models import Divergence, Run, SpansTold, StateAt, WhyStep
-from api.services import Service
+from zabka.api import events
+from zabka.api.problems import Problem, responses
+from zabka.api.runs.divergences import divergence
+from zabka.api.runs.lanes import encoded
+from zabka.api.runs.pages import Wanted, first_after, last_until
+from zabka.api.runs.run_models import Divergence, Run, SpansTold, StateAt, WhyStep
+from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["runs"])
 UPLOADS = "/api/v1/runs"

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Response
 
-from api.problems import responses
-from api.scenario_models import NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
-from api.services import Service
+from zabka.api.problems import responses
+from zabka.api.scenario_models import NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
+from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 

@@ -10,11 +10,11 @@ from fastapi import APIRouter, Header, Query
 from sse_starlette import EventSourceResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from api import events
-from api.collector import TooOld
-from api.problems import Problem, responses
-from api.routes_journal import After
-from api.services import Service
+from zabka.api import events
+from zabka.api.collector import TooOld
+from zabka.api.problems import Problem, responses
+from zabka.api.routes_journal import After
+from zabka.api.services import Service
 
 router = APIRouter(prefix="/api/v1")
 ENDED_WITHIN_S = 0.5

@@ -11,11 +11,11 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Body, Response
 from pydantic import BeforeValidator
 
-from api.ensemble_view import Reading
-from api.models import ElectionResult, NewElection, NewTopic, NewWorkload, Text, Topic, Workload, as_texts
-from api.problems import Problem, responses
-from api.services import Service, Services
-from journal.events import TopicPartition
+from zabka.api.ensemble_view import Reading
+from zabka.api.models import ElectionResult, NewElection, NewTopic, NewWorkload, Text, Topic, Workload, as_texts
+from zabka.api.problems import Problem, responses
+from zabka.api.services import Service, Services
+from zabka.journal.events import TopicPartition
 
 router = APIRouter(prefix="/api/v1")
 

@@ -6,8 +6,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-from api.models import Body, Text, as_texts
-from controller.historical import HISTORICAL_KEY, Historical
+from zabka.api.models import Body, Text, as_texts
+from zabka.controller.historical import HISTORICAL_KEY, Historical
 
 SETTINGS_MAX = 50
 _STORY: list[Any] = [

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple, Protocol
 import structlog
 from pydantic import TypeAdapter, ValidationError
 
-from api.problems import Problem
-from api.runs.kept import KeptRuns
-from api.runs.plays import BUG, NotKept, Play, keep, workspace
-from api.runs.run_models import Verdict
-from api.scenario_models import (
+from zabka.api.problems import Problem
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
+from zabka.api.runs.run_models import Verdict
+from zabka.api.scenario_models import (
     OF_WHOLE_PROCESSES,
     KeptPlays,
     NewScenarioRun,
@@ -28,8 +28,8 @@ from api.scenario_models import (
     ScenarioRun,
     SeedPlay,
 )
-from api.scenario_process import PATIENCE_S, PlayerFailed
-from simulation.settings import BadSetting, split_settings
+from zabka.api.scenario_process import PATIENCE_S, PlayerFailed
+from zabka.simulation.settings import BadSetting, split_settings
 
 log = structlog.get_logger()
 

@@ -11,19 +11,19 @@ from typing import Annotated, Any, Protocol
 import structlog
 from fastapi import Depends, Request
 
-from api.admin_words import watchers
-from api.agents import Agents
-from api.collector import Collector
-from api.ensemble_view import EnsembleView
-from api.joined_brokers import JoinedBrokers
-from api.models import ElectionResult, NewTopic, NewWorkload, Workload
-from api.runs.catalogue import Runs
-from api.runs.messages import RunMessages
-from api.scenario_runs import ScenarioRuns
-from api.settings import Settings
-from api.views import Views
-from ensemble.runtime.supervisor import kept_up
-from journal.events import Event, TaskFailed, TopicPartition
+from zabka.api.admin_words import watchers
+from zabka.api.agents import Agents
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import EnsembleView
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.messages import RunMessages
+from zabka.api.scenario_runs import ScenarioRuns
+from zabka.api.settings import Settings
+from zabka.api.views import Views
+from zabka.ensemble.runtime.supervisor import kept_up
+from zabka.journal.events import Event, TaskFailed, TopicPartition
 
 log = structlog.get_logger()
 

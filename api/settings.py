@@ -9,9 +9,9 @@ from typing import Any
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from api.numbered import KEPT_BYTES_MAX
-from api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
-from api.runs.uploads import UPLOAD_BYTES_MAX
+from zabka.api.numbered import KEPT_BYTES_MAX
+from zabka.api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
+from zabka.api.runs.uploads import UPLOAD_BYTES_MAX
 
 
 class AgentAddress(BaseModel):

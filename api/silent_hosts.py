@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from api.agents import Silence
-from api.ensemble_view import Fresh
-from api.models import Believes, Broker, Peer, Unknown
-from api.problems import Problem
-from journal.cluster_state import BrokerView
+from zabka.api.agents import Silence
+from zabka.api.ensemble_view import Fresh
+from zabka.api.models import Believes, Broker, Peer, Unknown
+from zabka.api.problems import Problem
+from zabka.journal.cluster_state import BrokerView
 
 NO_BELIEF = Believes(controller_id=-1, controller_epoch=0, age_ms=None)
 

@@ -10,9 +10,9 @@ from html import escape
 from fastapi import FastAPI
 from fastapi.responses import HTMLResponse
 
-from api.problems import Problem
-from journal.rules import RULES
-from journal.rules.source_lines import ROOT, definitions
+from zabka.api.problems import Problem
+from zabka.journal.rules import RULES
+from zabka.journal.rules.source_lines import ROOT, definitions
 
 NAMED = frozenset(rule.source.path for pairs in RULES.values() for _, rule in pairs)
 

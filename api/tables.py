@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from api.models import Table
-from api.problems import Problem
-from ensemble.runtime.extras import install_command, sentence
+from zabka.api.models import Table
+from zabka.api.problems import Problem
+from zabka.ensemble.runtime.extras import install_command, sentence
 
 _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
 

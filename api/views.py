@@ -12,10 +12,10 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from api.agents import Agents, Word
-from api.collector import Collector
-from api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, TopicZnodes
-from api.models import (
+from zabka.api.agents import Agents, Word
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import EnsembleView, Fresh, PartitionZnodes, TopicZnodes
+from zabka.api.models import (
     Believes,
     Broker,
     Cluster,
@@ -28,15 +28,15 @@ from api.models import (
     Unknown,
     Workload,
 )
-from api.problems import Problem
-from api.settings import Settings
-from api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
-from api.writable import obstacle, problems
-from ensemble.ids import zxid_text
-from ensemble.runtime.link_fault import LinkFault
-from journal.cluster_state import BrokerView, PeerView, Reign
-from journal.controller_gaps import gap_before, gap_milliseconds
-from journal.losses import LostRecords, lost_by_partition
+from zabka.api.problems import Problem
+from zabka.api.settings import Settings
+from zabka.api.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
+from zabka.api.writable import obstacle, problems
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.runtime.link_fault import LinkFault
+from zabka.journal.cluster_state import BrokerView, PeerView, Reign
+from zabka.journal.controller_gaps import gap_before, gap_milliseconds
+from zabka.journal.losses import LostRecords, lost_by_partition
 
 REIGNS_TOLD = 100
 """The newest controllers that are returned with a cluster."""

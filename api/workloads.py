@@ -13,25 +13,25 @@ from typing import Literal, Protocol
 
 import structlog
 
-from api.kafka_client import make_client
-from api.models import NewWorkload
-from api.models import Workload as WorkloadView
-from api.problems import Problem
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.cause import Cause
-from journal.events import Event
-from journal.writer import JournalWriter
-from kafka_protocol.channel import AsyncioChannel
-from kafka_protocol.client.client import KafkaClient
-from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from kafka_protocol.client.consumer_status import TakeRecords
-from kafka_protocol.client.consumer_workload import ConsumerWorkload, GroupProgress
-from kafka_protocol.client.group_client import GroupSettings
-from kafka_protocol.client.group_consumer import GroupConsumer
-from kafka_protocol.client.workload import Workload
-from kafka_protocol.client.zookeeper_consumer import ZookeeperConsumer
+from zabka.api.kafka_client import make_client
+from zabka.api.models import NewWorkload
+from zabka.api.models import Workload as WorkloadView
+from zabka.api.problems import Problem
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event
+from zabka.journal.writer import JournalWriter
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.client import KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.consumer_status import TakeRecords
+from zabka.kafka.client.consumer_workload import ConsumerWorkload, GroupProgress
+from zabka.kafka.client.group_client import GroupSettings
+from zabka.kafka.client.group_consumer import GroupConsumer
+from zabka.kafka.client.workload import Workload
+from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
 
 WORKLOADS_MAX = 50
 KEPT_MAX = 200

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
-from ensemble.runtime.link_fault import LinkFault, impairment
+from zabka.ensemble.runtime.link_fault import LinkFault, impairment
 
 NAMED_MAX = 3
 """How many partitions a summary names."""

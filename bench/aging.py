@@ -32,13 +32,13 @@ from bench.ensembles import resident_bytes
 from bench.growth import Bench
 from bench.interrupts import interruptible
 from bench.load import CannotMeasure
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.tree.datatree import DataTree
-from ensemble.txn import CreateTxn, SetDataTxn, Txn
-from ensemble.txnlog.records import RECORD_OVERHEAD
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
-from ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.txn import CreateTxn, SetDataTxn, Txn
+from zabka.ensemble.txnlog.records import RECORD_OVERHEAD
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
+from zabka.ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
 
 SIZES = (0, 100_000, 500_000, 1_000_000, 2_000_000)
 BASE_ZNODES = 1_000

@@ -230,7 +230,7 @@ def _our_command(config: str, source: Path | None) -> list[str]:
     start = (
         [str(installed)]
         if source is None and installed.exists()
-        else [sys.executable, "-c", "from tools.cli import main; main()"]
+        else [sys.executable, "-c", "from zabka.cli.main import main; main()"]
     )
     return [*start, "peer", "--config", config]
 

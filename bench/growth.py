@@ -24,9 +24,9 @@ from bench.ensembles import running
 from bench.interrupts import interruptible
 from bench.load import CannotMeasure, build_zkload, default_cache, fill, run_load
 from bench.works import WORKS
-from ensemble.ids import ConnectionId, Epoch, SessionId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import (
+from zabka.ensemble.ids import ConnectionId, Epoch, SessionId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import (
     OPEN_ACL,
     ConnectRequest,
     ConnectResponse,
@@ -37,10 +37,10 @@ from ensemble.records import (
     Request,
     SetDataRequest,
 )
-from ensemble.tree.service import Service
-from ensemble.txn import CreateTxn, Txn
-from ensemble.zab.application import EnsembleConfig, Submit
-from ensemble.zab.effects import Answer
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.ensemble.zab.application import EnsembleConfig, Submit
+from zabka.ensemble.zab.effects import Answer
 
 ZNODES = (1_000, 10_000, 100_000, 1_000_000)
 SESSIONS = (0, 1_000, 5_000, 20_000)

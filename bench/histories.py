@@ -1,8 +1,8 @@
 """`make histories`: many clients write, read and watch while peers are killed, frozen and cut off; then judge it all.
 
 Real processes under one journal.  Judged are: linearizability of writes and quorum reads (sync, then getData) of every
-znode, FIFO order per session (`journal.judges.session_order`), and ephemerals, which live as long as their session
-and no longer.  Exit code 0 where all held, 1 with a line for everything that did not.
+znode, FIFO order per session (`zabka.journal.judges.session_order`), and ephemerals, which live as long as their
+session and no longer.  Exit code 0 where all held, 1 with a line for everything that did not.
 """
 
 from __future__ import annotations
@@ -19,13 +19,21 @@ from typing import Annotated
 import typer
 
 from bench.verdict import counted, end_with
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Judgement, Player, judge
-from ensemble.errors import ConnectionLoss, NodeExists
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from testing.live.cluster import LiveCluster
-from testing.live.start import start_live, stop_live
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.history_clients import (
+    ALIVE,
+    HISTORIES,
+    SESSION_TIMEOUT_MS,
+    History,
+    Judgement,
+    Player,
+    judge,
+)
+from zabka.ensemble.errors import ConnectionLoss, NodeExists
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.start import start_live, stop_live
 
 LAST_WORDS_S = 60.0
 

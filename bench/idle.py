@@ -21,7 +21,7 @@ import typer
 
 from bench.usage import PROC, cpu_s, descendants
 from bench.verdict import end_with
-from compose.files import load_run
+from zabka.compose.files import load_run
 
 CPU_MAX = 0.03
 """Of one core."""
@@ -56,7 +56,7 @@ def _number(file: Path, name: str) -> int:
 @contextmanager
 def _cluster(data: Path) -> Iterator[int]:
     """A cluster on free ports; its agent's process id."""
-    command = (sys.executable, "-m", "tools.cli")
+    command = (sys.executable, "-m", "zabka.cli.main")
     where = ("--data", str(data))
     ports = ("--port", "0", "--zk-port", "0", "--kafka-port", "0")
     subprocess.run([*command, "up", "--detach", *where, *ports], check=True, stdout=subprocess.DEVNULL)

@@ -1,8 +1,9 @@
 """`make kafka-histories`: producers and consumers work while brokers and peers are killed, frozen, cut off; then judge.
 
-Real processes.  What the clients were told is judged as Jepsen's kafka workload does (`journal.judges.kafka_analysis`):
-lost writes, inconsistent offsets, duplicates, polls and sends that go back, polls that skip.  The cluster's journal is
-judged by the invariants beside it.  Exit code 0 where all held, 1 with a line for everything that did not.
+Real processes.  What the clients were told is judged as Jepsen's kafka workload does
+(`zabka.journal.judges.kafka_analysis`): lost writes, inconsistent offsets, duplicates, polls and sends that go back,
+polls that skip.  The cluster's journal is judged by the invariants beside it.  Exit code 0 where all held, 1 with a
+line for everything that did not.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from api.kafka_client import make_client
 from bench.verdict import counted, end_with
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.events import entry_from_dict
-from journal.judges.invariants import check
-from journal.judges.kafka_analysis import KafkaHistory
-from kafka_protocol.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
-from testing.live.cluster import LiveCluster
-from testing.live.nodes import Node
-from testing.live.start import start_live, stop_live
+from zabka.api.kafka_client import make_client
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import entry_from_dict
+from zabka.journal.judges.invariants import check
+from zabka.journal.judges.kafka_analysis import KafkaHistory
+from zabka.kafka.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.nodes import Node
+from zabka.testing.live.start import start_live, stop_live
 
 PARTITIONS = 3
 PAUSE_MS = 20

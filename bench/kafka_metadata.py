@@ -5,9 +5,9 @@ from __future__ import annotations
 import socket
 from types import TracebackType
 
-from kafka_protocol.wire.frame_reader import FrameReader
-from kafka_protocol.wire.frames import decode_response, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, request
+from zabka.kafka.wire.frame_reader import FrameReader
+from zabka.kafka.wire.frames import decode_response, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 TIMEOUT_S = 60.0
 VERSION = 5

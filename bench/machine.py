@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.ensembles import java_major, zookeeper_version
-from tools.setup.compiled_with_profiles import compiled_with_profiles
+from scripts.setup.compiled_with_profiles import compiled_with_profiles
 
 SYNCS = 50
 

@@ -27,12 +27,12 @@ import typer
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from pipeline import jobs
-from pipeline.campaign.play import Run, decoded
-from pipeline.campaign.spark_players import spark_players
-from pipeline.gold import TABLES, TYPES
-from pipeline.session import open_session
-from simulation.run import run_with_journal
+from zabka.pipeline import jobs
+from zabka.pipeline.campaign.play import Run, decoded
+from zabka.pipeline.campaign.spark_players import spark_players
+from zabka.pipeline.gold import TABLES, TYPES
+from zabka.pipeline.session import open_session
+from zabka.simulation.run import run_with_journal
 
 FIRST_TABLES = ("controller_reigns", "partition_leaderships", "isr_changes", "availability")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -127,7 +127,7 @@ def _campaign(runs: int, cores: int, seconds: float) -> None:
         players(some, lambda row: own.append(decoded(row).cpu_s))
         spent, took = cpu_s() - before, time.perf_counter() - begin
     print(f"{runs} runs, {cores} at a time: {took:.1f} s, {spent:.1f} CPU-s, of which the runs {sum(own):.1f} CPU-s")
-    asked = [sys.executable, "-m", "tools.cli", "simulate", "--json", "--seeds", f"1-{runs}", "--jobs", str(cores)]
+    asked = [sys.executable, "-m", "zabka.cli.main", "simulate", "--json", "--seeds", f"1-{runs}", "--jobs", str(cores)]
     asked += [word for setting in settings for word in ("--set", setting)]
     # It ends with 1 where a seed found a violation, which is no matter here.
     told = json.loads(subprocess.run(asked, check=False, capture_output=True, text=True).stdout)

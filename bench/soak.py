@@ -22,13 +22,13 @@ from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartit
 from bench.garbage import Garbage
 from bench.usage import Usage, descendants
 from bench.verdict import counted, end_with
-from compose.topology import load
-from journal.events import entry_from_dict
-from journal.judges.invariants import check
-from testing.cluster import ClusterFailed
-from testing.live.cluster import LiveCluster
-from testing.live.nodes import Node
-from testing.live.start import start_live, stop_live
+from zabka.compose.topology import load
+from zabka.journal.events import entry_from_dict
+from zabka.journal.judges.invariants import check
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.nodes import Node
+from zabka.testing.live.start import start_live, stop_live
 
 TOPIC = "soak"
 PARTITIONS = 6

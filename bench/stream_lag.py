@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 import typer
 
 from bench.pipeline import cpu_s
-from pipeline import versions
-from simulation.run import run_with_journal
+from zabka.pipeline import versions
+from zabka.simulation.run import run_with_journal
 
 MOMENTS = {"partition_leaderships": "from_us", "isr_changes": "at_us", "faults": "from_us"}
 """Tables whose rows tell when their event was written, and the column that does."""
@@ -109,7 +109,17 @@ def main(
         data.mkdir()
         ended = Event()
         writer = Thread(target=write, args=[data, histories(int(rate * (warm_up_s + seconds))), rate, ended])
-        command = ["nice", sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", str(data), "--follow"]
+        command = [
+            "nice",
+            sys.executable,
+            "-m",
+            "zabka.cli.main",
+            "pipeline",
+            "stream",
+            "--data",
+            str(data),
+            "--follow",
+        ]
         stream = subprocess.Popen(command, stderr=subprocess.DEVNULL)
         writer.start()
         try:

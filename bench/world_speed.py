@@ -14,18 +14,18 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from journal.events import TopicPartition
-from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.client_errors import KafkaRequestFailed, KafkaUnavailable
-from kafka_protocol.record_batch import Record
-from simulation.kernel.draws import derive_random
-from simulation.kernel.garbage import seldom_collected
-from simulation.kernel.runtime import SimRuntime
-from simulation.network.addresses import KAFKA_SERVICE
-from simulation.network.channel import SimChannel
-from simulation.network.wire import EncodedWire, TypedWire, Wire
-from simulation.settings import WorldSettings
-from simulation.world import World
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.record_batch import Record
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.garbage import seldom_collected
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.addresses import KAFKA_SERVICE
+from zabka.simulation.network.channel import SimChannel
+from zabka.simulation.network.wire import EncodedWire, TypedWire, Wire
+from zabka.simulation.settings import WorldSettings
+from zabka.simulation.world import World
 
 TOPIC = "speed"
 BOOT_MS_MAX = 60_000

@@ -11,22 +11,22 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.configs.config_def import ConfigError
-from broker_sim.configs.topic_config import validate_topic_config
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.refusals import Refused
-from ensemble.client.service import Create, SetData
-from ensemble.errors import ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
-from ensemble.ports import Runtime
-from journal.admin_requests import admin_requested
-from kafka_protocol.assignment import RacksIncomplete, assign_replicas
-from kafka_protocol.ports import Emit
-from kafka_protocol.topic_ids import random_topic_id
-from kafka_protocol.topic_names import collide, invalid_name
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
-from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.topic_config import validate_topic_config
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.client.service import Create, SetData
+from zabka.ensemble.errors import ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
+from zabka.ensemble.ports import Runtime
+from zabka.journal.admin_requests import admin_requested
+from zabka.kafka.assignment import RacksIncomplete, assign_replicas
+from zabka.kafka.ports import Emit
+from zabka.kafka.topic_ids import random_topic_id
+from zabka.kafka.topic_names import collide, invalid_name
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
+from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 PARTITIONS_MAX = 10_000
 """Partitions that one topic may have here."""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.admin import NewTopic, ZkAdminManager
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.quotas.controller_mutations import MutationQuota
-from ensemble.ports import Runtime
+from zabka.broker_sim.admin import NewTopic, ZkAdminManager
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.quotas.controller_mutations import MutationQuota
+from zabka.ensemble.ports import Runtime
 
 CREATING_MAX = 100
 """Topics being made at a time because clients asked for them."""

@@ -1,7 +1,7 @@
 """One broker: its registration, its session with the ensemble, its controller, its replicas, and what it serves.
 
 Pure: it is handed its configuration, and by `BrokerPorts` all that it reaches.  The shell around it listens
-(`broker_sim.broker_process`), or the simulated world calls `handle` with messages.
+(`zabka.broker_sim.broker_process`), or the simulated world calls `handle` with messages.
 """
 
 from __future__ import annotations
@@ -10,56 +10,56 @@ from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any
 
-from broker_sim.admin import ZkAdminManager
-from broker_sim.auto_topic_creation import AutoTopicCreation
-from broker_sim.broker_ports import BrokerPorts
-from broker_sim.broker_status import BrokerStatus, describe
-from broker_sim.config_changes import ConfigChanges
-from broker_sim.configs.broker_config import KafkaConfig, Listener
-from broker_sim.configs.config_admin import ConfigAdmin
-from broker_sim.configs.config_describe import ConfigDescriber
-from broker_sim.configs.controller_config import controller_config
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.configs.entity_znodes import EntityZnodes
-from broker_sim.configs.replica_config import replica_config
-from broker_sim.configs.scram_credentials import ScramCredentials
-from broker_sim.controlled_shutdown import ControlledShutdown
-from broker_sim.controller_gate import ControllerGateway
-from broker_sim.groups.config import CONSUMER_OFFSETS, group_config
-from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.handlers.absent import AbsentHandlers
-from broker_sim.handlers.admin import AdminHandlers
-from broker_sim.handlers.control import ControlHandlers
-from broker_sim.handlers.data import DataHandlers
-from broker_sim.handlers.groups import GroupHandlers
-from broker_sim.handlers.logs import LogHandlers
-from broker_sim.handlers.metadata import MetadataHandlers
-from broker_sim.handlers.offsets import OffsetHandlers
-from broker_sim.handlers.transactions import TransactionHandlers
-from broker_sim.handlers.users import UserHandlers
-from broker_sim.loggers import LoggerLevels
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.producer_ids import ProducerIds
-from broker_sim.quotas.client_quotas import ClientQuotas
-from broker_sim.quotas.client_throttling import client_throttles
-from broker_sim.quotas.connection_limits import connection_limits, connection_quotas
-from broker_sim.registration_watch import RegistrationWatch
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from broker_sim.replication.zookeeper_isr import isr_writer
-from broker_sim.request_context import Handler, RequestContext, RequestRefused
-from controller.controller import KafkaController
-from controller.historical import Historical
-from ensemble.client.service import SessionState
-from ensemble.errors import SessionExpired, ZooKeeperError
-from ensemble.ports import Task
-from journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import FencedWriter, Zk
-from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, read_controller
-from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
+from zabka.broker_sim.admin import ZkAdminManager
+from zabka.broker_sim.auto_topic_creation import AutoTopicCreation
+from zabka.broker_sim.broker_ports import BrokerPorts
+from zabka.broker_sim.broker_status import BrokerStatus, describe
+from zabka.broker_sim.config_changes import ConfigChanges
+from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener
+from zabka.broker_sim.configs.config_admin import ConfigAdmin
+from zabka.broker_sim.configs.config_describe import ConfigDescriber
+from zabka.broker_sim.configs.controller_config import controller_config
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.configs.entity_znodes import EntityZnodes
+from zabka.broker_sim.configs.replica_config import replica_config
+from zabka.broker_sim.configs.scram_credentials import ScramCredentials
+from zabka.broker_sim.controlled_shutdown import ControlledShutdown
+from zabka.broker_sim.controller_gate import ControllerGateway
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, group_config
+from zabka.broker_sim.groups.coordinator import GroupCoordinator
+from zabka.broker_sim.handlers.absent import AbsentHandlers
+from zabka.broker_sim.handlers.admin import AdminHandlers
+from zabka.broker_sim.handlers.control import ControlHandlers
+from zabka.broker_sim.handlers.data import DataHandlers
+from zabka.broker_sim.handlers.groups import GroupHandlers
+from zabka.broker_sim.handlers.logs import LogHandlers
+from zabka.broker_sim.handlers.metadata import MetadataHandlers
+from zabka.broker_sim.handlers.offsets import OffsetHandlers
+from zabka.broker_sim.handlers.transactions import TransactionHandlers
+from zabka.broker_sim.handlers.users import UserHandlers
+from zabka.broker_sim.loggers import LoggerLevels
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.producer_ids import ProducerIds
+from zabka.broker_sim.quotas.client_quotas import ClientQuotas
+from zabka.broker_sim.quotas.client_throttling import client_throttles
+from zabka.broker_sim.quotas.connection_limits import connection_limits, connection_quotas
+from zabka.broker_sim.registration_watch import RegistrationWatch
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from zabka.broker_sim.replication.zookeeper_isr import isr_writer
+from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.controller.controller import KafkaController
+from zabka.controller.historical import Historical
+from zabka.ensemble.client.service import SessionState
+from zabka.ensemble.errors import SessionExpired, ZooKeeperError
+from zabka.ensemble.ports import Task
+from zabka.journal.events import BrokerSessionChanged, NodeStarted, NodeStopped
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import FencedWriter, Zk
+from zabka.kafka.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, read_controller
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
 
 REGISTRATION_POLL_MS = 500
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker_sim.ports import LogDirectory, ReachedMarks
-from broker_sim.quotas.connection_limits import Resolve
-from ensemble.client.service import CoordinationService
-from ensemble.ports import Runtime
-from kafka_protocol.ports import BrokerChannel, Emit
+from zabka.broker_sim.ports import LogDirectory, ReachedMarks
+from zabka.broker_sim.quotas.connection_limits import Resolve
+from zabka.ensemble.client.service import CoordinationService
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.ports import BrokerChannel, Emit
 
 
 def _say_nothing(_: str) -> None:

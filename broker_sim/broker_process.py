@@ -18,40 +18,40 @@ from typing import NoReturn
 
 import structlog
 
-from broker_sim.broker import Broker
-from broker_sim.broker_ports import BrokerPorts
-from broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
-from broker_sim.configs.config_def import ConfigError
-from broker_sim.generated_id import identified
-from broker_sim.kafka_port import KafkaPort
-from broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.log_manager import DuplicateReplicas
-from broker_sim.logs.meta_properties import InconsistentMetaProperties
-from broker_sim.process_log import ProcessLog
-from broker_sim.request_times import RequestTimes
-from broker_sim.surroundings import Surroundings
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.client.client_tap import ClientTap
-from ensemble.client.hosts import parse_hosts, split_host
-from ensemble.errors import ZooKeeperError
-from ensemble.properties import decode_properties
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.descriptors import may_open_all_files
-from ensemble.runtime.dropped_connections import DroppedConnections
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.links import ControlSocket, LinkFaults, address_key
-from ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
-from ensemble.runtime.workers import THREADS
-from ensemble.txnlog.files import make_directories
-from journal.cause import Cause
-from journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
-from journal.message_log import MessageLog, open_message_log
-from journal.writer import Journal, JournalWriter
-from kafka_protocol.channel import AsyncioChannel
-from kafka_protocol.kafka_tap import KafkaTap
-from kafka_protocol.zk.registration import BrokerIdInUse
+from zabka.broker_sim.broker import Broker
+from zabka.broker_sim.broker_ports import BrokerPorts
+from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.generated_id import identified
+from zabka.broker_sim.kafka_port import KafkaPort
+from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.log_manager import DuplicateReplicas
+from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties
+from zabka.broker_sim.process_log import ProcessLog
+from zabka.broker_sim.request_times import RequestTimes
+from zabka.broker_sim.surroundings import Surroundings
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.client_tap import ClientTap
+from zabka.ensemble.client.hosts import parse_hosts, split_host
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.properties import decode_properties
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.descriptors import may_open_all_files
+from zabka.ensemble.runtime.dropped_connections import DroppedConnections
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.links import ControlSocket, LinkFaults, address_key
+from zabka.ensemble.runtime.node_process import LogStream, new_event_loop, node_logger
+from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.txnlog.files import make_directories
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event, LogDamageFound, NodeStopped, PeerProtocolBroken
+from zabka.journal.message_log import MessageLog, open_message_log
+from zabka.journal.writer import Journal, JournalWriter
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.kafka_tap import KafkaTap
+from zabka.kafka.zk.registration import BrokerIdInUse
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""

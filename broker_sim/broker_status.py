@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.replication.replica_manager import ReplicaManager
-from controller.controller import KafkaController
-from ensemble.client.service import CoordinationService
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.controller.controller import KafkaController
+from zabka.ensemble.client.service import CoordinationService
 
 BrokerStatus = dict[str, Any]
 """Plain JSON: broker_id, state, broker_epoch, session, is_controller, believes, controller_metrics, replica_metrics,

@@ -6,18 +6,18 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import unquote
 
-from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner
-from broker_sim.configs.config_def import ConfigError
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.configs.replica_config import replica_config
-from broker_sim.quotas.client_throttling import ClientThrottles, number
-from broker_sim.quotas.connection_limits import Resolve, connection_limits
-from broker_sim.quotas.connection_quotas import ConnectionQuotas
-from broker_sim.replication.replica_manager import ReplicaManager
-from controller.config import ControllerConfig
-from controller.controller import KafkaController
-from controller.topic_configs import UNCLEAN
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.configs.replica_config import replica_config
+from zabka.broker_sim.quotas.client_throttling import ClientThrottles, number
+from zabka.broker_sim.quotas.connection_limits import Resolve, connection_limits
+from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.controller.config import ControllerConfig
+from zabka.controller.controller import KafkaController
+from zabka.controller.topic_configs import UNCLEAN
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 CONNECTION_RATE = "connection_creation_rate"
 

@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker_ports import BrokerPorts
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.metadata_cache import MetadataCache
-from ensemble.client.service import CoordinationService
-from ensemble.errors import ZooKeeperError
-from ensemble.ports import Future
-from kafka_protocol.ports import ChannelBroken
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
+from zabka.broker_sim.broker_ports import BrokerPorts
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.ensemble.client.service import CoordinationService
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.ports import Future
+from zabka.kafka.ports import ChannelBroken
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
 
 CONTROLLED_SHUTDOWN_VERSION = 3
 LEAVING_POLL_MS = 500

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.metadata_cache import MetadataCache
-from ensemble.ports import Runtime
-from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
 
 RETRY_BACKOFF_MS = 50
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.meta_properties import stored_broker_id
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.registration import create_persistent_paths, next_broker_id
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.meta_properties import stored_broker_id
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.registration import create_persistent_paths, next_broker_id
 
 
 async def identified(config: KafkaConfig) -> KafkaConfig:

@@ -13,24 +13,24 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
-from broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
-from broker_sim.request_times import RequestTimes, ThreadClock
-from ensemble.runtime.descriptors import may_stay
-from ensemble.runtime.supervisor import ends_loudly
-from kafka_protocol.kafka_tap import KafkaTap, ServerLine
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire import api_versions
-from kafka_protocol.wire.frame_reader import FrameReader, FrameTooLarge
-from kafka_protocol.wire.frames import (
+from zabka.broker_sim.quotas.connection_quotas import ConnectionQuotas, ConnectionThrottled, TooManyConnections
+from zabka.broker_sim.request_context import COSTLESS, RequestContext, RequestRefused
+from zabka.broker_sim.request_times import RequestTimes, ThreadClock
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.kafka.kafka_tap import KafkaTap, ServerLine
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire import api_versions
+from zabka.kafka.wire.frame_reader import FrameReader, FrameTooLarge
+from zabka.kafka.wire.frames import (
     DecodedRequest,
     ResponseEncoder,
     UnsupportedVersion,
     decode_request,
     takes_long,
 )
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from kafka_protocol.wire.primitives import WireError
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.kafka.wire.primitives import WireError
 
 Handle = Callable[[KafkaMessage, RequestContext], Coroutine[Any, Any, KafkaMessage | None]]
 """A request and who asks to the response; None where the client expects none."""

@@ -19,8 +19,8 @@ from collections.abc import Iterable, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.config_resources import Alteration, Operation
-from broker_sim.refusals import Refused
+from zabka.broker_sim.configs.config_resources import Alteration, Operation
+from zabka.broker_sim.refusals import Refused
 
 ROOT = "root"
 SERVER = "kafka.server.KafkaServer"

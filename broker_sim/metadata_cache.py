@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
-from ensemble.ports import Future, Runtime
-from journal.events import TopicPartition
-from kafka_protocol.ports import Endpoint, KafkaMessage
-from kafka_protocol.wire.kafka_schema import KafkaUuid
+from zabka.ensemble.ports import Future, Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import KafkaUuid
 
 LEADER_DURING_DELETE = -2
 """The leader UpdateMetadata names for a partition that is being deleted."""

@@ -7,13 +7,13 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from broker_sim.configs.replica_config import PartitionConfig
-from journal.events import TopicPartition
-from kafka_protocol.ports import Endpoint, KafkaMessage
-from kafka_protocol.record_refusals import RecordError
+from zabka.broker_sim.configs.replica_config import PartitionConfig
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.record_refusals import RecordError
 
 ReachedMarks = Callable[[], Mapping[TopicPartition, int]]
-"""Returns high watermarks that replicas are known to have reached (`journal.high_watermarks`)."""
+"""Returns high watermarks that replicas are known to have reached (`zabka.journal.high_watermarks`)."""
 
 
 class LogFile(Protocol):
@@ -198,7 +198,7 @@ class Deleted(NamedTuple):
 
 
 class ReplicaService(Protocol):
-    """What the Kafka port needs of the replica manager (`broker_sim.replication.replica_manager.ReplicaManager`)."""
+    """What the Kafka port needs of the replica manager (`zabka.broker_sim.replication.replica_manager.ReplicaManager`)."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...

@@ -5,14 +5,14 @@ from __future__ import annotations
 import msgspec
 import structlog
 
-from broker_sim import loggers
-from broker_sim.loggers import LoggerLevels
-from journal.event import Event, Level
-from journal.events import GroupChanged
+from zabka.broker_sim import loggers
+from zabka.broker_sim.loggers import LoggerLevels
+from zabka.journal.event import Event, Level
+from zabka.journal.events import GroupChanged
 
 _LOGGER_OF_MODULE = {
-    "journal.events.broker": loggers.REPLICAS,
-    "journal.events.controller": loggers.CONTROLLER,
+    "zabka.journal.events.broker": loggers.REPLICAS,
+    "zabka.journal.events.controller": loggers.CONTROLLER,
 }
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from controller.producer_id_blocks import claim_block
-from ensemble.ports import Future, Runtime
-from kafka_protocol.zk.coordination import Zk
+from zabka.controller.producer_id_blocks import claim_block
+from zabka.ensemble.ports import Future, Runtime
+from zabka.kafka.zk.coordination import Zk
 
 
 class ProducerIds:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble.client.service import WatchEvent
-from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
-from ensemble.ports import Future, Runtime
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import BrokerInfo
+from zabka.ensemble.client.service import WatchEvent
+from zabka.ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
+from zabka.ensemble.ports import Future, Runtime
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import BrokerInfo
 
 LOOK_AGAIN_MS = 1_000
 """Before the next look where there is nothing to watch yet, or the ensemble refused."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Protocol
 
-from kafka_protocol.ports import KafkaMessage
+from zabka.kafka.ports import KafkaMessage
 
 
 class RequestRefused(Exception):

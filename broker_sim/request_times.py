@@ -11,7 +11,7 @@ from time import perf_counter_ns
 from types import coroutine
 from typing import Any, TypeVar
 
-from broker_sim.quotas.client_throttling import RequestTime
+from zabka.broker_sim.quotas.client_throttling import RequestTime
 
 T = TypeVar("T")
 

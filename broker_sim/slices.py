@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import TypeVar
 
-from ensemble.ports import Runtime
+from zabka.ensemble.ports import Runtime
 
 T = TypeVar("T")
 

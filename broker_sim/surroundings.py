@@ -8,11 +8,11 @@ from typing import NamedTuple, NoReturn
 
 import structlog
 
-from broker_sim.broker import Broker
-from ensemble.runtime.files import Files
-from ensemble.runtime.workers import Workers
-from journal.message_log import MessageNotes
-from journal.writer import Journal
+from zabka.broker_sim.broker import Broker
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.runtime.workers import Workers
+from zabka.journal.message_log import MessageNotes
+from zabka.journal.writer import Journal
 
 
 class Surroundings(NamedTuple):

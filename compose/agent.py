@@ -23,14 +23,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
-from api.bounded_http import BodyLimit, BoundedConnection
-from api.quiet_server import QuietServer
-from api.token_file import read_token
-from compose.files import TOKEN_FILE, AgentConfig
-from compose.host import Fork, Host
-from compose.processes import NotNow
-from compose.topology import BadTopology, Topology, load
+from zabka.api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
+from zabka.api.bounded_http import BodyLimit, BoundedConnection
+from zabka.api.quiet_server import QuietServer
+from zabka.api.token_file import read_token
+from zabka.compose.files import TOKEN_FILE, AgentConfig
+from zabka.compose.host import Fork, Host
+from zabka.compose.processes import NotNow
+from zabka.compose.topology import BadTopology, Topology, load
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 FRESH_MS_MAX = 1_000
@@ -188,7 +188,7 @@ def main(config: Path) -> int:
     spec = next(h for h in topology.hosts if h.name == wanted.host)
     fork: Fork | None = None
     if wanted.preloads:
-        from compose.forked import fork
+        from zabka.compose.forked import fork
     server = QuietServer(
         uvicorn.Config(
             create_app(Host(topology, spec, data, fork), token),

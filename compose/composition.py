@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 from pathlib import PurePosixPath
 
-from compose.containers import AGENT_PORT, API_HOST, API_PORT, DATA, TOKENS, USER_ID, published
-from compose.files import API_TOKEN_FILE
-from compose.topology import HostSpec, Topology
+from zabka.compose.containers import AGENT_PORT, API_HOST, API_PORT, DATA, TOKENS, USER_ID, published
+from zabka.compose.files import API_TOKEN_FILE
+from zabka.compose.topology import HostSpec, Topology
 
 NODE_IMAGE, SPARK_IMAGE = "zabka", "zabka-spark"
 JOURNALS = "/journals"

@@ -10,8 +10,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from controller.historical import HISTORICAL_KEY, Historical
-from ensemble.close_names import did_you_mean
+from zabka.controller.historical import HISTORICAL_KEY, Historical
+from zabka.ensemble.close_names import did_you_mean
 
 
 def _words(text: str) -> list[str]:

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from compose.config_keys import BadSetting, split_settings
-from compose.plan import BadPlan
-from compose.share import run_host
-from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Platform, Topology
+from zabka.compose.config_keys import BadSetting, split_settings
+from zabka.compose.plan import BadPlan
+from zabka.compose.share import run_host
+from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Platform, Topology
 
 DATA = "/data"
 TOKENS = "/tokens"

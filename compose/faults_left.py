@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from journal.events import FaultInjected, FaultRemoved
-from journal.reader import node_files, read_file
+from zabka.journal.events import FaultInjected, FaultRemoved
+from zabka.journal.reader import node_files, read_file
 
 
 def faults_left(directory: Path, host: str) -> list[str]:

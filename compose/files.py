@@ -12,8 +12,8 @@ from pathlib import Path
 
 import msgspec
 
-from api.token_file import read_token
-from compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
+from zabka.api.token_file import read_token
+from zabka.compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
 
 TOKEN_FILE = "agent.token"
 API_TOKEN_FILE = "token"
@@ -33,7 +33,7 @@ class Run(msgspec.Struct, frozen=True):
 class AgentConfig(msgspec.Struct, frozen=True):
     """What an agent is started from (`agent.json`): where the cluster's files are and which host it is.
 
-    An agent that preloads starts its nodes as forks of itself (`compose.forked`).
+    An agent that preloads starts its nodes as forks of itself (`zabka.compose.forked`).
     """
 
     data: str
@@ -132,7 +132,7 @@ def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
 
 
 def api_settings(topology: Topology, data: Path) -> dict[str, object]:
-    """The API's settings, as `api.settings.Settings` reads them."""
+    """The API's settings, as `zabka.api.settings.Settings` reads them."""
     timeout = topology.kafka.get("zookeeper.session.timeout.ms", "6000" if topology.profile == "default" else "18000")
     return {
         "data": str(data / "api"),

@@ -4,7 +4,7 @@ So a cluster for tests takes half the processor time to start: what peers and br
 processes would each do it.  The API, which is alone of its kind and imports the most, is forked before that, and
 imports what it needs at the same time on another processor.  What is forked is a process like any other: it has a group
 of its own, may be killed and paused, and dies with its agent.  Started again, it is a program of its own
-(`compose.launch.argv_for`).
+(`zabka.compose.launch.argv_for`).
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
-from compose.programs import config_of, run
+from zabka.compose.programs import config_of, run
 
-_SHARED = {"peer": "ensemble.server.process.peer_process", "broker": "broker_sim.broker_process"}
+_SHARED = {"peer": "zabka.ensemble.server.process.peer_process", "broker": "zabka.broker_sim.broker_process"}
 """By kind, what more than one process runs."""
 _DESCRIPTORS_MAX = 65_536
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD)
@@ -59,7 +59,7 @@ class ForkedProcess:
 
 
 def fork(arguments: Sequence[str], log: Path) -> ForkedProcess:
-    """Start a node: `arguments` are those of `compose.node`, `log` takes what it prints.
+    """Start a node: `arguments` are those of `zabka.compose.node`, `log` takes what it prints.
 
     To be called where this process has one thread alone.  Raises OSError.
     """

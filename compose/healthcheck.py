@@ -1,7 +1,7 @@
 """A container's health, as its engine asks for it: the agent says it, and the API where that runs beside the agent.
 
-`python -m compose.healthcheck PORT [PORT]` asks each port for `/healthz`.  It is a process of its own each time, in
-every container at once: it imports a socket and nothing that is not of the standard library.
+`python -m zabka.compose.healthcheck PORT [PORT]` asks each port for `/healthz`.  It is a process of its own each time,
+in every container at once: it imports a socket and nothing that is not of the standard library.
 """
 
 from __future__ import annotations

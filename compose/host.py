@@ -13,16 +13,16 @@ from typing import Any
 import msgspec
 import structlog
 
-from api.agent_protocol import API_NODE as API
-from api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
-from compose.control_link import ControlLink
-from compose.faults_left import faults_left
-from compose.journal_files import JournalTail
-from compose.journal_growth import JournalGrowth
-from compose.launch import argv_for
-from compose.ports import control_socket
-from compose.processes import Child, ManagedProcess, NotNow
-from compose.topology import (
+from zabka.api.agent_protocol import API_NODE as API
+from zabka.api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
+from zabka.compose.control_link import ControlLink
+from zabka.compose.faults_left import faults_left
+from zabka.compose.journal_files import JournalTail
+from zabka.compose.journal_growth import JournalGrowth
+from zabka.compose.launch import argv_for
+from zabka.compose.ports import control_socket
+from zabka.compose.processes import Child, ManagedProcess, NotNow
+from zabka.compose.topology import (
     BrokerSpec,
     HostSpec,
     Topology,
@@ -31,12 +31,12 @@ from compose.topology import (
     node_directory,
     write_node,
 )
-from ensemble.runtime.link_fault import HeldFault
-from ensemble.runtime.links import FaultTable
-from ensemble.runtime.supervisor import kept_up
-from journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
-from journal.message_log import message_files
-from journal.writer import JournalWriter
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.links import FaultTable
+from zabka.ensemble.runtime.supervisor import kept_up
+from zabka.journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
+from zabka.journal.message_log import message_files
+from zabka.journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
 """How often the processes are looked at, and each node is asked how it stands."""
@@ -55,7 +55,7 @@ log = structlog.get_logger()
 
 
 Fork = Callable[[Sequence[str], Path], Child]
-"""Starts a node by the arguments of `compose.node`, with its log."""
+"""Starts a node by the arguments of `zabka.compose.node`, with its log."""
 
 
 def _monotonic_ms() -> int:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from compose.config_keys import split_settings
-from compose.containers import AGENT_PORT, ANYWHERE, API_PORT, CLIENT_PORT, ELECTION_PORT, KAFKA_PORT, QUORUM_PORT
-from compose.files import TOKEN_FILE
-from compose.plan import BadPlan
-from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology
+from zabka.compose.config_keys import split_settings
+from zabka.compose.containers import AGENT_PORT, ANYWHERE, API_PORT, CLIENT_PORT, ELECTION_PORT, KAFKA_PORT, QUORUM_PORT
+from zabka.compose.files import TOKEN_FILE
+from zabka.compose.plan import BadPlan
+from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology
 
 PER_HOST_MAX = 100
 """Ports of one kind on one host follow each other."""

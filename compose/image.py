@@ -6,7 +6,7 @@ Their final stages hold a virtual environment and nothing that it was built with
 
 from __future__ import annotations
 
-from compose.containers import (
+from zabka.compose.containers import (
     AGENT_PORT,
     API_PORT,
     CLIENT_PORT,
@@ -30,7 +30,7 @@ _PACKAGES = "/opt/zabka/lib/python3.11/site-packages/"
 _NOT_COMPILED = "/(test|tests|idlelib|lib2to3|turtledemo|ensurepip|site-packages|dist-packages)/"
 
 _BUILD = f"""\
-# Made by `python -m compose.kept_files`; change that, not this file.
+# Made by `python -m zabka.compose.kept_files`; change that, not this file.
 # A tag moves. To build on the same bases again, name each by digest (`docker buildx imagetools inspect NAME` says it):
 #   docker compose -f compose/compose.yaml build --build-arg PYTHON_IMAGE=NAME@sha256:…
 # Every PYTHON_IMAGE has to be a Python 3.11, which the locks are for.
@@ -114,7 +114,7 @@ def dockerignore() -> str:
     return "".join(
         f"{line}\n"
         for line in (
-            "# Made by `python -m compose.kept_files`; change that, not this file.",
+            "# Made by `python -m zabka.compose.kept_files`; change that, not this file.",
             "*",
             *(f"!{name}" for name in (*_PAGE_FILES, *ROOMS)),
             "**/__pycache__",

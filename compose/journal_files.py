@@ -10,8 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
-from journal.reader import node_files
+from zabka.api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
+from zabka.journal.reader import node_files
 
 # A line that is longer than a whole chunk can only be damage: it is passed over.
 

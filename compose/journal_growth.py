@@ -1,7 +1,7 @@
 """When a host's journals may have grown: told by the kernel where it can (inotify, on Linux), looked for elsewhere.
 
-What is told is only that something was written; what that is, its reader finds (`compose.journal_files`).  A notice
-that never comes, as on a file system that gives none, is made up for at the end of its reader's wait.
+What is told is only that something was written; what that is, its reader finds (`zabka.compose.journal_files`).  A
+notice that never comes, as on a file system that gives none, is made up for at the end of its reader's wait.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from journal.reader import node_files
+from zabka.journal.reader import node_files
 
 # The collector holds lines back so that their order is kept: for 120 ms, and for 55 where one agent alone brings
 # something.  The waits stay below, those of somebody who has just written below the latter.

@@ -1,17 +1,17 @@
 """Writes anew what is generated and kept beside this module: compose.yaml, kubernetes.yaml, the Dockerfile and locks.
 
-`python -m compose.kept_files`, where the whole of requirements.lock is installed.
+`python -m zabka.compose.kept_files`, where the whole of requirements.lock is installed.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from compose.composition import compose_yaml
-from compose.containers import container_topology
-from compose.image import NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
-from compose.locks import locks
-from compose.manifests import kubernetes_yaml
+from zabka.compose.composition import compose_yaml
+from zabka.compose.containers import container_topology
+from zabka.compose.image import NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
+from zabka.compose.locks import locks
+from zabka.compose.manifests import kubernetes_yaml
 
 HERE = Path(__file__).parent
 

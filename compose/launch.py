@@ -15,12 +15,12 @@ _PR_SET_PDEATHSIG = 1
 
 def argv_for(kind: str, *arguments: str) -> list[str]:
     """The command line of a node process.  `-P` keeps the working directory from shadowing packages."""
-    return [sys.executable, "-P", "-m", "compose.node", kind, *arguments]
+    return [sys.executable, "-P", "-m", "zabka.compose.node", kind, *arguments]
 
 
 def player_argv() -> list[str]:
     """The command line of the player (`zabka scenarios` or `replay`), a child that may ask to die with its parent."""
-    return [sys.executable, "-P", "-m", "tools.scenario_player"]
+    return [sys.executable, "-P", "-m", "zabka.cli.scenario_player"]
 
 
 def die_with_parent(number: signal.Signals) -> None:

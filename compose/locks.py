@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 
 OF_SPARK = ("numpy", "pandas", "pyarrow", "pyspark")
 """What nothing but the tables needs: 700 MB."""
-_HEAD = "# Made by `python -m compose.kept_files` of requirements.lock; change that, not this file.\n"
+_HEAD = "# Made by `python -m zabka.compose.kept_files` of requirements.lock; change that, not this file.\n"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)==")
 
 

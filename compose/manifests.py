@@ -11,7 +11,7 @@ import json
 import re
 from typing import Any
 
-from compose.containers import (
+from zabka.compose.containers import (
     AGENT_PORT,
     API_HOST,
     API_PORT,
@@ -23,9 +23,9 @@ from compose.containers import (
     TOKENS,
     USER_ID,
 )
-from compose.files import API_TOKEN_FILE, TOKEN_FILE
-from compose.plan import BadPlan
-from compose.topology import Topology
+from zabka.compose.files import API_TOKEN_FILE, TOKEN_FILE
+from zabka.compose.plan import BadPlan
+from zabka.compose.topology import Topology
 
 IMAGE = "zabka"
 STORAGE = "2Gi"
@@ -170,7 +170,7 @@ class _Pod:
         self._has_settings = has_settings
 
     def spec(self, component: str, host: str, ports: dict[str, int], ready: Object) -> Object:
-        """The pod of a node or of the API; `host` is the argument of `compose.containers`."""
+        """The pod of a node or of the API; `host` is the argument of `zabka.compose.containers`."""
         return {
             "automountServiceAccountToken": False,
             # Longer than an agent takes to stop its node cleanly.
@@ -206,7 +206,7 @@ class _Pod:
             "name": component,
             "image": self._image,
             "imagePullPolicy": "IfNotPresent",
-            "command": ["python", "-m", "compose.containers", host],
+            "command": ["python", "-m", "zabka.compose.containers", host],
             "envFrom": [{"configMapRef": {"name": CONFIG}}],
             "env": self._environment(),
             "ports": [{"name": name, "containerPort": port} for name, port in ports.items()],

@@ -1,12 +1,12 @@
-"""What a node's process runs first: `python -P -m compose.node peer --config FILE` becomes that peer, and so on."""
+"""What a node's process runs first: `python -P -m zabka.compose.node peer --config FILE` becomes that peer, and so on."""
 
 from __future__ import annotations
 
 import signal
 import sys
 
-from compose.launch import die_with_parent
-from compose.programs import config_of, run
+from zabka.compose.launch import die_with_parent
+from zabka.compose.programs import config_of, run
 
 
 def main() -> int:
@@ -15,7 +15,7 @@ def main() -> int:
     if kind != "agent":
         return run(kind, config)
     die_with_parent(signal.SIGTERM)
-    from compose.agent import main as run_agent
+    from zabka.compose.agent import main as run_agent
 
     return run_agent(config)
 

@@ -6,9 +6,9 @@ import socket
 
 import msgspec
 
-from compose.config_keys import Overrides
-from compose.ports import PortTaken, is_free, is_ours, pick_block
-from compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, reachable
+from zabka.compose.config_keys import Overrides
+from zabka.compose.ports import PortTaken, is_free, is_ours, pick_block
+from zabka.compose.topology import NODES_MAX, PROFILES, BrokerSpec, HostSpec, PeerSpec, Topology, reachable
 
 LOOPBACK = "127.0.0.1"
 _ELSEWHERE = {"0.0.0.0": (socket.AF_INET, "192.0.2.1"), "::": (socket.AF_INET6, "2001:db8::1")}

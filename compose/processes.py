@@ -1,8 +1,8 @@
 """Processes that an agent owns: spawning, signalling, and knowing how each stands.
 
 A process is `running`, `paused` (SIGSTOP) or `down`.  Every change made or seen is reported once, through `on_change`.
-Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent (`compose.launch`
-asks the kernel for that).
+Each child leads a process group of its own, away from the terminal's Ctrl-C, and dies with the agent
+(`zabka.compose.launch` asks the kernel for that).
 """
 
 from __future__ import annotations

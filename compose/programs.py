@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import cast
 
-from compose.launch import die_with_parent, player_argv
+from zabka.compose.launch import die_with_parent, player_argv
 
 _NEVER_USED = ("rich", "attr", "hypothesis", "greenlet")
 """What structlog and kio import where it is installed, and no node uses: a quarter of a broker's time to start."""
@@ -40,7 +40,7 @@ def run(kind: str, config: Path) -> int:
         case _:
             # Nothing of what is imported goes away: the collector would look through it in vain, now and later.
             gc.disable()
-            from api.main import main as run_api
+            from zabka.api.main import main as run_api
 
             gc.freeze()
             gc.enable()
@@ -49,13 +49,13 @@ def run(kind: str, config: Path) -> int:
 
 def run_peer(config: Path) -> int:
     """One ensemble server in the foreground."""
-    from ensemble.server.process.peer_process import main
+    from zabka.ensemble.server.process.peer_process import main
 
     return main(config)
 
 
 def run_broker(config: Path) -> int:
     """One broker in the foreground."""
-    from broker_sim.broker_process import main
+    from zabka.broker_sim.broker_process import main
 
     return main(config)

@@ -6,9 +6,9 @@ import os
 import sys
 from pathlib import Path
 
-from compose.files import InUse, Run, save_run, take_lock, write_host
-from compose.plan import BadPlan
-from compose.topology import BadTopology, Platform, Topology, load, node_directory, save
+from zabka.compose.files import InUse, Run, save_run, take_lock, write_host
+from zabka.compose.plan import BadPlan
+from zabka.compose.topology import BadTopology, Platform, Topology, load, node_directory, save
 
 _BEGINS_ANEW: dict[Platform, str] = {
     "compose": "remove the volumes (docker compose down --volumes)",
@@ -48,7 +48,7 @@ def lay_out(name: str, data: Path, topology: Topology) -> Path:
 
 def run_host(topology: Topology, name: str, data: Path) -> int:
     """Write what a host starts from, then be its agent until its end; the process's exit code."""
-    from compose.agent import main
+    from zabka.compose.agent import main
 
     try:
         # Held for as long as this process lives: `zabka status` tells by it that the host runs.

@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import msgspec
 
-from api.agent_protocol import Snapshot
-from compose.files import TOKEN_FILE, agent_url, is_running, load_run
-from compose.topology import HostSpec, Topology, load
+from zabka.api.agent_protocol import Snapshot
+from zabka.compose.files import TOKEN_FILE, agent_url, is_running, load_run
+from zabka.compose.topology import HostSpec, Topology, load
 
 
 def read_status(data: Path) -> dict[str, Any] | None:

@@ -1,7 +1,7 @@
 """The one topology: which peers, brokers, agents and ports a cluster has, and every file its nodes start from.
 
 `up` plans it, keeps it in `topology.json` of the data directory, and finds it there again; compose.yaml and Kubernetes'
-manifests are generated from the same structure (`compose.containers`).  Numbers of peers and brokers begin at 1;
+manifests are generated from the same structure (`zabka.compose.containers`).  Numbers of peers and brokers begin at 1;
 observers follow the peers.
 """
 
@@ -15,9 +15,9 @@ from typing import Literal
 
 import msgspec
 
-from api.loopback import loopback
-from compose.ports import control_socket, make_private
-from ensemble.properties import property_line
+from zabka.api.loopback import loopback
+from zabka.compose.ports import control_socket, make_private
+from zabka.ensemble.properties import property_line
 
 TOPOLOGY_FILE = "topology.json"
 LAYOUT_VERSION = 1

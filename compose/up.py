@@ -14,10 +14,10 @@ from types import FrameType
 import httpx
 import msgspec
 
-from api.agent_protocol import Snapshot
-from api.loopback import loopback
-from api.token_file import read_token
-from compose.files import (
+from zabka.api.agent_protocol import Snapshot
+from zabka.api.loopback import loopback
+from zabka.api.token_file import read_token
+from zabka.compose.files import (
     API_TOKEN_FILE,
     TOKEN_FILE,
     Run,
@@ -29,13 +29,13 @@ from compose.files import (
     take_lock,
     write_host,
 )
-from compose.launch import die_with_parent, start_agent
-from compose.make_parent import make_was_interrupted
-from compose.plan import Wanted, plan
-from compose.progress import Progress
-from compose.topology import Topology, load, node_directory, save
-from ensemble.runtime.extras import is_installed, sentence
-from ensemble.server.config.security_cfg import without_secrets
+from zabka.compose.launch import die_with_parent, start_agent
+from zabka.compose.make_parent import make_was_interrupted
+from zabka.compose.plan import Wanted, plan
+from zabka.compose.progress import Progress
+from zabka.compose.topology import Topology, load, node_directory, save
+from zabka.ensemble.runtime.extras import is_installed, sentence
+from zabka.ensemble.server.config.security_cfg import without_secrets
 
 READY_TIMEOUT_S = 120.0
 STOP_TIMEOUT_S = 20.0

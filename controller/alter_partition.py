@@ -17,17 +17,17 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import BrokerId
 from kio.static.primitive import i8, i32
 
-from controller.context import ControllerContext
-from controller.eligibility import with_isr
-from controller.historical import Historical
-from controller.leader_elections import NO_THROTTLE
-from controller.reassignments import complete_reassignments
-from controller.reign import Reign
-from journal.cause import proposal_cause
-from journal.events import RequestFenced, TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
-from kafka_protocol.topic_ids import topic_id_from_kafka
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.context import ControllerContext
+from zabka.controller.eligibility import with_isr
+from zabka.controller.historical import Historical
+from zabka.controller.leader_elections import NO_THROTTLE
+from zabka.controller.reassignments import complete_reassignments
+from zabka.controller.reign import Reign
+from zabka.journal.cause import proposal_cause
+from zabka.journal.events import RequestFenced, TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 _TOPIC_IDS_SINCE = 2

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.context import PartitionState, Replica, ReplicaState
-from controller.doubtful_returns import give_way
-from controller.partition_state_machine import Refused
-from controller.reassignments import resume_for_brokers
-from controller.reign import Reign
-from journal.cause import registration_cause, transaction_cause
-from journal.events import BrokerLivenessChanged
-from kafka_protocol.zk import znodes
+from zabka.controller.context import PartitionState, Replica, ReplicaState
+from zabka.controller.doubtful_returns import give_way
+from zabka.controller.partition_state_machine import Refused
+from zabka.controller.reassignments import resume_for_brokers
+from zabka.controller.reign import Reign
+from zabka.journal.cause import registration_cause, transaction_cause
+from zabka.journal.events import BrokerLivenessChanged
+from zabka.kafka.zk import znodes
 
 
 async def process_broker_change(reign: Reign, _: str) -> None:

@@ -12,10 +12,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
-from ensemble.ports import Future, Runtime, Task
-from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.zk.znodes import BrokerInfo
+from zabka.controller.config import REQUESTS_QUEUED_MAX, ControllerConfig
+from zabka.ensemble.ports import Future, Runtime, Task
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.zk.znodes import BrokerInfo
 
 OnResponse = Callable[[KafkaMessage], None]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from controller.historical import NO_HISTORY, Historical
+from zabka.controller.historical import NO_HISTORY, Historical
 
 EVENTS_QUEUED_MAX = 10_000
 """Requests that find this many events before them are refused as if there were no controller here."""

@@ -9,8 +9,8 @@ from collections.abc import Iterable
 from enum import Enum
 from typing import NamedTuple
 
-from journal.events import TopicPartition
-from kafka_protocol.zk.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr, ReplicaAssignment
 
 
 class PartitionState(Enum):

@@ -16,11 +16,11 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from controller.context import PartitionState, Replica, ReplicaState
-from controller.election import ElectionStrategy
-from controller.reign import Reign
-from journal.events import TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from zabka.controller.context import PartitionState, Replica, ReplicaState
+from zabka.controller.election import ElectionStrategy
+from zabka.controller.reign import Reign
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 _RESPONSES: tuple[Any, ...] = (v0, v1, v2, v3)
 

@@ -11,45 +11,45 @@ from collections.abc import Awaitable, Callable
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.alter_partition import (
+from zabka.controller.alter_partition import (
     process_alter_partition,
     reassign_after_alter_partition,
     refuse_alter_partition,
 )
-from controller.config import ControllerConfig
-from controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
-from controller.event_signals import EventSignals
-from controller.events import ControllerEvent, EventQueue
-from controller.failover import fail_over
-from controller.historical import Historical
-from controller.leader_elections import (
+from zabka.controller.config import ControllerConfig
+from zabka.controller.controlled_shutdown import controlled_shutdown_response, process_controlled_shutdown
+from zabka.controller.event_signals import EventSignals
+from zabka.controller.events import ControllerEvent, EventQueue
+from zabka.controller.failover import fail_over
+from zabka.controller.historical import Historical
+from zabka.controller.leader_elections import (
     process_elect_leaders,
     refuse_elect_leaders,
     requested_partitions,
 )
-from controller.legacy import Legacy
-from controller.log_dir_failures import on_leader_and_isr_answered
-from controller.metrics import ControllerStats, mbeans
-from controller.occasion import Occasion
-from controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
-from controller.reassignment_requests import (
+from zabka.controller.legacy import Legacy
+from zabka.controller.log_dir_failures import on_leader_and_isr_answered
+from zabka.controller.metrics import ControllerStats, mbeans
+from zabka.controller.occasion import Occasion
+from zabka.controller.producer_id_blocks import process_allocate_producer_ids, producer_ids_response
+from zabka.controller.reassignment_requests import (
     process_alter_reassignments,
     process_list_reassignments,
     refuse_alter_reassignments,
     refuse_list_reassignments,
 )
-from controller.reign import Reign
-from ensemble.client.service import CoordinationService
-from ensemble.errors import SessionExpired
-from ensemble.ids import SessionId
-from ensemble.ports import Runtime, Timer
-from journal import events as journal
-from journal.admin_requests import admin_requested
-from journal.cause import START, UNKNOWN, Cause, expiry_cause, owner_cause, request_cause
-from kafka_protocol.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import ControllerMoved, Zk
-from kafka_protocol.zk.registration import (
+from zabka.controller.reign import Reign
+from zabka.ensemble.client.service import CoordinationService
+from zabka.ensemble.errors import SessionExpired
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.ports import Runtime, Timer
+from zabka.journal import events as journal
+from zabka.journal.admin_requests import admin_requested
+from zabka.journal.cause import START, UNKNOWN, Cause, expiry_cause, owner_cause, request_cause
+from zabka.kafka.ports import BrokerChannel, BrokerEpoch, BrokerId, ControllerEpoch, Emit, KafkaMessage
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import ControllerMoved, Zk
+from zabka.kafka.zk.registration import (
     BrokerIdInUse,
     ControllerSeen,
     Won,
@@ -61,7 +61,7 @@ from kafka_protocol.zk.registration import (
     remove_any_controller,
     remove_controller,
 )
-from kafka_protocol.zk.znodes import BrokerInfo
+from zabka.kafka.zk.znodes import BrokerInfo
 
 
 class KafkaController:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.context import PartitionState
-from controller.eligibility import given_way
-from controller.reign import Reign
-from journal.events import TopicPartition
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.context import PartitionState
+from zabka.controller.eligibility import given_way
+from zabka.controller.reign import Reign
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 async def give_way(reign: Reign, returned: Sequence[int]) -> None:

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Enum
 
-from controller.eligibility import trusted, with_isr, with_nobody_eligible
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.eligibility import trusted, with_isr, with_nobody_eligible
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 class ElectionStrategy(Enum):

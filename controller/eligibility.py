@@ -22,11 +22,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
-from controller.context import ControllerContext
-from controller.topic_configs import TopicConfigs
-from journal.events import TopicPartition
-from kafka_protocol.ports import NO_LEADER
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.context import ControllerContext
+from zabka.controller.topic_configs import TopicConfigs
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import NO_LEADER
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 _NOT_NOTED = -1
 

@@ -7,30 +7,30 @@ from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.broker_changes import process_broker_change, process_broker_modifications
-from controller.config import EVENTS_QUEUED_MAX
-from controller.events import ControllerEvent, EventQueue, Process
-from controller.isr_notifications import process_isr_notifications
-from controller.leader_elections import (
+from zabka.controller.broker_changes import process_broker_change, process_broker_modifications
+from zabka.controller.config import EVENTS_QUEUED_MAX
+from zabka.controller.events import ControllerEvent, EventQueue, Process
+from zabka.controller.isr_notifications import process_isr_notifications
+from zabka.controller.leader_elections import (
     elect_preferred_from_znode,
     process_auto_rebalance,
     process_topic_unclean,
     process_unclean_default,
 )
-from controller.log_dir_failures import process_log_dir_events
-from controller.reassignments import process_zk_reassignment
-from controller.reign import Reign
-from controller.topic_changes import (
+from zabka.controller.log_dir_failures import process_log_dir_events
+from zabka.controller.reassignments import process_zk_reassignment
+from zabka.controller.reign import Reign
+from zabka.controller.topic_changes import (
     process_partition_modifications,
     process_topic_change,
     process_topic_deletion,
 )
-from ensemble.client.service import Watcher, WatchEvent
-from ensemble.errors import SessionExpired
-from ensemble.ports import Runtime
-from ensemble.records import EventType
-from journal.cause import UNKNOWN, Cause, request_cause, transaction_cause
-from kafka_protocol.zk.coordination import ControllerMoved
+from zabka.ensemble.client.service import Watcher, WatchEvent
+from zabka.ensemble.errors import SessionExpired
+from zabka.ensemble.ports import Runtime
+from zabka.ensemble.records import EventType
+from zabka.journal.cause import UNKNOWN, Cause, request_cause, transaction_cause
+from zabka.kafka.zk.coordination import ControllerMoved
 
 R = TypeVar("R")
 Asked = Callable[[], Cause]

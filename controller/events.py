@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from ensemble.ports import Future, Runtime, Task
-from journal.cause import Cause
+from zabka.ensemble.ports import Future, Runtime, Task
+from zabka.journal.cause import Cause
 
 Process = Callable[[], Awaitable[None]]
 

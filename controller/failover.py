@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from controller.broker_changes import tell_liveness
-from controller.features import set_up_features
-from controller.historical import Historical
-from controller.leader_elections import elect_preferred_from_znode
-from controller.notifications import ISR_CHANGES, LOG_DIR_EVENTS, delete_notifications, watch_notifications
-from controller.partition_store import WrittenState
-from controller.reassignments import initialize_reassignments
-from controller.reign import Reign
-from controller.topic_changes import add_topics, tell_topic, watch_topic_deletions
-from controller.unseen_bounces import fence_bounced
-from ensemble.errors import ErrorCode
-from journal.events import ControllerPropagated, ControllerReady, TopicPartition
+from zabka.controller.broker_changes import tell_liveness
+from zabka.controller.features import set_up_features
+from zabka.controller.historical import Historical
+from zabka.controller.leader_elections import elect_preferred_from_znode
+from zabka.controller.notifications import ISR_CHANGES, LOG_DIR_EVENTS, delete_notifications, watch_notifications
+from zabka.controller.partition_store import WrittenState
+from zabka.controller.reassignments import initialize_reassignments
+from zabka.controller.reign import Reign
+from zabka.controller.topic_changes import add_topics, tell_topic, watch_topic_deletions
+from zabka.controller.unseen_bounces import fence_bounced
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import ControllerPropagated, ControllerReady, TopicPartition
 
 
 async def fail_over(reign: Reign) -> None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from controller.reign import Reign
-from ensemble.client.service import Create, Op, SetData
-from ensemble.errors import ErrorCode, error_for
-from kafka_protocol.zk import znodes
+from zabka.controller.reign import Reign
+from zabka.ensemble.client.service import Create, Op, SetData
+from zabka.ensemble.errors import ErrorCode, error_for
+from zabka.kafka.zk import znodes
 
 _ENABLED = 1
 

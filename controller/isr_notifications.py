@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from functools import partial
 
-from controller.notifications import ISR_CHANGES, delete_notifications, watch_notifications
-from controller.partition_store import WrittenState
-from controller.reassignments import complete_reassignments
-from controller.reign import Reign
-from ensemble.errors import ErrorCode
-from journal.cause import transaction_cause
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
+from zabka.controller.notifications import ISR_CHANGES, delete_notifications, watch_notifications
+from zabka.controller.partition_store import WrittenState
+from zabka.controller.reassignments import complete_reassignments
+from zabka.controller.reign import Reign
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.cause import transaction_cause
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
 
 
 async def process_isr_notifications(reign: Reign, _: str) -> None:

@@ -16,15 +16,15 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import TopicName
 from kio.static.primitive import i32, i32Timedelta, i64_timedelta_max
 
-from controller.context import PartitionState
-from controller.election import ElectionStrategy
-from controller.partition_state_machine import Refused
-from controller.reign import Reign
-from ensemble.client.service import Delete
-from ensemble.errors import NoNode
-from journal.events import TopicPartition
-from kafka_protocol.ports import NO_LEADER, KafkaMessage
-from kafka_protocol.zk import znodes
+from zabka.controller.context import PartitionState
+from zabka.controller.election import ElectionStrategy
+from zabka.controller.partition_state_machine import Refused
+from zabka.controller.reign import Reign
+from zabka.ensemble.client.service import Delete
+from zabka.ensemble.errors import NoNode
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import NO_LEADER, KafkaMessage
+from zabka.kafka.zk import znodes
 
 PREFERRED, UNCLEAN = 0, 1
 """org.apache.kafka.common.ElectionType."""

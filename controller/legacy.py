@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from controller.context import ControllerContext, Replica, ReplicaState
-from controller.historical import Historical
-from controller.replica_state_machine import ReplicaStateMachine
-from controller.request_batch import IllegalState, RequestBatch, Unsent
+from zabka.controller.context import ControllerContext, Replica, ReplicaState
+from zabka.controller.historical import Historical
+from zabka.controller.replica_state_machine import ReplicaStateMachine
+from zabka.controller.request_batch import IllegalState, RequestBatch, Unsent
 
 
 class Legacy:

@@ -12,15 +12,15 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.broker_changes import on_replicas_offline
-from controller.context import Replica, ReplicaState
-from controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
-from controller.reign import Reign
-from journal.cause import request_cause
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_ids import topic_id_from_kafka
-from kafka_protocol.zk import znodes
+from zabka.controller.broker_changes import on_replicas_offline
+from zabka.controller.context import Replica, ReplicaState
+from zabka.controller.notifications import LOG_DIR_EVENTS, delete_notifications, watch_notifications
+from zabka.controller.reign import Reign
+from zabka.journal.cause import request_cause
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.zk import znodes
 
 
 async def process_log_dir_events(reign: Reign, _: str) -> None:

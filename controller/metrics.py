@@ -8,7 +8,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import NamedTuple
 
-from controller.context import ControllerContext, ReplicaState
+from zabka.controller.context import ControllerContext, ReplicaState
 
 
 class ControllerState(IntEnum):

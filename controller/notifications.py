@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from controller.reign import Reign
-from ensemble.client.service import Delete
-from kafka_protocol.zk import znodes
+from zabka.controller.reign import Reign
+from zabka.ensemble.client.service import Delete
+from zabka.kafka.zk import znodes
 
 
 class Notifications(NamedTuple):

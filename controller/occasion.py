@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from journal.cause import UNKNOWN, Cause, absence_cause
-from journal.events import TopicPartition
+from zabka.journal.cause import UNKNOWN, Cause, absence_cause
+from zabka.journal.events import TopicPartition
 
 
 class Occasion:

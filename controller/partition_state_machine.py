@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from controller.context import ControllerContext, PartitionState
-from controller.election import (
+from zabka.controller.context import ControllerContext, PartitionState
+from zabka.controller.election import (
     ElectionStrategy,
     is_unclean,
     leader_for_controlled_shutdown,
@@ -14,14 +14,14 @@ from controller.election import (
     leader_for_preferred,
     leader_for_reassignment,
 )
-from controller.eligibility import trusted
-from controller.metrics import ControllerStats
-from controller.partition_store import PartitionStore
-from controller.request_batch import RequestBatch
-from controller.topic_configs import TopicConfigs
-from ensemble.errors import ErrorCode
-from journal.events import TopicPartition
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.eligibility import trusted
+from zabka.controller.metrics import ControllerStats
+from zabka.controller.partition_store import PartitionStore
+from zabka.controller.request_batch import RequestBatch
+from zabka.controller.topic_configs import TopicConfigs
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 VALID_PREVIOUS: Mapping[PartitionState, tuple[PartitionState, ...]] = {
     PartitionState.NEW: (PartitionState.NON_EXISTENT,),

@@ -9,16 +9,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from controller.context import ControllerContext
-from controller.eligibility import Eligibility, trusted
-from controller.occasion import Occasion
-from ensemble.client.service import Create, SetData
-from ensemble.errors import ErrorCode
-from journal.cause import Cause
-from journal.events import IsrChanged, LeaderElected, TopicPartition
-from kafka_protocol.ports import NO_LEADER, Emit
-from kafka_protocol.zk.coordination import FencedWriter, Written
-from kafka_protocol.zk.znodes import (
+from zabka.controller.context import ControllerContext
+from zabka.controller.eligibility import Eligibility, trusted
+from zabka.controller.occasion import Occasion
+from zabka.ensemble.client.service import Create, SetData
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.cause import Cause
+from zabka.journal.events import IsrChanged, LeaderElected, TopicPartition
+from zabka.kafka.ports import NO_LEADER, Emit
+from zabka.kafka.zk.coordination import FencedWriter, Written
+from zabka.kafka.zk.znodes import (
     LeaderAndIsr,
     decode_partition_state,
     encode_partition_state,

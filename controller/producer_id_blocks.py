@@ -11,12 +11,12 @@ from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.types import ProducerId
 from kio.static.primitive import i32
 
-from controller.leader_elections import NO_THROTTLE
-from controller.reign import Reign
-from ensemble.errors import BadVersion, NoNode
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
+from zabka.controller.leader_elections import NO_THROTTLE
+from zabka.controller.reign import Reign
+from zabka.ensemble.errors import BadVersion, NoNode
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
 
 BLOCK_SIZE = 1000
 _ID_MAX = 2**63 - 1

@@ -11,12 +11,12 @@ from kio.schema.list_partition_reassignments.v0 import response as listed
 from kio.schema.types import BrokerId, TopicName
 from kio.static.primitive import i32
 
-from controller.leader_elections import NO_THROTTLE
-from controller.reassignments import leaves_nobody_in_sync, plan, take_off_list, trigger
-from controller.reign import Reign
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.zk.znodes import ReplicaAssignment
+from zabka.controller.leader_elections import NO_THROTTLE
+from zabka.controller.reassignments import leaves_nobody_in_sync, plan, take_off_list, trigger
+from zabka.controller.reign import Reign
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 _MESSAGES = {
     KafkaError.not_controller: "This is not the correct controller for this cluster.",

@@ -11,17 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.context import PartitionState, Replica, ReplicaState
-from controller.election import ElectionStrategy
-from controller.partition_state_machine import Refused
-from controller.reign import Reign
-from controller.topic_writes import TopicTooLarge, amend_topic
-from ensemble.client.service import Create, Delete, Op, SetData
-from ensemble.errors import ErrorCode, NoNode, error_for
-from journal.events import AssignmentChanged, TopicPartition
-from kafka_protocol.ports import NO_LEADER
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from zabka.controller.context import PartitionState, Replica, ReplicaState
+from zabka.controller.election import ElectionStrategy
+from zabka.controller.partition_state_machine import Refused
+from zabka.controller.reign import Reign
+from zabka.controller.topic_writes import TopicTooLarge, amend_topic
+from zabka.ensemble.client.service import Create, Delete, Op, SetData
+from zabka.ensemble.errors import ErrorCode, NoNode, error_for
+from zabka.journal.events import AssignmentChanged, TopicPartition
+from zabka.kafka.ports import NO_LEADER
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment
 
 Outcomes = dict[TopicPartition, KafkaError]
 """For each partition what became of the request; NONE for one that was begun, or is complete already."""

@@ -10,31 +10,31 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from controller.channel_manager import ControllerChannelManager
-from controller.config import ControllerConfig
-from controller.context import ControllerContext, Replica
-from controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
-from controller.historical import Historical
-from controller.legacy import Legacy, PoisonedReplicaStateMachine
-from controller.metrics import ControllerStats
-from controller.occasion import Occasion
-from controller.partition_state_machine import PartitionStateMachine
-from controller.partition_store import PartitionStore
-from controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
-from controller.request_batch import RequestBatch
-from controller.topic_configs import TopicConfigs
-from controller.topic_deletion import TopicDeletion
-from ensemble.client.service import Watcher
-from ensemble.errors import ErrorCode, error_for
-from ensemble.ports import Runtime, Timer
-from ensemble.records import Stat
-from journal.cause import Cause, request_cause, timer_cause
-from journal.events import ControllerEventFailed, TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import FencedWriter, UnfencedWriter, Zk
-from kafka_protocol.zk.registration import Won, create_recursive
-from kafka_protocol.zk.znodes import BrokerInfo, TopicAssignment
+from zabka.controller.channel_manager import ControllerChannelManager
+from zabka.controller.config import ControllerConfig
+from zabka.controller.context import ControllerContext, Replica
+from zabka.controller.eligibility import Eligibility, EligibleReplicas, NobodyEligible
+from zabka.controller.historical import Historical
+from zabka.controller.legacy import Legacy, PoisonedReplicaStateMachine
+from zabka.controller.metrics import ControllerStats
+from zabka.controller.occasion import Occasion
+from zabka.controller.partition_state_machine import PartitionStateMachine
+from zabka.controller.partition_store import PartitionStore
+from zabka.controller.replica_state_machine import ReplicaStateMachine, isr_keeping_the_last, isr_to_the_last
+from zabka.controller.request_batch import RequestBatch
+from zabka.controller.topic_configs import TopicConfigs
+from zabka.controller.topic_deletion import TopicDeletion
+from zabka.ensemble.client.service import Watcher
+from zabka.ensemble.errors import ErrorCode, error_for
+from zabka.ensemble.ports import Runtime, Timer
+from zabka.ensemble.records import Stat
+from zabka.journal.cause import Cause, request_cause, timer_cause
+from zabka.journal.events import ControllerEventFailed, TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, BrokerChannel, BrokerId, Emit, KafkaMessage
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import FencedWriter, UnfencedWriter, Zk
+from zabka.kafka.zk.registration import Won, create_recursive
+from zabka.kafka.zk.znodes import BrokerInfo, TopicAssignment
 
 
 class Signals(Protocol):

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from controller.context import ControllerContext, Replica, ReplicaState
-from controller.eligibility import with_isr
-from controller.partition_store import PartitionStore
-from controller.request_batch import RequestBatch
-from ensemble.errors import ErrorCode
-from journal.events import TopicPartition
-from kafka_protocol.ports import NO_LEADER
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.context import ControllerContext, Replica, ReplicaState
+from zabka.controller.eligibility import with_isr
+from zabka.controller.partition_store import PartitionStore
+from zabka.controller.request_batch import RequestBatch
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import NO_LEADER
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 VALID_PREVIOUS: Mapping[ReplicaState, tuple[ReplicaState, ...]] = {
     ReplicaState.NEW: (ReplicaState.NON_EXISTENT,),

@@ -16,12 +16,12 @@ from kio.schema.types import BrokerId, TopicName
 from kio.schema.update_metadata.v8 import request as update_metadata
 from kio.static.primitive import i8, i16, i32, i64
 
-from controller.channel_manager import ControllerChannelManager
-from controller.context import ControllerContext
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.zk.znodes import BrokerInfo, LeaderAndIsr
+from zabka.controller.channel_manager import ControllerChannelManager
+from zabka.controller.context import ControllerContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_ids import topic_id_to_kafka
+from zabka.kafka.zk.znodes import BrokerInfo, LeaderAndIsr
 
 LEADER_DURING_DELETE = -2
 """LeaderAndIsr.LeaderDuringDelete: what UpdateMetadata names as leader in a topic that is being deleted."""

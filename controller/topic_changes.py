@@ -5,15 +5,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from controller.context import PartitionState, ReplicaState
-from controller.reign import Reign
-from controller.topic_writes import amend_topic, amend_topics
-from ensemble.client.service import Delete
-from journal.cause import topic_cause
-from journal.events import TopicCreated, TopicDeleted, TopicPartition
-from kafka_protocol.topic_ids import random_topic_id
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import TopicAssignment
+from zabka.controller.context import PartitionState, ReplicaState
+from zabka.controller.reign import Reign
+from zabka.controller.topic_writes import amend_topic, amend_topics
+from zabka.ensemble.client.service import Delete
+from zabka.journal.cause import topic_cause
+from zabka.journal.events import TopicCreated, TopicDeleted, TopicPartition
+from zabka.kafka.topic_ids import random_topic_id
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import TopicAssignment
 
 
 async def process_topic_change(reign: Reign, _: str) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from controller.config import ControllerConfig
-from ensemble.errors import ErrorCode
-from ensemble.ports import Runtime
-from ensemble.records import Stat
-from kafka_protocol.zk.coordination import Outcome, Zk
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY, INT32_MAX, config_path, decode_config, plain_number
+from zabka.controller.config import ControllerConfig
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ports import Runtime
+from zabka.ensemble.records import Stat
+from zabka.kafka.zk.coordination import Outcome, Zk
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY, INT32_MAX, config_path, decode_config, plain_number
 
 UNCLEAN = "unclean.leader.election.enable"
 MINIMUM = "min.insync.replicas"

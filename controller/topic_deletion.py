@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
-from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from controller.occasion import Occasion
-from controller.partition_state_machine import PartitionStateMachine
-from controller.replica_state_machine import ReplicaStateMachine
-from controller.request_batch import RequestBatch
-from ensemble.client.service import Delete
-from ensemble.errors import ErrorCode, error_for
-from journal.events import TopicDeleted, TopicPartition
-from kafka_protocol.ports import Emit
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import FencedWriter
+from zabka.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from zabka.controller.occasion import Occasion
+from zabka.controller.partition_state_machine import PartitionStateMachine
+from zabka.controller.replica_state_machine import ReplicaStateMachine
+from zabka.controller.request_batch import RequestBatch
+from zabka.ensemble.client.service import Delete
+from zabka.ensemble.errors import ErrorCode, error_for
+from zabka.journal.events import TopicDeleted, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import FencedWriter
 
 
 class TopicDeletion:
@@ -69,7 +69,7 @@ class TopicDeletion:
         """What kept these topics from being deleted may be over, but for those of which partitions still move.
 
         Kafka goes on with those as well.  While a partition moves brokers hear of its topic as of any other
-        (`controller.request_batch`), and what ends then would never be told to have ended.
+        (`zabka.controller.request_batch`), and what ends then would never be told to have ended.
         """
         context = self._context
         queued = [topic for topic in topics if context.is_being_deleted(topic) and not context.is_moving(topic)]

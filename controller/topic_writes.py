@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from controller.reign import Reign
-from ensemble.client.service import SetData
-from ensemble.errors import ErrorCode, error_for
-from ensemble.records import Stat
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import TopicAssignment
+from zabka.controller.reign import Reign
+from zabka.ensemble.client.service import SetData
+from zabka.ensemble.errors import ErrorCode, error_for
+from zabka.ensemble.records import Stat
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import TopicAssignment
 
 _EMPTY = TopicAssignment(None, {})
 

@@ -17,14 +17,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from controller.context import ControllerContext
-from controller.election import leader_after_bounce
-from controller.eligibility import given_way, not_eligible
-from controller.partition_store import Updates, WrittenState
-from controller.reign import Reign
-from ensemble.errors import ErrorCode
-from journal.events import TopicPartition
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.controller.context import ControllerContext
+from zabka.controller.election import leader_after_bounce
+from zabka.controller.eligibility import given_way, not_eligible
+from zabka.controller.partition_store import Updates, WrittenState
+from zabka.controller.reign import Reign
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 class _Fenced(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import zxid_text
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.records import (
     NOTIFICATION_XID,
     PING_XID,
     ConnectRequest,
@@ -18,7 +18,7 @@ from ensemble.records import (
     Request,
     WatcherEvent,
 )
-from journal.messages import ANSWER, Content, Subject, listed
+from zabka.journal.messages import ANSWER, Content, Subject, listed
 
 _SESSION_OPS = (
     OpCode.CLOSE_SESSION,

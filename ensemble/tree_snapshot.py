@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import ACL
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import ACL
 
 
 class NodeImage(msgspec.Struct, frozen=True):

@@ -14,8 +14,8 @@ from zlib import crc32
 
 import msgspec
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import (
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import (
     BOOL,
     BUFFER,
     INT,
@@ -30,7 +30,7 @@ from ensemble.jute import (
     vector,
     write_path_and_data,
 )
-from ensemble.records import ACL, ACLS, CREATES, OPEN_ACL, OPEN_ACL_BYTES, STRINGS, OpCode
+from zabka.ensemble.records import ACL, ACLS, CREATES, OPEN_ACL, OPEN_ACL_BYTES, STRINGS, OpCode
 
 _CREATE_END = struct.Struct(">?i")
 

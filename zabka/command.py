@@ -8,10 +8,10 @@ from zabka.shadowed import shadowed
 
 
 def main() -> None:
-    """Run `tools.cli`; exit code 1, with a sentence, where it would be somebody else's."""
+    """Run `zabka.cli.main`; exit code 1, with a sentence, where it would be somebody else's."""
     if sentence := shadowed():
         print(f"zabka: {sentence}", file=sys.stderr)  # noqa: T201
         sys.exit(1)
-    from tools.cli import main as run
+    from zabka.cli.main import main as run
 
     run()

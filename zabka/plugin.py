@@ -9,7 +9,7 @@ from zabka.shadowed import same_names, shadowed
 if sentence := shadowed():
     raise pytest.UsageError(sentence)
 
-pytest_plugins = ("testing.pytest_plugin",)
+pytest_plugins = ("zabka.testing.pytest_plugin",)
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:

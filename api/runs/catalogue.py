@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from api.collector import Collector
-from api.problems import Problem
-from api.runs.kept import JOURNAL, KeptRuns
-from api.runs.rewind import Rewind
-from api.runs.run_file import RunFile
-from api.runs.run_models import Run
-from api.runs.uploads import Uploads
-from api.runs.why import Whys
-from journal.reader import decode_line
+from zabka.api.collector import Collector
+from zabka.api.problems import Problem
+from zabka.api.runs.kept import JOURNAL, KeptRuns
+from zabka.api.runs.rewind import Rewind
+from zabka.api.runs.run_file import RunFile
+from zabka.api.runs.run_models import Run
+from zabka.api.runs.uploads import Uploads
+from zabka.api.runs.why import Whys
+from zabka.journal.reader import decode_line
 
 LIVE = "live"
 OPEN_MAX = 6

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from api.problems import Problem
-from api.runs.catalogue import Runs
-from api.runs.history import History
-from journal.divergence import parting
-from journal.events import Entry
-from journal.outcomes import deciding
-from journal.reader import decode_line
+from zabka.api.problems import Problem
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.history import History
+from zabka.journal.divergence import parting
+from zabka.journal.events import Entry
+from zabka.journal.outcomes import deciding
+from zabka.journal.reader import decode_line
 
 COMPARED_MAX = 200_000
 JUDGED_MAX = 40_000

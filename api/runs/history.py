@@ -8,9 +8,9 @@ from typing import Protocol
 
 import msgspec
 
-from api.numbered import Numbered
-from journal.cluster_state import ClusterState
-from journal.spans import Begun, Span, Spans
+from zabka.api.numbered import Numbered
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.spans import Begun, Span, Spans
 
 CHECKPOINT_EVERY = 250
 """Events from one folded state in memory to the next: what a seek folds at most."""

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from journal.cluster_state import ClusterState
-from journal.events import (
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import (
     SCHEMA_VERSION,
     BrokerRegistered,
     Entry,
@@ -19,8 +19,8 @@ from journal.events import (
     TopicCreated,
     TopicDeleted,
 )
-from journal.reader import decode_line, split_lines
-from journal.spans import Spans
+from zabka.journal.reader import decode_line, split_lines
+from zabka.journal.spans import Spans
 
 BAD_LINES_TOLD = 20
 _INT64_MAX = (1 << 63) - 1

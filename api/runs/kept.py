@@ -12,9 +12,9 @@ import msgspec
 import structlog
 from pydantic import ValidationError
 
-from api.problems import Problem
-from api.runs.run_models import Run
-from journal.events import Entry
+from zabka.api.problems import Problem
+from zabka.api.runs.run_models import Run
+from zabka.journal.events import Entry
 
 RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024

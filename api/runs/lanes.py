@@ -9,8 +9,8 @@ from typing import Any
 
 import msgspec
 
-from api.runs.rewind import Lasted
-from journal.spans import Span
+from zabka.api.runs.rewind import Lasted
+from zabka.journal.spans import Span
 
 KINDS = ("controller", "belief", "isr", "peer", "process", "faults")
 """The kinds of lanes, in the order in which they are told."""

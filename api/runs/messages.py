@@ -1,7 +1,7 @@
 """The messages of a run: of a kept one from its file, of the live cluster from what its nodes write down.
 
 The live cluster's are fetched from the host agents when somebody asks, and only what is new since then; nobody who does
-not look at them pays for them.  What both ends of a connection wrote is made one message (`journal.sightings`).
+not look at them pays for them.  What both ends of a connection wrote is made one message (`zabka.journal.sightings`).
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from api.agent_http import AgentSilent
-from api.agent_protocol import Position
-from api.agents import Agent, Agents
-from api.problems import Problem
-from api.runs.catalogue import LIVE, Runs
-from api.runs.kept import MESSAGES
-from journal.messages import Message, read_message
-from journal.reader import split_lines
-from journal.sightings import Matcher, read_sighting
-from simulation.kernel.runtime import SimRuntime
+from zabka.api.agent_http import AgentSilent
+from zabka.api.agent_protocol import Position
+from zabka.api.agents import Agent, Agents
+from zabka.api.problems import Problem
+from zabka.api.runs.catalogue import LIVE, Runs
+from zabka.api.runs.kept import MESSAGES
+from zabka.journal.messages import Message, read_message
+from zabka.journal.reader import split_lines
+from zabka.journal.sightings import Matcher, read_sighting
+from zabka.simulation.kernel.runtime import SimRuntime
 
 CHUNKS_MAX = 64
 """So often an agent is asked for more in one go; what is left comes with the next question."""

@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from api.numbered import Numbered
-from api.problems import Problem
-from api.runs.history import History
+from zabka.api.numbered import Numbered
+from zabka.api.problems import Problem
+from zabka.api.runs.history import History
 
 BATCH_EVENTS = 2_000
 LOOKED_THROUGH_MAX = 200_000

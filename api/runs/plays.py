@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from api.runs.intake import NoHistory, folded, on_one_clock
-from api.runs.kept import KeptRuns
-from api.runs.run_models import Kind, Run, Verdict
-from journal.reader import read_file
+from zabka.api.runs.intake import NoHistory, folded, on_one_clock
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.run_models import Kind, Run, Verdict
+from zabka.journal.reader import read_file
 
 BUG = ".bug"
 
@@ -92,6 +92,6 @@ def _keep(kept: KeptRuns, directory: Path, play: Play, pair: str | None) -> Run:
         variant=play.variant,
         created_ms=time.time_ns() // 1_000_000,
     )
-    # They stay on their world's clock; who reads them puts them on the run's (`api.runs.messages`).
+    # They stay on their world's clock; who reads them puts them on the run's (`zabka.api.runs.messages`).
     kept.keep(run, taken.entries, messages if messages.is_file() else None)
     return run

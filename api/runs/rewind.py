@@ -7,14 +7,14 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from api.numbered import Numbered
-from api.problems import Problem
-from api.runs.history import Checkpoint, Checkpoints, Folded, History
-from journal.cluster_state import ClusterState
-from journal.events import Entry
-from journal.fold import apply
-from journal.reader import decode_line
-from journal.spans import Span, Spans
+from zabka.api.numbered import Numbered
+from zabka.api.problems import Problem
+from zabka.api.runs.history import Checkpoint, Checkpoints, Folded, History
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import Entry
+from zabka.journal.fold import apply
+from zabka.journal.reader import decode_line
+from zabka.journal.spans import Span, Spans
 
 BATCH_EVENTS = 500
 """So many events are folded before others have their turn: about ten milliseconds of the largest."""

@@ -5,10 +5,10 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-from api.numbered import Numbered
-from api.problems import Problem
-from api.runs.history import Folded
-from journal.cluster_state import ClusterState
+from zabka.api.numbered import Numbered
+from zabka.api.problems import Problem
+from zabka.api.runs.history import Folded
+from zabka.journal.cluster_state import ClusterState
 
 MARK_EVERY = 256
 """Of every so many lines it is known where they begin."""

@@ -7,10 +7,10 @@ import secrets
 import time
 from hashlib import sha256
 
-from api.problems import Problem
-from api.runs.intake import NoHistory, take
-from api.runs.kept import KeptRuns
-from api.runs.run_models import Run
+from zabka.api.problems import Problem
+from zabka.api.runs.intake import NoHistory, take
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.run_models import Run
 
 UPLOAD_BYTES_MAX = 32 * 1024 * 1024
 """About eighty thousand events."""

@@ -8,19 +8,19 @@ from typing import Any
 
 import msgspec
 
-from api.problems import Problem
-from api.runs.history import History
-from journal.causes import Causes, Chain
-from journal.cluster_state import ClusterState
-from journal.controller_gaps import gap_ended_by, gap_milliseconds
-from journal.event import snake
-from journal.events import EVENT_TYPES, Entry
-from journal.fold import apply
-from journal.reader import decode_line
-from journal.rules import Rule, rule_of
-from journal.rules.source_lines import line_of
-from journal.sentence_file import SENTENCES, read_sentences
-from journal.sentences import Sentences, Wording
+from zabka.api.problems import Problem
+from zabka.api.runs.history import History
+from zabka.journal.causes import Causes, Chain
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.controller_gaps import gap_ended_by, gap_milliseconds
+from zabka.journal.event import snake
+from zabka.journal.events import EVENT_TYPES, Entry
+from zabka.journal.fold import apply
+from zabka.journal.reader import decode_line
+from zabka.journal.rules import Rule, rule_of
+from zabka.journal.rules.source_lines import line_of
+from zabka.journal.sentence_file import SENTENCES, read_sentences
+from zabka.journal.sentences import Sentences, Wording
 
 LOOKED_BACK_MAX = 50_000
 """So many events before an effect are looked through for what led to it."""

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from broker_sim.configs.broker_keys import KAFKA_KEYS
-from broker_sim.configs.config_def import (
+from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
+from zabka.broker_sim.configs.config_def import (
     ConfigError,
     ConfigKey,
     ConfigType,
@@ -26,13 +26,13 @@ from broker_sim.configs.config_def import (
     render,
     split_list,
 )
-from broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
-from broker_sim.configs.topic_config import TOPIC_KEYS
-from broker_sim.configs.unsupported_values import check_broker_value
-from controller.historical import HISTORICAL_KEY, Historical
-from ensemble.client.hosts import parse_hosts
-from ensemble.close_names import did_you_mean
-from ensemble.properties import BadProperties, read_properties, trimmed
+from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.broker_sim.configs.unsupported_values import check_broker_value
+from zabka.controller.historical import HISTORICAL_KEY, Historical
+from zabka.ensemble.client.hosts import parse_hosts
+from zabka.ensemble.close_names import did_you_mean
+from zabka.ensemble.properties import BadProperties, read_properties, trimmed
 
 _B, _S, _I, _L, _D, _LIST, _SHORT = (
     ConfigType.BOOLEAN,

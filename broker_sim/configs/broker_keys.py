@@ -1,7 +1,7 @@
 """Every key of Kafka 3.9's broker configuration: type, default, limits, and whether it may change while a broker runs.
 
 Sources: kafka.server.KafkaConfig and kafka.server.DynamicBrokerConfig.  Which of them do something here is told in
-`broker_sim.configs.broker_config`; all of them are described and checked.
+`zabka.broker_sim.configs.broker_config`; all of them are described and checked.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker_sim.configs.config_def import ConfigKey, ConfigType, Value, at_least, between, list_of, one_of
+from zabka.broker_sim.configs.config_def import ConfigKey, ConfigType, Value, at_least, between, list_of, one_of
 
 _TABLE = """
 advertised.listeners STRING null - broker

@@ -7,10 +7,10 @@ from contextlib import suppress
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
-from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
-from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render
-from broker_sim.configs.config_resources import (
+from zabka.broker_sim.configs.broker_config import HOUSEKEEPING_KEYS, KafkaConfig, check_cleaner, dynamic_key
+from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
+from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, render
+from zabka.broker_sim.configs.config_resources import (
     BROKER,
     BROKER_LOGGER,
     TOPIC,
@@ -20,15 +20,15 @@ from broker_sim.configs.config_resources import (
     Resource,
     whole_number,
 )
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.configs.entity_znodes import EntityZnodes
-from broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
-from broker_sim.loggers import LoggerLevels
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.refusals import Refused
-from ensemble.errors import SessionExpired, ZooKeeperError
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.configs.entity_znodes import EntityZnodes
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, validate_topic_config
+from zabka.broker_sim.loggers import LoggerLevels
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.errors import SessionExpired, ZooKeeperError
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 _POOLS = ("background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers")
 _BROKER_KEYS = {**{name: key.definition for name, key in KAFKA_KEYS.items()}, **REPLICATION_QUOTAS}

@@ -7,10 +7,10 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
-from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
-from broker_sim.configs.config_def import ConfigKey, ConfigType, render
-from broker_sim.configs.config_resources import (
+from zabka.broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig
+from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS, SYNONYMS
+from zabka.broker_sim.configs.config_def import ConfigKey, ConfigType, render
+from zabka.broker_sim.configs.config_resources import (
     BROKER,
     BROKER_LOGGER,
     CLIENT_METRICS,
@@ -22,17 +22,17 @@ from broker_sim.configs.config_resources import (
     Synonym,
     whole_number,
 )
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
-from broker_sim.configs.topic_config import TOPIC_KEYS
-from broker_sim.loggers import LoggerLevels
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.refusals import Refused
-from ensemble.errors import ErrorCode, ZooKeeperError, error_for
-from kafka_protocol.topic_names import invalid_name
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.broker_sim.loggers import LoggerLevels
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.errors import ErrorCode, ZooKeeperError, error_for
+from zabka.kafka.topic_names import invalid_name
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 _Found = Mapping[str, Mapping[str, str]]
 """Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.config_def import ConfigType
+from zabka.broker_sim.configs.config_def import ConfigType
 
 TOPIC = 2
 BROKER = 4

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from broker_sim.configs.broker_config import KafkaConfig
-from controller.config import ControllerConfig
-from controller.topic_configs import UNCLEAN
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.controller.config import ControllerConfig
+from zabka.controller.topic_configs import UNCLEAN
 
 
 def controller_config(config: KafkaConfig) -> ControllerConfig:

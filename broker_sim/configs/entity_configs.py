@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key, listener_key
-from broker_sim.configs.config_def import ConfigError, Value, render
-from broker_sim.configs.topic_config import TOPIC_KEYS
-from ensemble.client.service import WatchEvent
-from ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
-from ensemble.ports import Future, Runtime
-from journal.events import ConfigChanged
-from kafka_protocol.ports import Emit
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.broker_config import DYNAMIC_KEYS, KafkaConfig, dynamic_key, listener_key
+from zabka.broker_sim.configs.config_def import ConfigError, Value, render
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.ensemble.client.service import WatchEvent
+from zabka.ensemble.errors import ErrorCode, SessionExpired, ZooKeeperError
+from zabka.ensemble.ports import Future, Runtime
+from zabka.journal.events import ConfigChanged
+from zabka.kafka.ports import Emit
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 CHANGE_PREFIX = "config_change_"
 CHANGE_KEPT_MS = 15 * 60 * 1000

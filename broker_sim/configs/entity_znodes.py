@@ -7,14 +7,14 @@ from urllib.parse import quote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.entity_configs import CHANGE_PREFIX
-from broker_sim.refusals import Refused
-from ensemble.client.service import Check, Create, Delete, OpResult, SetData
-from ensemble.errors import ErrorCode, NoNode, error_for
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.registration import create_recursive
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY, ZNODE_BYTES_MAX
+from zabka.broker_sim.configs.entity_configs import CHANGE_PREFIX
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.client.service import Check, Create, Delete, OpResult, SetData
+from zabka.ensemble.errors import ErrorCode, NoNode, error_for
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.registration import create_recursive
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY, ZNODE_BYTES_MAX
 
 
 def node_name(name: str | None) -> str:

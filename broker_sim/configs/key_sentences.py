@@ -1,7 +1,8 @@
 """What each key of a topic and of a broker does here, in one sentence, for whoever asks for documentation.
 
 The tables of keys hold types, limits and defaults.  Keys that change nothing stand in
-`broker_sim.configs.keys_without_effect`, values that are refused in `broker_sim.configs.unsupported_values`.
+`zabka.broker_sim.configs.keys_without_effect`, values that are refused in
+`zabka.broker_sim.configs.unsupported_values`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_sim.configs.key_sentences import sentences
+from zabka.broker_sim.configs.key_sentences import sentences
 
 _OF_BROKERS: Mapping[str, str] = {
     "connections are not authenticated": """

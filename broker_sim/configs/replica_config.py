@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from broker_sim.configs.broker_config import KafkaConfig
-from controller.historical import NO_HISTORY, Historical
-from kafka_protocol.compression import CODECS, Codec
-from kafka_protocol.record_rules import FOREVER_MS, TopicRules
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.controller.historical import NO_HISTORY, Historical
+from zabka.kafka.compression import CODECS, Codec
+from zabka.kafka.record_rules import FOREVER_MS, TopicRules
 
 DEDUPE_BUFFER_BYTES = 128 << 20
 DEDUPE_LOAD = 0.9

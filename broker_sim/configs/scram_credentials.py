@@ -15,10 +15,10 @@ from urllib.parse import unquote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.config_def import split_list
-from broker_sim.configs.entity_znodes import EntityZnodes, node_name
-from broker_sim.refusals import Refused
-from ensemble.errors import ZooKeeperError
+from zabka.broker_sim.configs.config_def import split_list
+from zabka.broker_sim.configs.entity_znodes import EntityZnodes, node_name
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.errors import ZooKeeperError
 
 MECHANISMS = {1: "SCRAM-SHA-256", 2: "SCRAM-SHA-512"}
 _HASHES = {1: hashlib.sha256, 2: hashlib.sha512}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import suppress
 
-from broker_sim.configs.config_def import (
+from zabka.broker_sim.configs.config_def import (
     ConfigError,
     ConfigKey,
     ConfigType,
@@ -17,7 +17,7 @@ from broker_sim.configs.config_def import (
     one_of,
     split_list,
 )
-from broker_sim.configs.unsupported_values import check_topic_value
+from zabka.broker_sim.configs.unsupported_values import check_topic_value
 
 _LONG_MAX = 2**63 - 1
 _INT_MAX = 2**31 - 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.config_def import ConfigError
 
 
 class Supported(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.configs.broker_config import KafkaConfig
 
 CONSUMER_OFFSETS = "__consumer_offsets"
 

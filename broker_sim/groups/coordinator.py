@@ -8,17 +8,17 @@ from typing import NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import GroupConfig
-from broker_sim.groups.membership import GroupMembership, current_member_error
-from broker_sim.groups.metadata import Group, GroupState, JoinResult, Member, SyncResult
-from broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
-from broker_sim.groups.requests import Joining, Leaving, Syncing
-from broker_sim.groups.store import GroupStore
-from broker_sim.replication.replica_manager import ReplicaManager
-from ensemble.ports import Future, Runtime, Timer
-from journal.events import GroupChanged, TopicPartition
-from kafka_protocol.client.consumer_protocol import NO_MEMBER
-from kafka_protocol.ports import Emit
+from zabka.broker_sim.groups.config import GroupConfig
+from zabka.broker_sim.groups.membership import GroupMembership, current_member_error
+from zabka.broker_sim.groups.metadata import Group, GroupState, JoinResult, Member, SyncResult
+from zabka.broker_sim.groups.records import NO_LEADER_EPOCH, OffsetAndMetadata
+from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
+from zabka.broker_sim.groups.store import GroupStore
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.ensemble.ports import Future, Runtime, Timer
+from zabka.journal.events import GroupChanged, TopicPartition
+from zabka.kafka.client.consumer_protocol import NO_MEMBER
+from zabka.kafka.ports import Emit
 
 T = TypeVar("T")
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator
 
-from broker_sim.groups.metadata import Group, group_from_stored
-from broker_sim.groups.offsets import GroupOffsets, StoredOffset
-from broker_sim.groups.records import (
+from zabka.broker_sim.groups.metadata import Group, group_from_stored
+from zabka.broker_sim.groups.offsets import GroupOffsets, StoredOffset
+from zabka.broker_sim.groups.records import (
     GroupKey,
     OffsetKey,
     StoredGroup,
@@ -15,11 +15,11 @@ from broker_sim.groups.records import (
     read_key,
     read_offset,
 )
-from broker_sim.replication.progress import HostedLog
-from broker_sim.slices import SLICE_RECORDS, in_slices
-from ensemble.ports import Runtime
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import (
+from zabka.broker_sim.replication.progress import HostedLog
+from zabka.broker_sim.slices import SLICE_RECORDS, in_slices
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import (
     MAGIC,
     BatchHeader,
     BatchUnreadable,

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_sim.groups.metadata import Group, GroupState, Member
-from ensemble.ports import Runtime
+from zabka.broker_sim.groups.metadata import Group, GroupState, Member
+from zabka.ensemble.ports import Runtime
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 5 * 60_000
 """How long a new member's JoinGroup waits: until it is answered the member cannot send heartbeats."""

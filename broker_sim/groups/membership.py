@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import GroupConfig
-from broker_sim.groups.member_sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessions
-from broker_sim.groups.metadata import (
+from zabka.broker_sim.groups.config import GroupConfig
+from zabka.broker_sim.groups.member_sessions import NEW_MEMBER_JOIN_TIMEOUT_MS, MemberSessions
+from zabka.broker_sim.groups.metadata import (
     DelayedJoin,
     Group,
     GroupState,
@@ -21,11 +21,11 @@ from broker_sim.groups.metadata import (
     Member,
     SyncResult,
 )
-from broker_sim.groups.requests import Joining, Leaving, Syncing
-from broker_sim.groups.store import GroupStore
-from ensemble.ports import Runtime
-from kafka_protocol.client.consumer_protocol import NO_MEMBER
-from kafka_protocol.wire.primitives import TEXT_BYTES_MAX
+from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
+from zabka.broker_sim.groups.store import GroupStore
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.client.consumer_protocol import NO_MEMBER
+from zabka.kafka.wire.primitives import TEXT_BYTES_MAX
 
 _PREPARING, _COMPLETING = GroupState.PREPARING_REBALANCE, GroupState.COMPLETING_REBALANCE
 _EMPTY, _STABLE, _DEAD = GroupState.EMPTY, GroupState.STABLE, GroupState.DEAD

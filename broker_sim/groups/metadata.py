@@ -1,7 +1,7 @@
 """One group of the classic protocol: its state, its members and what they agreed on (Kafka's GroupMetadata and
 MemberMetadata).
 
-Nothing here waits or writes; `broker_sim.groups.membership` drives it.
+Nothing here waits or writes; `zabka.broker_sim.groups.membership` drives it.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.offsets import GroupOffsets
-from broker_sim.groups.records import OffsetAndMetadata, StoredGroup, StoredMember
-from ensemble.ports import Timer
-from journal.events import TopicPartition
-from kafka_protocol.client.consumer_protocol import (
+from zabka.broker_sim.groups.offsets import GroupOffsets
+from zabka.broker_sim.groups.records import OffsetAndMetadata, StoredGroup, StoredMember
+from zabka.ensemble.ports import Timer
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.consumer_protocol import (
     NO_GENERATION,
     PROTOCOL_TYPE,
     BadConsumerProtocol,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from broker_sim.groups.records import OffsetAndMetadata
-from journal.events import TopicPartition
+from zabka.broker_sim.groups.records import OffsetAndMetadata
+from zabka.journal.events import TopicPartition
 
 
 class StoredOffset(NamedTuple):

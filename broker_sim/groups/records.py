@@ -12,7 +12,7 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from journal.events import TopicPartition
+from zabka.journal.events import TopicPartition
 
 _SHORT, _INT, _LONG = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">q")
 _OFFSET_KEY, _GROUP_KEY = 1, 2

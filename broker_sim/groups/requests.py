@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from broker_sim.groups.metadata import Protocols
+from zabka.broker_sim.groups.metadata import Protocols
 
 
 class Joining(NamedTuple):

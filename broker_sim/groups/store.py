@@ -11,19 +11,19 @@ from contextlib import suppress
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
-from broker_sim.groups.log import read_group_log
-from broker_sim.groups.metadata import Group, GroupState
-from broker_sim.groups.offsets import StoredOffset
-from broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.ports import ProducedPartition
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.replica_manager import ReplicaManager
-from ensemble.ports import Runtime, Task
-from journal.events import LogDamageFound, TopicPartition
-from kafka_protocol.ports import Emit
-from kafka_protocol.record_batch import HEADER_SIZE, Record, build_batch
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS, GroupConfig
+from zabka.broker_sim.groups.log import read_group_log
+from zabka.broker_sim.groups.metadata import Group, GroupState
+from zabka.broker_sim.groups.offsets import StoredOffset
+from zabka.broker_sim.groups.records import OffsetAndMetadata, group_key, group_value, offset_key, offset_value
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import ProducedPartition
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import LogDamageFound, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.record_batch import HEADER_SIZE, Record, build_batch
 
 SLICE_GROUPS = 50
 """So many groups of a log are taken over in one go: a millisecond or so."""

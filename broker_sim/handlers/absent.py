@@ -11,9 +11,9 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.request_context import Handler, RequestContext, RequestRefused
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, respond, wall_time
+from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, respond, wall_time
 
 _NO_AUTHORIZER = "No Authorizer is configured."
 _AUTHENTICATED_BEFORE = "SaslAuthenticate request received after successful authentication"

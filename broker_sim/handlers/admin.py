@@ -9,18 +9,18 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 
-from broker_sim.admin import NewPartitions, NewTopic, TopicResult, ZkAdminManager
-from broker_sim.configs.config_admin import ConfigAdmin
-from broker_sim.configs.config_describe import ConfigDescriber
-from broker_sim.configs.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.quotas.controller_mutations import MutationQuota, Mutations
-from broker_sim.request_context import Handler, RequestContext
-from broker_sim.slices import in_slices
-from ensemble.ports import Runtime
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.wire.kafka_schema import (
+from zabka.broker_sim.admin import NewPartitions, NewTopic, TopicResult, ZkAdminManager
+from zabka.broker_sim.configs.config_admin import ConfigAdmin
+from zabka.broker_sim.configs.config_describe import ConfigDescriber
+from zabka.broker_sim.configs.config_resources import Alteration, ConfigResult, Described, Operation, Resource, Source
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.quotas.controller_mutations import MutationQuota, Mutations
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.broker_sim.slices import in_slices
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_ids import topic_id_to_kafka
+from zabka.kafka.wire.kafka_schema import (
     ApiKey,
     fill,
     last_rows,

@@ -7,15 +7,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.request_context import Handler, RequestContext, RequestRefused
-from controller.controller import KafkaController
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, respond, version_of
-from kafka_protocol.wire.kafka_schema import request as build_request
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.groups.coordinator import GroupCoordinator
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.controller.controller import KafkaController
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, respond, version_of
+from zabka.kafka.wire.kafka_schema import request as build_request
 
 _ELECT_LEADERS_VERSION = 2
 PREFERRED = 0

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.handlers.fetched_rows import fetched_row
-from broker_sim.handlers.message_sizes import fetch_size, produce_size
-from broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.ports import (
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.handlers.fetched_rows import fetched_row
+from zabka.broker_sim.handlers.message_sizes import fetch_size, produce_size
+from zabka.broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
     FetchParams,
@@ -23,17 +23,17 @@ from broker_sim.ports import (
     Reader,
     ReplicaService,
 )
-from broker_sim.quotas.client_throttling import ClientThrottles
-from broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
-from broker_sim.request_context import Handler, RequestContext, RequestRefused
-from ensemble.ports import Runtime
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_validation import ProduceRefused, check_request
-from kafka_protocol.topic_ids import topic_id_from_kafka
-from kafka_protocol.topic_names import INTERNAL_TOPICS
-from kafka_protocol.wire.data_messages import (
+from zabka.broker_sim.quotas.client_throttling import ClientThrottles
+from zabka.broker_sim.replication.fetch_session import FetchKey, FetchRefused, FetchSessions, Request, Rows
+from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.record_refusals import RecordsRefused
+from zabka.kafka.record_validation import ProduceRefused, check_request
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.topic_names import INTERNAL_TOPICS
+from zabka.kafka.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
     BatchIndexAndErrorMessage,
@@ -47,7 +47,7 @@ from kafka_protocol.wire.data_messages import (
     TopicProduceResponse,
     error_code,
 )
-from kafka_protocol.wire.kafka_schema import (
+from zabka.kafka.wire.kafka_schema import (
     FETCH_BY_TOPIC_ID,
     NO_TIME,
     ApiKey,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition
-from kafka_protocol.wire.data_messages import (
+from zabka.broker_sim.ports import FetchedPartition
+from zabka.kafka.wire.data_messages import (
     NOT_DIVERGING,
     EpochEndOffset,
     LeaderIdAndEpoch,

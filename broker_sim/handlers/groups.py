@@ -8,13 +8,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.coordinator import GroupCoordinator
-from broker_sim.groups.metadata import Member
-from broker_sim.groups.requests import Joining, Leaving, Syncing
-from broker_sim.handlers.authorized_operations import GROUP_OPERATIONS
-from broker_sim.request_context import Handler, RequestContext
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
+from zabka.broker_sim.groups.coordinator import GroupCoordinator
+from zabka.broker_sim.groups.metadata import Member
+from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
+from zabka.broker_sim.handlers.authorized_operations import GROUP_OPERATIONS
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
 
 _MEMBER_ID_REQUIRED_FROM = 4
 _SKIPS_ASSIGNMENT_FROM = 9

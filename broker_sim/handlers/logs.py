@@ -7,17 +7,17 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.directory_names import has_future_name
-from broker_sim.logs.log_manager import DirectoryLogs
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.ports import DiskSpace
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.request_context import Handler, RequestContext
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_names import invalid_name
-from kafka_protocol.wire.kafka_schema import ApiKey, respond
+from zabka.broker_sim.logs.directory_names import has_future_name
+from zabka.broker_sim.logs.log_manager import DirectoryLogs
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.ports import DiskSpace
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_names import invalid_name
+from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 NO_TRANSACTION = -1
 UNKNOWN_LAG = -1

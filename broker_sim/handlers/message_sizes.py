@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from broker_sim.ports import FetchedPartition
-from broker_sim.request_context import RequestContext
-from kafka_protocol.ports import KafkaMessage
+from zabka.broker_sim.ports import FetchedPartition
+from zabka.broker_sim.request_context import RequestContext
+from zabka.kafka.ports import KafkaMessage
 
 _HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
 """What a message has around its records, roughly: quotas count whole messages."""

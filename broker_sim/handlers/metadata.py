@@ -10,18 +10,18 @@ from kio.schema.errors import ErrorCode
 from kio.static.constants import uuid_zero
 from msgspec.structs import replace
 
-from broker_sim.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
-from broker_sim.handlers.transactions import NOT_SUPPORTED
-from broker_sim.metadata_cache import MetadataCache, PartitionMetadata
-from broker_sim.producer_ids import ProducerIds
-from broker_sim.request_context import Handler, RequestContext
-from controller.producer_id_blocks import ProducerIdsUnavailable
-from ensemble.errors import ZooKeeperError
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_names import INTERNAL_TOPICS, invalid_name
-from kafka_protocol.wire import api_versions
-from kafka_protocol.wire.kafka_schema import ApiKey, KafkaUuid, respond, version_of
-from kafka_protocol.wire.metadata_messages import (
+from zabka.broker_sim.handlers.authorized_operations import CLUSTER_OPERATIONS, NOT_REQUESTED, TOPIC_OPERATIONS
+from zabka.broker_sim.handlers.transactions import NOT_SUPPORTED
+from zabka.broker_sim.metadata_cache import MetadataCache, PartitionMetadata
+from zabka.broker_sim.producer_ids import ProducerIds
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.controller.producer_id_blocks import ProducerIdsUnavailable
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_names import INTERNAL_TOPICS, invalid_name
+from zabka.kafka.wire import api_versions
+from zabka.kafka.wire.kafka_schema import ApiKey, KafkaUuid, respond, version_of
+from zabka.kafka.wire.metadata_messages import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,

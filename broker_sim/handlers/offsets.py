@@ -10,21 +10,21 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import CONSUMER_OFFSETS
-from broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
-from broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
-from broker_sim.groups.store import java_length
-from broker_sim.handlers.transactions import NOT_SUPPORTED, NOT_SUPPORTED_MESSAGE, coordinator_error
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.request_context import Handler, RequestContext
-from ensemble.errors import SessionExpired, ZooKeeperError
-from ensemble.ports import Runtime
-from journal.events import TopicPartition
-from kafka_protocol.client.consumer_protocol import NO_GENERATION, NO_MEMBER
-from kafka_protocol.ports import Endpoint, KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
-from kafka_protocol.zk import consumer_znodes
-from kafka_protocol.zk.coordination import Zk
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.coordinator import CommittedOffset, Committing, GroupCoordinator
+from zabka.broker_sim.groups.records import NO_LEADER_EPOCH, NO_TIME, OffsetAndMetadata
+from zabka.broker_sim.groups.store import java_length
+from zabka.broker_sim.handlers.transactions import NOT_SUPPORTED, NOT_SUPPORTED_MESSAGE, coordinator_error
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.ensemble.errors import SessionExpired, ZooKeeperError
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.consumer_protocol import NO_GENERATION, NO_MEMBER
+from zabka.kafka.ports import Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, respond, version_of
+from zabka.kafka.zk import consumer_znodes
+from zabka.kafka.zk.coordination import Zk
 
 _GROUPS = 0
 """The key type of FindCoordinator that means groups."""
@@ -82,7 +82,7 @@ class OffsetHandlers:
     async def find_coordinator(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer FindCoordinator; `__consumer_offsets` is made when a group is looked for first.
 
-        Transactions and share groups have no coordinators here.  `broker_sim.handlers.transactions` says how each
+        Transactions and share groups have no coordinators here.  `zabka.broker_sim.handlers.transactions` says how each
         client learns that transactions are not supported.
         """
         version = version_of(request)

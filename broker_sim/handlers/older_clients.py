@@ -7,15 +7,15 @@ from collections.abc import Callable
 import msgspec
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ReplicaService
-from broker_sim.slices import SLICE_RECORDS, in_slices
-from ensemble.ports import Runtime
-from journal.events import TopicPartition
-from kafka_protocol.compression import Codec
-from kafka_protocol.message_set import NOTHING_FITS, CannotConvert, convert_down
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.record_batch import offset_after
-from kafka_protocol.wire.kafka_schema import respond
+from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ReplicaService
+from zabka.broker_sim.slices import SLICE_RECORDS, in_slices
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.compression import Codec
+from zabka.kafka.message_set import NOTHING_FITS, CannotConvert, convert_down
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.record_batch import offset_after
+from zabka.kafka.wire.kafka_schema import respond
 
 FETCH_KNOWS_ZSTD = 10
 _FETCH_HAS_BATCHES = 4

@@ -20,11 +20,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.metadata_cache import MetadataCache
-from broker_sim.request_context import Handler, RequestContext
-from journal.events import TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, respond, version_of
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, respond, version_of
 
 NOT_SUPPORTED = ErrorCode.unsupported_version
 NOT_SUPPORTED_MESSAGE = "Transactions are not supported by this broker."

@@ -7,13 +7,13 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.scram_credentials import ScramCredentials, Upsertion
-from broker_sim.quotas.client_quotas import ClientQuotas, Component, Entity, QuotaChange
-from broker_sim.refusals import Refused
-from broker_sim.request_context import Handler, RequestContext
-from ensemble.errors import ZooKeeperError
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, respond
+from zabka.broker_sim.configs.scram_credentials import ScramCredentials, Upsertion
+from zabka.broker_sim.quotas.client_quotas import ClientQuotas, Component, Entity, QuotaChange
+from zabka.broker_sim.refusals import Refused
+from zabka.broker_sim.request_context import Handler, RequestContext
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, respond
 
 
 class UserHandlers:

@@ -6,9 +6,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import GO_ON, THREADS, Job, Pause, Work, Workers
-from ensemble.txnlog.files import sync_directory, sync_file
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import GO_ON, THREADS, Job, Pause, Work, Workers
+from zabka.ensemble.txnlog.files import sync_directory, sync_file
 
 LATE_S = 1.0
 """How long the first of some files waits."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from broker_sim.ports import LogDirectory
-from journal.events import TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH
-from kafka_protocol.topic_ids import is_topic_id
+from zabka.broker_sim.ports import LogDirectory
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH
+from zabka.kafka.topic_ids import is_topic_id
 
 REPLICATION_OFFSETS = "replication-offset-checkpoint"
 LOG_START_OFFSETS = "log-start-offset-checkpoint"

@@ -11,14 +11,14 @@ from collections.abc import Callable, Generator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from broker_sim.configs.replica_config import CompactionSettings
-from broker_sim.logs.key_offsets import KeyOffsets
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.ports import LogFile
-from broker_sim.slices import SLICE_RECORDS, Slices, in_slices
-from ensemble.ports import Runtime
-from kafka_protocol.record_batch import (
+from zabka.broker_sim.configs.replica_config import CompactionSettings
+from zabka.broker_sim.logs.key_offsets import KeyOffsets
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.broker_sim.ports import LogFile
+from zabka.broker_sim.slices import SLICE_RECORDS, Slices, in_slices
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.record_batch import (
     BatchHeader,
     BatchUnreadable,
     Record,

@@ -5,9 +5,9 @@ Kafka answers with nothing there, and whoever follows stands still until somebod
 
 from __future__ import annotations
 
-from broker_sim.logs.epoch_cache import EpochCache
-from broker_sim.logs.segment import Segment
-from kafka_protocol.record_batch import NO_PRODUCER, BatchHeader, empty_batch
+from zabka.broker_sim.logs.epoch_cache import EpochCache
+from zabka.broker_sim.logs.segment import Segment
+from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, empty_batch
 
 _BATCH_OFFSETS_MAX = 1 << 31
 """A batch spans so many offsets at most."""

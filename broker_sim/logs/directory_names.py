@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.events import TopicPartition
+from zabka.journal.events import TopicPartition
 
 FUTURE_SUFFIX = "-future"
 """Of a replica that is being copied into another log directory."""

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from broker_sim.logs.background_sync import BackgroundSync
-from broker_sim.ports import DiskSpace
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import THREADS, Workers
-from ensemble.txnlog.files import (
+from zabka.broker_sim.logs.background_sync import BackgroundSync
+from zabka.broker_sim.ports import DiskSpace
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import THREADS, Workers
+from zabka.ensemble.txnlog.files import (
     exists,
     is_directory,
     make_directories,
@@ -135,7 +135,7 @@ def _boot_id(files: Files) -> str:
 
 
 class FileLogDirectory:
-    """`broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
+    """`zabka.broker_sim.ports.LogDirectory` under a directory, which is created where it is missing."""
 
     def __init__(self, root: Path, files: Files = HOST, workers: Workers = THREADS) -> None:
         make_directories(root, files)

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import NoReturn, TypeVar
 
-from broker_sim.ports import DiskSpace, LogDirectory, LogFile
+from zabka.broker_sim.ports import DiskSpace, LogDirectory, LogFile
 
 T = TypeVar("T")
 
@@ -20,7 +20,7 @@ class LogDirFailed(Exception):
 
 
 class GuardedDirectory:
-    """`broker_sim.ports.LogDirectory` over another one; every method raises LogDirFailed once that has failed."""
+    """`zabka.broker_sim.ports.LogDirectory` over another one; every method raises LogDirFailed once that has failed."""
 
     def __init__(self, inner: LogDirectory, failed: Callable[[GuardedDirectory, OSError], None]) -> None:
         self.is_online = True

@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 
-from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
-from broker_sim.logs import retention
-from broker_sim.logs.cleaner import compact, is_filthy
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.logs.log_manager import LogManager
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from ensemble.ports import Runtime, Task
-from journal.events import LogCompacted, TopicPartition
-from kafka_protocol.ports import Emit
+from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
+from zabka.broker_sim.logs import retention
+from zabka.broker_sim.logs.cleaner import compact, is_filthy
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import LogCompacted, TopicPartition
+from zabka.kafka.ports import Emit
 
 
 class LogHousekeeping:

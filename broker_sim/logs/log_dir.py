@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from broker_sim.logs import checkpoints
-from broker_sim.logs.guarded_directory import GuardedDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from journal.events import TopicPartition
+from zabka.broker_sim.logs import checkpoints
+from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.journal.events import TopicPartition
 
 
 class LogDir:

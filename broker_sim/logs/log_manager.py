@@ -7,17 +7,17 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import suppress
 from typing import NamedTuple
 
-from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, partition_config
-from broker_sim.logs import checkpoints
-from broker_sim.logs.directory_names import delete_name, future_name, future_of, is_deleted, partition_of
-from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
-from broker_sim.logs.log_dir import LogDir
-from broker_sim.logs.meta_properties import claim_log_directory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.ports import DiskSpace, LogDirectory, ReachedMarks
-from journal.cause import START
-from journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, Emit
+from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, partition_config
+from zabka.broker_sim.logs import checkpoints
+from zabka.broker_sim.logs.directory_names import delete_name, future_name, future_of, is_deleted, partition_of
+from zabka.broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
+from zabka.broker_sim.logs.log_dir import LogDir
+from zabka.broker_sim.logs.meta_properties import claim_log_directory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.ports import DiskSpace, LogDirectory, ReachedMarks
+from zabka.journal.cause import START
+from zabka.journal.events import LogDamageFound, RecordsLost, ReplicaLoaded, TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, Emit
 
 
 class DuplicateReplicas(Exception):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from broker_sim.ports import DiskSpace
+from zabka.broker_sim.ports import DiskSpace
 
 
 def _nothing(unflushed: int) -> int:
@@ -58,7 +58,7 @@ class MemoryLogFile:
 
 
 class MemoryLogDirectory:
-    """A broker's log.dirs as dictionaries (`broker_sim.ports.LogDirectory`).
+    """A broker's log.dirs as dictionaries (`zabka.broker_sim.ports.LogDirectory`).
 
     A killed process keeps everything that was written: `crash()`.  A power loss keeps what was flushed:
     `power_loss()`.  Small text files are durable at once, as they are fsynced when they are written; of those that are

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_sim.ports import LogDirectory
-from ensemble.properties import BadProperties, read_properties, trimmed
+from zabka.broker_sim.ports import LogDirectory
+from zabka.ensemble.properties import BadProperties, read_properties, trimmed
 
 FILE = "meta.properties"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.time_search import Found, has_changed, offset_for_timestamp
-from broker_sim.slices import SLICE_RECORDS, Slices
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.time_search import Found, has_changed, offset_for_timestamp
+from zabka.broker_sim.slices import SLICE_RECORDS, Slices
+from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 
 def newest_record(log: PartitionLog) -> Generator[None, None, Found]:

@@ -6,16 +6,16 @@ from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from broker_sim.logs import checkpoints, producer_snapshots
-from broker_sim.logs.compacted_gap import before_epoch_in_gap, empty_batches, is_gap
-from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
-from broker_sim.logs.partition_metadata_file import PartitionMetadataFile
-from broker_sim.logs.producer_state import ProducerStates
-from broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
-from broker_sim.ports import LogDirectory, LogFile
-from journal.events import TopicPartition
-from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import BatchHeader, offset_after, patch_batches
+from zabka.broker_sim.logs import checkpoints, producer_snapshots
+from zabka.broker_sim.logs.compacted_gap import before_epoch_in_gap, empty_batches, is_gap
+from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
+from zabka.broker_sim.logs.partition_metadata_file import PartitionMetadataFile
+from zabka.broker_sim.logs.producer_state import ProducerStates
+from zabka.broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
+from zabka.broker_sim.ports import LogDirectory, LogFile
+from zabka.journal.events import TopicPartition
+from zabka.kafka.compression import Data
+from zabka.kafka.record_batch import BatchHeader, offset_after, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from broker_sim.logs import checkpoints
-from broker_sim.ports import LogDirectory
+from zabka.broker_sim.logs import checkpoints
+from zabka.broker_sim.ports import LogDirectory
 
 
 class PartitionMetadataFile:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from crc32c import crc32c
 
-from broker_sim.ports import LogDirectory
+from zabka.broker_sim.ports import LogDirectory
 
 SUFFIX = ".snapshot"
 NO_OFFSET = -1

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from broker_sim.logs.producer_snapshots import NO_OFFSET, ProducerEntry
-from kafka_protocol.record_batch import BatchHeader
+from zabka.broker_sim.logs.producer_snapshots import NO_OFFSET, ProducerEntry
+from zabka.kafka.record_batch import BatchHeader
 
 BATCHES_KEPT = 5
 """As many as a producer may have in flight, so a resend of any of them is recognised."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.partition_log import PartitionLog
 
 UNLIMITED = -1
 """retention.ms and retention.bytes."""

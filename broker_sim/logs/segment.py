@@ -7,9 +7,9 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
-from broker_sim.ports import LogFile
-from kafka_protocol.record_batch import HEADER_SIZE, MAGIC, BatchHeader, checksum_holds, header_is_sane, read_header
+from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
+from zabka.broker_sim.ports import LogFile
+from zabka.kafka.record_batch import HEADER_SIZE, MAGIC, BatchHeader, checksum_holds, header_is_sane, read_header
 
 SUFFIX = ".log"
 _SCAN_BYTES = 1 << 20

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from functools import partial
 
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.slices import SLICE_RECORDS, Slices
-from kafka_protocol.record_batch import BatchHeader, BatchUnreadable, iter_batch
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.broker_sim.slices import SLICE_RECORDS, Slices
+from zabka.kafka.record_batch import BatchHeader, BatchUnreadable, iter_batch
 
 Found = tuple[int, int] | None
 """(timestamp, offset); None for none."""

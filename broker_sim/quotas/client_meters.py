@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ensemble.ports import Runtime
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 M = TypeVar("M")
 

@@ -1,6 +1,7 @@
 """Quotas of users, clients and addresses: what DescribeClientQuotas and AlterClientQuotas keep under /config.
 
-Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  Who is held to them: `broker_sim.quotas.client_throttling`.
+Sources: kafka.server.ZkAdminManager, KIP-546, KIP-612.  Who is held to them:
+`zabka.broker_sim.quotas.client_throttling`.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from urllib.parse import unquote
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
-from broker_sim.configs.entity_znodes import EntityZnodes, node_name
-from broker_sim.quotas.connection_limits import Resolve
-from broker_sim.refusals import Refused
-from ensemble.errors import ZooKeeperError
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, at_least, render
+from zabka.broker_sim.configs.entity_znodes import EntityZnodes, node_name
+from zabka.broker_sim.quotas.connection_limits import Resolve
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 USER, CLIENT, IP = "user", "client-id", "ip"
 EXACT, DEFAULT, ANY = 0, 1, 2

@@ -15,15 +15,15 @@ from urllib.parse import unquote
 
 import msgspec
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
-from broker_sim.quotas.controller_mutations import MutationQuota
-from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
-from broker_sim.request_context import RequestContext
-from ensemble.ports import Runtime
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, as_time
-from kafka_protocol.zk.znodes import DEFAULT_ENTITY
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
+from zabka.broker_sim.quotas.controller_mutations import MutationQuota
+from zabka.broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
+from zabka.broker_sim.request_context import RequestContext
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, as_time
+from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 PRODUCER_RATE = "producer_byte_rate"
 CONSUMER_RATE = "consumer_byte_rate"

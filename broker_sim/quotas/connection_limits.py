@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.configs.config_def import Value, split_list
-from broker_sim.configs.entity_configs import EntityConfigs
-from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
-from ensemble.ports import Runtime
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.configs.config_def import Value, split_list
+from zabka.broker_sim.configs.entity_configs import EntityConfigs
+from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas, ListenerLimits
+from zabka.ensemble.ports import Runtime
 
 MAX_CONNECTIONS = "max.connections"
 CREATION_RATE = "max.connection.creation.rate"

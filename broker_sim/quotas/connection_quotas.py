@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from broker_sim.quotas.client_meters import METERS_MAX
-from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
-from ensemble.ports import Future, Runtime
+from zabka.broker_sim.quotas.client_meters import METERS_MAX
+from zabka.broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms
+from zabka.ensemble.ports import Future, Runtime
 
 UNLIMITED = 2**31 - 1
 

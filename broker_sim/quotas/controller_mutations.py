@@ -10,9 +10,9 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
-from broker_sim.refusals import Refused
-from ensemble.ports import Runtime
+from zabka.broker_sim.quotas.client_meters import THROTTLE_MS_MAX, ClientMeters
+from zabka.broker_sim.refusals import Refused
+from zabka.ensemble.ports import Runtime
 
 EXCEEDED = "The throttling quota has been exceeded."
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.quotas.sampled_rate import SampledAmount, simple_rate
-from ensemble.ports import Runtime
+from zabka.broker_sim.configs.replica_config import ReplicaConfig
+from zabka.broker_sim.quotas.sampled_rate import SampledAmount, simple_rate
+from zabka.ensemble.ports import Runtime
 
 UNLIMITED = 2**63 - 1
 LEADER_RATE = "leader.replication.throttled.rate"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from broker_sim.ports import ControllerGate
-from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
-from ensemble.ports import Runtime, Task, Timer
-from journal.events import TopicPartition
-from kafka_protocol.ports import ChannelBroken, KafkaMessage
-from kafka_protocol.topic_ids import topic_id_from_kafka, topic_id_to_kafka
-from kafka_protocol.wire.kafka_schema import ApiKey, request
+from zabka.broker_sim.ports import ControllerGate
+from zabka.broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from zabka.ensemble.ports import Runtime, Task, Timer
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import ChannelBroken, KafkaMessage
+from zabka.kafka.topic_ids import topic_id_from_kafka, topic_id_to_kafka
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 RETRY_BACKOFF_MS = 50
 VERSION = 3

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection, Mapping
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.ports import Deleted
-from broker_sim.replication.partition import Partition
-from journal.events import TopicPartition
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import Deleted
+from zabka.broker_sim.replication.partition import Partition
+from zabka.journal.events import TopicPartition
 
 TO_HIGH_WATERMARK = -1
 """The offset that stands for everything that is committed."""
@@ -64,7 +64,7 @@ class DeletionRow:
 
 
 class DelayedDeletion:
-    """A deletion that waits until the live replicas have followed (`broker_sim.replication.purgatory.Delayed`)."""
+    """A deletion that waits until the live replicas have followed (`zabka.broker_sim.replication.purgatory.Delayed`)."""
 
     __slots__ = ("_answer", "_waiting", "rows")
 

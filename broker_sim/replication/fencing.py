@@ -1,6 +1,7 @@
 """Who is refused by the epoch that a request states, and the old rules by which nobody was.
 
-Chosen once, where a broker is built; `controller.historical` says what each old rule is called and where it ended.
+Chosen once, where a broker is built; `zabka.controller.historical` says what each old rule is called and where it
+ended.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from controller.historical import Historical
+from zabka.controller.historical import Historical
 
 _UNSAID = -1
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
-from broker_sim.replication.isr_rules import note_still_level
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.partition_host import NO_EPOCH
-from broker_sim.replication.replica_selector import ReplicaView
+from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition
+from zabka.broker_sim.replication.isr_rules import note_still_level
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.partition_host import NO_EPOCH
+from zabka.broker_sim.replication.replica_selector import ReplicaView
 
 
 def read(

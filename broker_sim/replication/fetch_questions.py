@@ -1,6 +1,6 @@
 """What a follower has told its leader of what it wants, so that it tells no more than what changed (KIP-227).
 
-Kafka's FetchSessionHandler: the fetcher's side of `broker_sim.replication.fetch_session`.
+Kafka's FetchSessionHandler: the fetcher's side of `zabka.broker_sim.replication.fetch_session`.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from journal.events import TopicPartition
-from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
+from zabka.journal.events import TopicPartition
+from zabka.kafka.wire.data_messages import FetchPartition, FetchResponse
 
 INITIAL_EPOCH = 0
 """The session epoch of a fetch that asks for a new session, and forgets nothing."""

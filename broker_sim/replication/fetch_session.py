@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition, FetchPartition
-from ensemble.ports import Random
+from zabka.broker_sim.ports import FetchedPartition, FetchPartition
+from zabka.ensemble.ports import Random
 
 NO_SESSION = 0
 FINAL_EPOCH, INITIAL_EPOCH = -1, 0

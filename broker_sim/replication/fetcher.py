@@ -2,7 +2,7 @@
 
 Every fetch says which epoch the follower's last record is of; a leader that finds the logs diverging answers with
 where to cut instead of with records (KIP-595's way, Fetch 12).  The older ways are in
-`broker_sim.replication.truncation`.
+`zabka.broker_sim.replication.truncation`.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import ReplicaConfig, lists
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.ports import MetadataView
-from broker_sim.quotas.replication_throttles import ReplicationQuota
-from broker_sim.replication.fetch_questions import INITIAL_EPOCH, FetchQuestions
-from broker_sim.replication.following import append_fetched, restart_at, truncate, truncate_to_divergence
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.truncation import EpochEnd, Truncation, truncation
-from ensemble.ports import Future, Runtime, Task, Timer
-from journal.events import TopicPartition
-from journal.events import topic_partition as name_of
-from kafka_protocol.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.wire.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
-from kafka_protocol.wire.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
+from zabka.broker_sim.configs.replica_config import ReplicaConfig, lists
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import MetadataView
+from zabka.broker_sim.quotas.replication_throttles import ReplicationQuota
+from zabka.broker_sim.replication.fetch_questions import INITIAL_EPOCH, FetchQuestions
+from zabka.broker_sim.replication.following import append_fetched, restart_at, truncate, truncate_to_divergence
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.truncation import EpochEnd, Truncation, truncation
+from zabka.ensemble.ports import Future, Runtime, Task, Timer
+from zabka.journal.events import TopicPartition
+from zabka.journal.events import topic_partition as name_of
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.topic_ids import topic_id_to_kafka
+from zabka.kafka.wire.data_messages import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
+from zabka.kafka.wire.kafka_schema import FETCH_BY_TOPIC_ID, ApiKey, as_time, request
 
 LIST_OFFSETS_VERSION = 9
 OFFSET_FOR_LEADER_EPOCH_VERSION = 4

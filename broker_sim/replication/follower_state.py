@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from broker_sim.ports import FetchedPartition, FetchPartition
+from zabka.broker_sim.ports import FetchedPartition, FetchPartition
 
 UNKNOWN_OFFSET = -1
 UNKNOWN_EPOCH = -1
@@ -12,7 +12,7 @@ class FollowerState:
     """A follower's log end offset as its fetches show it, and when it last stood level with the leader.
 
     Times are the leader's monotonic milliseconds; `NEVER` lies before all of them.  What a fetch makes of this, and
-    who counts as caught up by it, say the rules in `broker_sim.replication.isr_rules`.
+    who counts as caught up by it, say the rules in `zabka.broker_sim.replication.isr_rules`.
     """
 
     NEVER = -(1 << 62)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.partition_host import NO_EPOCH
-from journal.cause import Cause
-from journal.events import LogTruncated, RecordsLost, RecordsReplicated
-from kafka_protocol.record_batch import is_compacted, split_batches
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.partition_host import NO_EPOCH
+from zabka.journal.cause import Cause
+from zabka.journal.events import LogTruncated, RecordsLost, RecordsReplicated
+from zabka.kafka.record_batch import is_compacted, split_batches
 
 TO_HIGH_WATERMARK = "high_watermark"
 """The cause of a truncation to the replica's own high watermark, as before KIP-101."""

@@ -1,18 +1,19 @@
 """The rules of the ISR: what counts as caught up, who may join, who has to leave, and what is committed.
 
-Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`.  A leader applies
-them in `broker_sim.replication.partition`, from what it knows of its followers (`FollowerState`); what becomes of a
-proposed change is `broker_sim.replication.isr`.  Sources: Kafka's cluster/Partition.scala and cluster/Replica.scala.
-Rules that Kafka has changed keep their old form beside the new one; `controller.historical` names those.
+Each rule is one function here, and one test in `tests/broker_sim/replication/test_isr_rules.py`.  A leader applies them
+in `zabka.broker_sim.replication.partition`, from what it knows of its followers (`FollowerState`); what becomes of a
+proposed change is `zabka.broker_sim.replication.isr`.  Sources: Kafka's cluster/Partition.scala and
+cluster/Replica.scala. Rules that Kafka has changed keep their old form beside the new one;
+`zabka.controller.historical` names those.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from broker_sim.replication.follower_state import UNKNOWN_EPOCH, FollowerState
-from controller.historical import NO_HISTORY, Historical
-from journal.events import ReplicaStanding
+from zabka.broker_sim.replication.follower_state import UNKNOWN_EPOCH, FollowerState
+from zabka.controller.historical import NO_HISTORY, Historical
+from zabka.journal.events import ReplicaStanding
 
 # ---- when a follower was last level with its leader -----------------------------------------------------------
 

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.logs.directory_names import LENGTH_MAX, future_name
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.logs.log_manager import LogManager
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.retention import drop_below_start
-from broker_sim.quotas.replication_throttles import ReplicationQuota
-from broker_sim.replication.partition import Partition
-from ensemble.ports import Runtime, Task
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import split_batches
+from zabka.broker_sim.configs.replica_config import ReplicaConfig
+from zabka.broker_sim.logs.directory_names import LENGTH_MAX, future_name
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.retention import drop_below_start
+from zabka.broker_sim.quotas.replication_throttles import ReplicationQuota
+from zabka.broker_sim.replication.partition import Partition
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import split_batches
 
 _UNIQUE_LENGTH = 32
 

@@ -6,9 +6,9 @@ from collections.abc import Generator
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.newest_record import newest_record
-from broker_sim.logs.time_search import offset_for_timestamp
-from broker_sim.replication.partition import Partition
+from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.time_search import offset_for_timestamp
+from zabka.broker_sim.replication.partition import Partition
 
 LATEST = -1
 EARLIEST = -2

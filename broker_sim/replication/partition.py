@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import PartitionConfig, lists
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
-from broker_sim.ports import FetchPartition
-from broker_sim.replication.follower_state import FollowerState
-from broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
-from broker_sim.replication.isr_rules import begin_leader_epoch, note_fetch
-from broker_sim.replication.partition_host import (
+from zabka.broker_sim.configs.replica_config import PartitionConfig, lists
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_state import UNKNOWN_CHECKSUM, ProducerBatch
+from zabka.broker_sim.ports import FetchPartition
+from zabka.broker_sim.replication.follower_state import FollowerState
+from zabka.broker_sim.replication.isr import RECOVERED, Committed, IsrState, Pending, PendingExpand, PendingShrink
+from zabka.broker_sim.replication.isr_rules import begin_leader_epoch, note_fetch
+from zabka.broker_sim.replication.partition_host import (
     NO_EPOCH,
     Appended,
     IsrAnswer,
@@ -19,9 +19,9 @@ from broker_sim.replication.partition_host import (
     LeaderAndIsr,
     PartitionHost,
 )
-from broker_sim.replication.validation_turns import AtOnce, cost_of
-from journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
-from journal.events import (
+from zabka.broker_sim.replication.validation_turns import AtOnce, cost_of
+from zabka.journal.cause import UNKNOWN, election_cause, request_cause, timer_cause
+from zabka.journal.events import (
     FollowershipTaken,
     HighWatermarkMoved,
     IsrProposed,
@@ -30,12 +30,12 @@ from journal.events import (
     ReplicaStanding,
     TopicPartition,
 )
-from kafka_protocol.compression import Data
-from kafka_protocol.plain_batch import plain_batch
-from kafka_protocol.record_batch import BatchHeader
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_rules import Append
-from kafka_protocol.record_validation import SLICE_RECORDS, Validated, Validation, validate
+from zabka.kafka.compression import Data
+from zabka.kafka.plain_batch import plain_batch
+from zabka.kafka.record_batch import BatchHeader
+from zabka.kafka.record_refusals import RecordsRefused
+from zabka.kafka.record_rules import Append
+from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation, validate
 
 ALL = -1
 """acks=all."""

@@ -6,17 +6,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
-from broker_sim.ports import MetadataView
-from broker_sim.quotas.replication_throttles import ReplicationQuota
-from broker_sim.replication.fencing import Fences
-from broker_sim.replication.isr_rules import IsrRules
-from broker_sim.replication.progress import HostedLog
-from broker_sim.replication.replica_selector import ReplicaSelector
-from ensemble.ports import Runtime
-from journal.events import ReplicaStanding, TopicPartition
-from kafka_protocol.ports import Emit
-from kafka_protocol.record_batch import BatchHeader
-from kafka_protocol.record_refusals import RecordsRefused
+from zabka.broker_sim.ports import MetadataView
+from zabka.broker_sim.quotas.replication_throttles import ReplicationQuota
+from zabka.broker_sim.replication.fencing import Fences
+from zabka.broker_sim.replication.isr_rules import IsrRules
+from zabka.broker_sim.replication.progress import HostedLog
+from zabka.broker_sim.replication.replica_selector import ReplicaSelector
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import ReplicaStanding, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.record_batch import BatchHeader
+from zabka.kafka.record_refusals import RecordsRefused
 
 NO_EPOCH = -1
 

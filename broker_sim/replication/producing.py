@@ -7,18 +7,18 @@ from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.ports import ProducedPartition
-from broker_sim.replication.partition import ALL, Partition
-from broker_sim.replication.partition_host import Appended
-from broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
-from broker_sim.replication.replica_control import ReplicaControl
-from broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
-from ensemble.ports import Future, Runtime
-from journal.events import RecordsAcknowledged, TopicPartition
-from kafka_protocol.ports import Emit
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_validation import Validated, Validation
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import ProducedPartition
+from zabka.broker_sim.replication.partition import ALL, Partition
+from zabka.broker_sim.replication.partition_host import Appended
+from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
+from zabka.broker_sim.replication.replica_control import ReplicaControl
+from zabka.broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
+from zabka.ensemble.ports import Future, Runtime
+from zabka.journal.events import RecordsAcknowledged, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.record_refusals import RecordsRefused
+from zabka.kafka.record_validation import Validated, Validation
 
 _ACKS = (0, 1, ALL)
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from broker_sim.logs.partition_log import PartitionLog
-from ensemble.ports import Runtime, Timer
-from journal.events import ReplicaProgressed, TopicPartition
-from kafka_protocol.ports import Emit
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.ensemble.ports import Runtime, Timer
+from zabka.journal.events import ReplicaProgressed, TopicPartition
+from zabka.kafka.ports import Emit
 
 PROGRESS_PERIOD_MS = 250
 """ReplicaProgressed is written this often at most, on average."""
@@ -17,7 +17,7 @@ BURST = 4
 
 
 class HostedLog(Protocol):
-    """A replica, of which only the log is looked at (`broker_sim.replication.partition.Partition`)."""
+    """A replica, of which only the log is looked at (`zabka.broker_sim.replication.partition.Partition`)."""
 
     topic_partition: TopicPartition
     log: PartitionLog

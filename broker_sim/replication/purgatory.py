@@ -11,13 +11,13 @@ from typing import Protocol
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.ports import FetchParams, FetchPartition
-from broker_sim.replication.fetch_answers import must_answer
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.partition_host import Appended
-from ensemble.ports import Runtime, Timer
-from journal.events import TopicPartition
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.fetch_answers import must_answer
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.partition_host import Appended
+from zabka.ensemble.ports import Runtime, Timer
+from zabka.journal.events import TopicPartition
 
 
 class Delayed(Protocol):

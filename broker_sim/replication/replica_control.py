@@ -13,19 +13,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.logs.log_manager import LogManager
-from broker_sim.metadata_cache import LEADER_DURING_DELETE
-from broker_sim.replication.fetcher import ReplicaFetchers
-from broker_sim.replication.isr import RECOVERED
-from broker_sim.replication.log_dir_moves import LogDirMoves
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
-from journal.events import RequestFenced, TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_ids import topic_id_from_kafka, topic_id_to_kafka
-from kafka_protocol.topic_names import invalid_name
-from kafka_protocol.wire.kafka_schema import respond
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.metadata_cache import LEADER_DURING_DELETE
+from zabka.broker_sim.replication.fetcher import ReplicaFetchers
+from zabka.broker_sim.replication.isr import RECOVERED
+from zabka.broker_sim.replication.log_dir_moves import LogDirMoves
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
+from zabka.journal.events import RequestFenced, TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_ids import topic_id_from_kafka, topic_id_to_kafka
+from zabka.kafka.topic_names import invalid_name
+from zabka.kafka.wire.kafka_schema import respond
 
 LEADER_AND_ISR = "LeaderAndIsr"
 STOP_REPLICA = "StopReplica"

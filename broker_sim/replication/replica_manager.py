@@ -11,38 +11,38 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, no_overrides
-from broker_sim.logs.guarded_directory import LogDirFailed
-from broker_sim.logs.housekeeping import LogHousekeeping
-from broker_sim.logs.log_manager import LogManager
-from broker_sim.ports import (
+from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig, TopicConfigs, no_overrides
+from zabka.broker_sim.logs.guarded_directory import LogDirFailed
+from zabka.broker_sim.logs.housekeeping import LogHousekeeping
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
     FetchParams,
     FetchPartition,
     ProducedPartition,
 )
-from broker_sim.quotas.replication_throttles import ReplicationThrottles
-from broker_sim.replication.alter_partition import AlterPartitionManager
-from broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
-from broker_sim.replication.fencing import fences
-from broker_sim.replication.fetch_answers import read, told_before
-from broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
-from broker_sim.replication.isr_rules import IsrRules
-from broker_sim.replication.log_dir_moves import LogDirMoves
-from broker_sim.replication.offset_listing import list_offset
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
-from broker_sim.replication.producing import Producing
-from broker_sim.replication.progress import HostedLog, ProgressReports
-from broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
-from broker_sim.replication.replica_control import ReplicaControl, with_storage_errors
-from broker_sim.replication.replica_selector import replica_selector
-from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from broker_sim.slices import in_slices
-from ensemble.ports import Future, Timer
-from journal.events import TopicPartition
-from kafka_protocol.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
+from zabka.broker_sim.replication.alter_partition import AlterPartitionManager
+from zabka.broker_sim.replication.delete_records import DelayedDeletion, DeletionRow
+from zabka.broker_sim.replication.fencing import fences
+from zabka.broker_sim.replication.fetch_answers import read, told_before
+from zabka.broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
+from zabka.broker_sim.replication.isr_rules import IsrRules
+from zabka.broker_sim.replication.log_dir_moves import LogDirMoves
+from zabka.broker_sim.replication.offset_listing import list_offset
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
+from zabka.broker_sim.replication.producing import Producing
+from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
+from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
+from zabka.broker_sim.replication.replica_control import ReplicaControl, with_storage_errors
+from zabka.broker_sim.replication.replica_selector import replica_selector
+from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from zabka.broker_sim.slices import in_slices
+from zabka.ensemble.ports import Future, Timer
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
@@ -50,7 +50,7 @@ def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
 
 
 class ReplicaManager:
-    """Implements `broker_sim.ports.ReplicaService`."""
+    """Implements `zabka.broker_sim.ports.ReplicaService`."""
 
     def __init__(
         self,

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from broker_sim.ports import ControllerGate, LogDirectory, MetadataView, ReachedMarks
-from ensemble.ports import Runtime
-from kafka_protocol.ports import BrokerChannel, Emit
+from zabka.broker_sim.ports import ControllerGate, LogDirectory, MetadataView, ReachedMarks
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.ports import BrokerChannel, Emit
 
 
 def _seen_nothing() -> int:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, UNDEFINED_OFFSET
-from broker_sim.replication.following import TO_HIGH_WATERMARK, truncate
-from broker_sim.replication.partition import Partition
-from controller.historical import Historical
+from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, UNDEFINED_OFFSET
+from zabka.broker_sim.replication.following import TO_HIGH_WATERMARK, truncate
+from zabka.broker_sim.replication.partition import Partition
+from zabka.controller.historical import Historical
 
 
 class EpochEnd(NamedTuple):

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
 
-from broker_sim.slices import PAUSE_MS
-from ensemble.ports import Runtime
-from kafka_protocol.compression import Data
-from kafka_protocol.record_batch import MAGIC, read_header
-from kafka_protocol.record_refusals import RecordsRefused, unexpected
-from kafka_protocol.record_validation import SLICE_RECORDS, Validated, Validation
+from zabka.broker_sim.slices import PAUSE_MS
+from zabka.ensemble.ports import Runtime
+from zabka.kafka.compression import Data
+from zabka.kafka.record_batch import MAGIC, read_header
+from zabka.kafka.record_refusals import RecordsRefused, unexpected
+from zabka.kafka.record_validation import SLICE_RECORDS, Validated, Validation
 
 BEGUN_MAX = 4
 """Long validations that take turns; the others wait until one of these is done."""

@@ -12,17 +12,17 @@ from functools import partial
 
 from kio.schema.errors import ErrorCode as KafkaError
 
-from broker_sim.configs.broker_config import KafkaConfig
-from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
-from controller.historical import Historical
-from ensemble.errors import ErrorCode, SessionExpired
-from ensemble.ports import Runtime, Task, Timer
-from journal.cause import proposal_cause
-from journal.events import IsrChanged, TopicPartition
-from kafka_protocol.ports import Emit
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.broker_sim.configs.broker_config import KafkaConfig
+from zabka.broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from zabka.controller.historical import Historical
+from zabka.ensemble.errors import ErrorCode, SessionExpired
+from zabka.ensemble.ports import Runtime, Task, Timer
+from zabka.journal.cause import proposal_cause
+from zabka.journal.events import IsrChanged, TopicPartition
+from zabka.kafka.ports import Emit
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 CHECK_PERIOD_MS = 2_500
 LINGER_MS = 5_000

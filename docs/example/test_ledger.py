@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from ledger import Ledger
 
-from testing.cluster import Partition
-from testing.live.cluster import LiveCluster
+from zabka.testing.cluster import Partition
+from zabka.testing.live.cluster import LiveCluster
 
 
 @pytest.fixture

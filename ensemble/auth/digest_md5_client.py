@@ -1,10 +1,10 @@
-"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `ensemble.auth.digest_md5`, and of ZooKeeper's servers."""
+"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `zabka.ensemble.auth.digest_md5`, and of ZooKeeper's servers."""
 
 from __future__ import annotations
 
 from hmac import compare_digest
 
-from ensemble.auth.digest_md5 import CLIENTS, NONCE_COUNT, SaslError, SaslService, directives, proof, secret_of
+from zabka.ensemble.auth.digest_md5 import CLIENTS, NONCE_COUNT, SaslError, SaslService, directives, proof, secret_of
 
 MAX_BUFFER = 65536
 

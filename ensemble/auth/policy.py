@@ -11,7 +11,7 @@ from hmac import compare_digest
 
 import msgspec
 
-from ensemble.auth.schemes import DEFAULT_SCHEMES, DIGEST, IP, SASL, SUPER, SUPER_USER, X509, AuthId, digest_of
+from zabka.ensemble.auth.schemes import DEFAULT_SCHEMES, DIGEST, IP, SASL, SUPER, SUPER_USER, X509, AuthId, digest_of
 
 
 class AuthPolicy(msgspec.Struct, frozen=True, kw_only=True):

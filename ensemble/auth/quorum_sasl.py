@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.auth.digest_md5 import QUORUM, RESPONSE_BYTES_MAX, DigestMd5Server, SaslError
-from ensemble.auth.digest_md5_client import DigestMd5Client
+from zabka.ensemble.auth.digest_md5 import QUORUM, RESPONSE_BYTES_MAX, DigestMd5Server, SaslError
+from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
 
 MAGIC = 2**64 - 0xA0DBCAFECAFE1234
 """QUORUM_AUTH_MAGIC_NUMBER, the negative of what is negative already in Java's 64 bits."""

@@ -7,8 +7,8 @@ from base64 import b64encode
 from collections.abc import Callable
 from hashlib import new as new_hash
 
-from ensemble.auth.addresses import parse_network, within
-from ensemble.auth.names import is_distinguished_name
+from zabka.ensemble.auth.addresses import parse_network, within
+from zabka.ensemble.auth.names import is_distinguished_name
 
 AuthId = tuple[str, str]
 """(scheme, id): one identity that a connection has proved."""

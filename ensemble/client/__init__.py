@@ -3,9 +3,10 @@
     async with ensemble.client.connect("127.0.0.1:2181") as client:
         data, stat = await client.get("/controller")
 
-Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `ensemble.client.kazoo`.  Brokers,
-tools and tests import it; it imports the records and `auth`, and nothing of a server.  Begin with `client` (the
-operations), then `session` (one session, over whichever server answers); both are pure, `asyncio_connector` is not.
+Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `zabka.ensemble.client.kazoo`.
+Brokers, tools and tests import it; it imports the records and `auth`, and nothing of a server.  Begin with `client`
+(the operations), then `session` (one session, over whichever server answers); both are pure, `asyncio_connector` is
+not.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ensemble.client.aio import connect as connect
+    from zabka.ensemble.client.aio import connect as connect
 
 __all__ = ["connect"]
 
 
 def __getattr__(name: str) -> object:
     if name == "connect":
-        from ensemble.client.aio import connect
+        from zabka.ensemble.client.aio import connect
 
         return connect
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

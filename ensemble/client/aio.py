@@ -7,9 +7,9 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 
 @asynccontextmanager

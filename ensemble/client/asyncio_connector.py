@@ -8,11 +8,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Protocol, cast
 
-from ensemble.client.client_tap import ClientLine, ClientTap
-from ensemble.client.hosts import split_host
-from ensemble.client.service import Receiver, ToServer, WatchEvent
-from ensemble.jute import MalformedRecord, Reader, Record, pack_int
-from ensemble.records import (
+from zabka.ensemble.client.client_tap import ClientLine, ClientTap
+from zabka.ensemble.client.hosts import split_host
+from zabka.ensemble.client.service import Receiver, ToServer, WatchEvent
+from zabka.ensemble.jute import MalformedRecord, Reader, Record, pack_int
+from zabka.ensemble.records import (
     NOTIFICATION_XID,
     RESPONSE_BODIES,
     AnyResponse,
@@ -40,7 +40,7 @@ _EVENT_TYPES = {event.value: event for event in EventType}
 
 
 class Opener(Protocol):
-    """Opens TCP connections as `loop.create_connection` does; `ensemble.runtime.links.LinkFaults` adds its faults."""
+    """Opens TCP connections as `loop.create_connection` does; `zabka.ensemble.runtime.links.LinkFaults` adds its faults."""
 
     def open_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: ssl.SSLContext | None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from ensemble.client.watches import Left
-from ensemble.errors import ZooKeeperError
-from ensemble.jute import Record
-from ensemble.ports import Future
-from ensemble.records import AuthPacket, MultiRequest
+from zabka.ensemble.client.watches import Left
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.jute import Record
+from zabka.ensemble.ports import Future
+from zabka.ensemble.records import AuthPacket, MultiRequest
 
 
 class Sink(Protocol):

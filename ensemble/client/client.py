@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
-from ensemble.client.hosts import parse_hosts
-from ensemble.client.service import (
+from zabka.ensemble.client.hosts import parse_hosts
+from zabka.ensemble.client.service import (
     Check,
     Connector,
     Create,
@@ -26,12 +26,12 @@ from ensemble.client.service import (
     Watcher,
     WordAsker,
 )
-from ensemble.client.session import CLOSE_WAIT_MS, Session
-from ensemble.client.watches import WatchKind
-from ensemble.errors import ErrorCode, NodeExists, NoNode
-from ensemble.ids import SessionId
-from ensemble.ports import Future, Runtime
-from ensemble.records import (
+from zabka.ensemble.client.session import CLOSE_WAIT_MS, Session
+from zabka.ensemble.client.watches import WatchKind
+from zabka.ensemble.errors import ErrorCode, NodeExists, NoNode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.ports import Future, Runtime
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     AddWatchMode,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble.client.service import ToServer, WatchEvent
-from ensemble.op_names import connect_content, connected_content, reply_content, request_content
-from ensemble.records import PING_XID, ConnectRequest, ConnectResponse, Reply
-from journal.message_log import MessageLine, MessageNotes, Transport
-from journal.messages import Content
+from zabka.ensemble.client.service import ToServer, WatchEvent
+from zabka.ensemble.op_names import connect_content, connected_content, reply_content, request_content
+from zabka.ensemble.records import PING_XID, ConnectRequest, ConnectResponse, Reply
+from zabka.journal.message_log import MessageLine, MessageNotes, Transport
+from zabka.journal.messages import Content
 
 
 class ClientTap:

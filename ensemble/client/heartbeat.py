@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble.ports import Runtime, Timer
+from zabka.ensemble.ports import Runtime, Timer
 
 
 class Heartbeat:

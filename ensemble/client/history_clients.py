@@ -1,8 +1,8 @@
 """Clients of the ensemble whose history can be judged: each writes, reads and watches, and notes what it was told.
 
 Judged are linearizability of writes and quorum reads (sync, then getData) of every znode, FIFO order per session
-(`journal.judges.session_order`), and ephemerals, which live as long as their session and no longer.  The clients do not
-know whether their processes are real.
+(`zabka.journal.judges.session_order`), and ephemerals, which live as long as their session and no longer.  The clients
+do not know whether their processes are real.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ensemble.client.client import Client
-from ensemble.client.service import WatchEvent
-from ensemble.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, ZooKeeperError
-from ensemble.records import EventType
-from journal.judges.linearizability import Operation, Verdict, check
-from journal.judges.session_order import Seen, violations
-from journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import WatchEvent
+from zabka.ensemble.errors import BadVersion, ConnectionLoss, NodeExists, NoNode, SessionExpired, ZooKeeperError
+from zabka.ensemble.records import EventType
+from zabka.journal.judges.linearizability import Operation, Verdict, check
+from zabka.journal.judges.session_order import Seen, violations
+from zabka.journal.judges.znode_register import ANY_VERSION, UNKNOWN, Answered, Asked, step
 
 HISTORIES, ALIVE = "/histories", "/alive"
 """The znodes under which clients work; they have to be there."""

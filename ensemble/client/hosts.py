@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.znode_paths import ROOT, is_valid_path
+from zabka.ensemble.znode_paths import ROOT, is_valid_path
 
 DEFAULT_PORT = 2181
 

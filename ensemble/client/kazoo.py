@@ -1,6 +1,6 @@
 """A `KazooClient` with kazoo's names, arguments, states, listeners and exceptions, over our own client.
 
-    from ensemble.client.kazoo import KazooClient
+    from zabka.ensemble.client.kazoo import KazooClient
 
 kazoo's recipes (Lock, Election, DataWatch, ...) run on it unchanged and are attributes of it, as in kazoo.  The
 session runs on a background thread with its own event loop; watches and completions are called by kazoo's
@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ensemble.runtime.extras import Lacking
+from zabka.ensemble.runtime.extras import Lacking
 
 try:
     from kazoo.exceptions import ConnectionClosedError, ConnectionLoss, KazooException, NoNodeError
@@ -34,15 +34,15 @@ from kazoo.recipe.watchers import ChildrenWatch, DataWatch
 from kazoo.security import ACL as KazooACL
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from ensemble.client.call import Call
-from ensemble.client.hosts import split_host
-from ensemble.client.session import Session
-from ensemble.client.shim.state import KazooSession
-from ensemble.client.shim.transaction import TransactionRequest
-from ensemble.client.shim.types import from_acl, from_stat, to_acls, translate_error
-from ensemble.errors import NodeExists, NoNode, ZooKeeperError
-from ensemble.jute import Record
-from ensemble.records import (
+from zabka.ensemble.client.call import Call
+from zabka.ensemble.client.hosts import split_host
+from zabka.ensemble.client.session import Session
+from zabka.ensemble.client.shim.state import KazooSession
+from zabka.ensemble.client.shim.transaction import TransactionRequest
+from zabka.ensemble.client.shim.types import from_acl, from_stat, to_acls, translate_error
+from zabka.ensemble.errors import NodeExists, NoNode, ZooKeeperError
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import (
     CreateRequest,
     DeleteRequest,
     MultiRequest,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ensemble.client.service import Connection, FromServer, WatchEvent
+from zabka.ensemble.client.service import Connection, FromServer, WatchEvent
 
 
 class LinkOwner(Protocol):

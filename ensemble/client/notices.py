@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ensemble.client.service import SessionState, StateListener, Watcher, WatchEvent
-from ensemble.errors import ZooKeeperError
-from ensemble.ports import Future, Runtime
-from ensemble.records import EventType
+from zabka.ensemble.client.service import SessionState, StateListener, Watcher, WatchEvent
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.ports import Future, Runtime
+from zabka.ensemble.records import EventType
 
 
 class Notices:

@@ -6,10 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import chain
 
-from ensemble.client.call import Auth, Call
-from ensemble.client.watches import Left
-from ensemble.errors import ConnectionLoss
-from ensemble.records import AUTH_XID, OpCode, Reply, Request
+from zabka.ensemble.client.call import Auth, Call
+from zabka.ensemble.client.watches import Left
+from zabka.ensemble.errors import ConnectionLoss
+from zabka.ensemble.records import AUTH_XID, OpCode, Reply, Request
 
 QUEUED_CALLS_MAX = 65_536
 """Calls that may wait for a reconnect; more fail at once with ConnectionLoss."""

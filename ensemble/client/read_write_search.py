@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble.client.rotation import Rotation
-from ensemble.client.service import WordAsker
-from ensemble.ports import Runtime, Timer
+from zabka.ensemble.client.rotation import Rotation
+from zabka.ensemble.client.service import WordAsker
+from zabka.ensemble.ports import Runtime, Timer
 
 PAUSE_MIN_MS = 100
 PAUSE_MAX_MS = 5_000

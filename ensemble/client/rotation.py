@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensemble.ports import Random
+from zabka.ensemble.ports import Random
 
 BACKOFF_MIN_MS = 50
 """The longest pause after the first round of servers that all failed; it doubles with each further round."""

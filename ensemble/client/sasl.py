@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ensemble.auth.digest_md5 import SaslError
-from ensemble.auth.digest_md5_client import DigestMd5Client
-from ensemble.records import Reply, SaslRequest, SaslResponse
+from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
+from zabka.ensemble.records import Reply, SaslRequest, SaslResponse
 
 
 class SaslLogin(NamedTuple):

@@ -1,6 +1,6 @@
 """The coordination service as its users see it, and the connection port under a client.
 
-`CoordinationService` is what the controller and the brokers await; `ensemble.client.client.Client` is the one
+`CoordinationService` is what the controller and the brokers await; `zabka.ensemble.client.client.Client` is the one
 implementation, over a `Connector` (asyncio sockets, or links of the simulated world).  Requests are sent in the order
 of the calls, at the call (not at the await), so that callers pipeline by calling first and awaiting later.
 """
@@ -11,9 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from enum import Enum
 from typing import NamedTuple, Protocol
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     ConnectRequest,
@@ -125,10 +125,10 @@ class ReadResult(NamedTuple):
 class CoordinationService(Protocol):
     """One ZooKeeper session.
 
-    A call raises a subclass of `ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion, ...;
-    ConnectionLoss when the connection broke with the request in flight (it may have been applied); SessionExpired when
-    the session is over.  While SUSPENDED new calls wait for the reconnect.
-    After expiry every call raises SessionExpired until `renew()` has opened a new session.
+    A call raises a subclass of `zabka.ensemble.errors.ZooKeeperError` when awaited: NoNode, NodeExists, BadVersion,
+    ...; ConnectionLoss when the connection broke with the request in flight (it may have been applied); SessionExpired
+    when the session is over.  While SUSPENDED new calls wait for the reconnect. After expiry every call raises
+    SessionExpired until `renew()` has opened a new session.
     """
 
     @property

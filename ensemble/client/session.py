@@ -1,7 +1,7 @@
 """One ZooKeeper session: connecting, pipelining, pinging, moving to another server, expiry.
 
 Pure: it knows a `Connector` and a `Runtime`, so that the same code runs over sockets and in the simulated world.
-`ensemble.client.client.Client` puts the operations on top.  Source: org.apache.zookeeper.ClientCnxn.
+`zabka.ensemble.client.client.Client` puts the operations on top.  Source: org.apache.zookeeper.ClientCnxn.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ensemble.auth.digest_md5 import SaslError
-from ensemble.client.call import Auth, Call
-from ensemble.client.heartbeat import Heartbeat
-from ensemble.client.link import Link
-from ensemble.client.notices import Notices, fail_all
-from ensemble.client.pipeline import Pipeline
-from ensemble.client.read_write_search import ReadWriteSearch
-from ensemble.client.rotation import Rotation
-from ensemble.client.sasl import SaslLogin, SaslNegotiation
-from ensemble.client.service import (
+from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.client.call import Auth, Call
+from zabka.ensemble.client.heartbeat import Heartbeat
+from zabka.ensemble.client.link import Link
+from zabka.ensemble.client.notices import Notices, fail_all
+from zabka.ensemble.client.pipeline import Pipeline
+from zabka.ensemble.client.read_write_search import ReadWriteSearch
+from zabka.ensemble.client.rotation import Rotation
+from zabka.ensemble.client.sasl import SaslLogin, SaslNegotiation
+from zabka.ensemble.client.service import (
     Connector,
     FromServer,
     SessionState,
@@ -27,12 +27,12 @@ from ensemble.client.service import (
     WatchEvent,
     WordAsker,
 )
-from ensemble.client.watches import Left, Watches
-from ensemble.errors import AuthFailed, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
-from ensemble.ids import SessionId
-from ensemble.jute import Record
-from ensemble.ports import Future, Runtime, Timer
-from ensemble.records import (
+from zabka.ensemble.client.watches import Left, Watches
+from zabka.ensemble.errors import AuthFailed, ErrorCode, NoWatcher, SessionExpired, ZooKeeperError, error_for
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.jute import Record
+from zabka.ensemble.ports import Future, Runtime, Timer
+from zabka.ensemble.records import (
     AUTH_XID,
     NOTIFICATION_XID,
     PING_XID,

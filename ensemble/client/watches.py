@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from enum import Enum
 from itertools import chain
 
-from ensemble.client.service import Watcher, WatchEvent
-from ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
+from zabka.ensemble.client.service import Watcher, WatchEvent
+from zabka.ensemble.records import EventType, SetWatches, SetWatches2, WatcherType
 
 SET_WATCHES_BYTES_MAX = 128 * 1024
 """Paths in one setWatches, as in ClientCnxn: well below the servers' packet limit."""

@@ -5,18 +5,18 @@ reply frame is a header (xid, zxid, err) and, when err is 0, the op's response. 
 typed; the same objects travel on the simulated network.
 
 This is the vocabulary of everybody who speaks the protocol, so the whole of it is imported from here, by the list
-below; only the files of this package import one another.  It stands on `ensemble.jute` and `ensemble.errors`, and any
-room may import it.  Begin with `op_codes`, then `requests` and `responses`; `bodies` says which of them belongs to
-which op.
+below; only the files of this package import one another.  It stands on `zabka.ensemble.jute` and
+`zabka.ensemble.errors`, and any room may import it.  Begin with `op_codes`, then `requests` and `responses`; `bodies`
+says which of them belongs to which op.
 """
 
 from __future__ import annotations
 
-from ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
-from ensemble.records.bodies import REQUEST_BODIES, RESPONSE_BODIES, WRITES, AnyBody, AnyResponse
-from ensemble.records.connect import ConnectRequest, ConnectResponse
-from ensemble.records.creates import CREATES, Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
-from ensemble.records.data import (
+from zabka.ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
+from zabka.ensemble.records.bodies import REQUEST_BODIES, RESPONSE_BODIES, WRITES, AnyBody, AnyResponse
+from zabka.ensemble.records.connect import ConnectRequest, ConnectResponse
+from zabka.ensemble.records.creates import CREATES, Create2Response, CreateRequest, CreateResponse, CreateTTLRequest
+from zabka.ensemble.records.data import (
     ACL,
     ACLS,
     OPEN_ACL,
@@ -27,7 +27,7 @@ from ensemble.records.data import (
     Stat,
     pack_stat,
 )
-from ensemble.records.frames import (
+from zabka.ensemble.records.frames import (
     REPLY_HEADER_SIZE,
     REQUEST_HEADER_SIZE,
     ClientMessage,
@@ -37,7 +37,7 @@ from ensemble.records.frames import (
     Request,
     ServerMessage,
 )
-from ensemble.records.multi import (
+from zabka.ensemble.records.multi import (
     MULTI_BODIES,
     MULTI_RESPONSES,
     MultiOp,
@@ -46,7 +46,7 @@ from ensemble.records.multi import (
     MultiResponse,
     MultiResult,
 )
-from ensemble.records.op_codes import (
+from zabka.ensemble.records.op_codes import (
     AUTH_XID,
     NOTIFICATION_XID,
     PING_XID,
@@ -57,7 +57,7 @@ from ensemble.records.op_codes import (
     OpCode,
     Permission,
 )
-from ensemble.records.requests import (
+from zabka.ensemble.records.requests import (
     CheckVersionRequest,
     DeleteRequest,
     EmptyRequest,
@@ -67,7 +67,7 @@ from ensemble.records.requests import (
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.records.responses import (
+from zabka.ensemble.records.responses import (
     GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
@@ -76,7 +76,7 @@ from ensemble.records.responses import (
     SyncResponse,
     WatcherEvent,
 )
-from ensemble.records.watches import (
+from zabka.ensemble.records.watches import (
     AddWatchMode,
     AddWatchRequest,
     ClientInfo,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ensemble.jute import BUFFER, INT, STRING, Codec, Record
+from zabka.ensemble.jute import BUFFER, INT, STRING, Codec, Record
 
 
 class AuthPacket(Record):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from ensemble.jute import Record
-from ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
-from ensemble.records.creates import CREATES
-from ensemble.records.multi import MultiReadRequest, MultiRequest, MultiResponse
-from ensemble.records.op_codes import OpCode
-from ensemble.records.requests import (
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records.auth import AuthPacket, SaslRequest, SaslResponse
+from zabka.ensemble.records.creates import CREATES
+from zabka.ensemble.records.multi import MultiReadRequest, MultiRequest, MultiResponse
+from zabka.ensemble.records.op_codes import OpCode
+from zabka.ensemble.records.requests import (
     CheckVersionRequest,
     DeleteRequest,
     EmptyRequest,
@@ -17,7 +17,7 @@ from ensemble.records.requests import (
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.records.responses import (
+from zabka.ensemble.records.responses import (
     GetACLResponse,
     GetChildren2Response,
     GetChildrenResponse,
@@ -25,7 +25,7 @@ from ensemble.records.responses import (
     StatResponse,
     SyncResponse,
 )
-from ensemble.records.watches import (
+from zabka.ensemble.records.watches import (
     AddWatchRequest,
     ErrorResponse,
     GetAllChildrenNumberResponse,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from ensemble.jute import BOOL, BUFFER, INT, LONG, Codec, Reader, Record, Writer
+from zabka.ensemble.jute import BOOL, BUFFER, INT, LONG, Codec, Reader, Record, Writer
 
 
 def _write_unless_none(out: Writer, value: bool | None) -> None:

@@ -1,6 +1,7 @@
 """Creating a znode: the requests and responses of each op that does, and the table of these ops.
 
-Whoever adds a kind of znode adds its op here; what may be created, and how, is said in `ensemble.tree.create_modes`.
+Whoever adds a kind of znode adds its op here; what may be created, and how, is said in
+`zabka.ensemble.tree.create_modes`.
 """
 
 from __future__ import annotations
@@ -9,9 +10,9 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from ensemble.jute import BUFFER, INT, LONG, STRING, Codec, Reader, Record
-from ensemble.records.data import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, STAT, Stat, read_acls
-from ensemble.records.op_codes import OpCode
+from zabka.ensemble.jute import BUFFER, INT, LONG, STRING, Codec, Reader, Record
+from zabka.ensemble.records.data import ACL, ACLS, OPEN_ACL, OPEN_ACL_BYTES, STAT, Stat, read_acls
+from zabka.ensemble.records.op_codes import OpCode
 
 _int_at = struct.Struct(">i").unpack_from
 

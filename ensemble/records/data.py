@@ -6,8 +6,8 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
 
-from ensemble.jute import INT, STRING, Codec, Reader, Record, Writer, record, vector
-from ensemble.records.op_codes import Permission
+from zabka.ensemble.jute import INT, STRING, Codec, Reader, Record, Writer, record, vector
+from zabka.ensemble.records.op_codes import Permission
 
 
 class Stat(NamedTuple):

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from ensemble.errors import ErrorCode
-from ensemble.jute import MalformedRecord, Reader, pack_int, pack_long
-from ensemble.records.bodies import REQUEST_BODIES, AnyBody, AnyResponse
-from ensemble.records.connect import ConnectRequest, ConnectResponse
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import MalformedRecord, Reader, pack_int, pack_long
+from zabka.ensemble.records.bodies import REQUEST_BODIES, AnyBody, AnyResponse
+from zabka.ensemble.records.connect import ConnectRequest, ConnectResponse
 
 
 class Request(msgspec.Struct):

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.jute import MalformedRecord, Reader, Record, Writer, pack_int
-from ensemble.records.creates import CREATES
-from ensemble.records.op_codes import OpCode
-from ensemble.records.requests import (
+from zabka.ensemble.jute import MalformedRecord, Reader, Record, Writer, pack_int
+from zabka.ensemble.records.creates import CREATES
+from zabka.ensemble.records.op_codes import OpCode
+from zabka.ensemble.records.requests import (
     CheckVersionRequest,
     DeleteRequest,
     EmptyRequest,
     PathWatchRequest,
     SetDataRequest,
 )
-from ensemble.records.responses import (
+from zabka.ensemble.records.responses import (
     GetChildrenResponse,
     GetDataResponse,
     StatResponse,

@@ -1,7 +1,7 @@
 """The bodies of requests about znodes that there are, and of those that hold nothing but a path, or nothing at all.
 
-setData is decoded in one step where nothing is odd about it, and so is create (`ensemble.records.creates`): nearly all
-writes are one of the two.
+setData is decoded in one step where nothing is odd about it, and so is create (`zabka.ensemble.records.creates`):
+nearly all writes are one of the two.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import struct
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ensemble.jute import BOOL, BUFFER, INT, LONG, PRESENT_STRING, STRING, Codec, Reader, Record
-from ensemble.records.data import ACL, ACLS
+from zabka.ensemble.jute import BOOL, BUFFER, INT, LONG, PRESENT_STRING, STRING, Codec, Reader, Record
+from zabka.ensemble.records.data import ACL, ACLS
 
 _int_at = struct.Struct(">i").unpack_from
 

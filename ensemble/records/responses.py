@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import ClassVar
 
-from ensemble.jute import BUFFER, INT, STRING, Codec, Record
-from ensemble.records.data import ACL, ACLS, STAT, STRINGS, Stat
+from zabka.ensemble.jute import BUFFER, INT, STRING, Codec, Record
+from zabka.ensemble.records.data import ACL, ACLS, STAT, STRINGS, Stat
 
 
 class StatResponse(Record):

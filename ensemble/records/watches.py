@@ -9,8 +9,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import ClassVar
 
-from ensemble.jute import INT, LONG, STRING, Codec, Record, record, vector
-from ensemble.records.data import STRINGS
+from zabka.ensemble.jute import INT, LONG, STRING, Codec, Record, record, vector
+from zabka.ensemble.records.data import STRINGS
 
 
 class AddWatchMode(IntEnum):

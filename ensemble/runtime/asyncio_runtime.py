@@ -1,4 +1,4 @@
-"""`ensemble.ports.Runtime` over asyncio (uvloop too): what clients, controllers and brokers await in a real process."""
+"""`zabka.ensemble.ports.Runtime` over asyncio (uvloop too): what clients, controllers and brokers await in a real process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
-from ensemble.ports import Future, Instant, Random, Task, Timer
+from zabka.ensemble.ports import Future, Instant, Random, Task, Timer
 
 FailureHandler = Callable[[str, BaseException], None]
 _NEVER_RETRIEVED = "Future exception was never retrieved"

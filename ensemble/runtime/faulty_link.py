@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol, cast
 
-from ensemble.runtime.link_fault import Impairment
+from zabka.ensemble.runtime.link_fault import Impairment
 
 HELD_BYTES_MAX = 8 * 1024 * 1024
 """More held back than this in a direction, and the sender is told to pause."""
@@ -16,7 +16,7 @@ LINGER_S = 600.0
 
 
 class State(Protocol):
-    """What is wrong with either direction of a link (`ensemble.runtime.links.LinkState`)."""
+    """What is wrong with either direction of a link (`zabka.ensemble.runtime.links.LinkState`)."""
 
     @property
     def outward(self) -> Impairment: ...

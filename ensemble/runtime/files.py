@@ -1,7 +1,7 @@
 """The file system that shells stand on: a port, and the host's own as what stands behind it where nothing is simulated.
 
 Its calls are those of POSIX, under the names that `os` gives them, and raise OSError as those do.  What is built of
-them (replacing a small file so that it survives a power loss, say) is in `ensemble.txnlog.files`.
+them (replacing a small file so that it survives a power loss, say) is in `zabka.ensemble.txnlog.files`.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from ensemble.runtime.faulty_link import FaultyLink
-from ensemble.runtime.link_fault import WHOLE, HeldFault, Impairment, impairment
+from zabka.ensemble.runtime.faulty_link import FaultyLink
+from zabka.ensemble.runtime.link_fault import WHOLE, HeldFault, Impairment, impairment
 
 ProtocolFactory = Callable[[], asyncio.BaseProtocol]
 

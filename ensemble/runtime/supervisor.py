@@ -8,7 +8,7 @@ import traceback
 from collections.abc import Callable, Coroutine, Iterator
 from typing import Any
 
-from ensemble.runtime.asyncio_runtime import FailureHandler
+from zabka.ensemble.runtime.asyncio_runtime import FailureHandler
 
 RESTART_PAUSE_S = 1.0
 """A task that fails at once, again and again, must not take a whole processor for it."""

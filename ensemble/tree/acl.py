@@ -1,14 +1,14 @@
 """Access control: who may do what on a znode (ZooKeeperServer.checkACL, PrepRequestProcessor.fixupACL).
 
-What the schemes mean is in `ensemble.auth.schemes`; how identities are proved in `ensemble.auth.policy`.
+What the schemes mean is in `zabka.ensemble.auth.schemes`; how identities are proved in `zabka.ensemble.auth.policy`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from ensemble.auth.schemes import DEFAULT_SCHEMES, PROVING, SUPER, AuthId, is_valid, matches
-from ensemble.records import ACL, OPEN_ACL, Permission
+from zabka.ensemble.auth.schemes import DEFAULT_SCHEMES, PROVING, SUPER, AuthId, is_valid, matches
+from zabka.ensemble.records import ACL, OPEN_ACL, Permission
 
 READ_ACL: tuple[ACL, ...] = (ACL(Permission.READ, "world", "anyone"),)
 

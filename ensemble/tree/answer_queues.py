@@ -1,8 +1,8 @@
 """Each session's requests are answered in the order in which they came (CommitProcessor, FinalRequestProcessor).
 
 A write waits in its session's queue until its transaction has been applied here, and so does every request behind it.
-Whatever takes requests in (`ensemble.tree.requests`) puts them there; whatever applies transactions
-(`ensemble.tree.commits`) says what has become of them.
+Whatever takes requests in (`zabka.ensemble.tree.requests`) puts them there; whatever applies transactions
+(`zabka.ensemble.tree.commits`) says what has become of them.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections import deque
 from collections.abc import Iterable
 from itertools import islice, takewhile
 
-from ensemble.errors import ErrorCode
-from ensemble.ports import Instant
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import (
     NOTIFICATION_XID,
     PING_XID,
     EventType,
@@ -28,22 +28,22 @@ from ensemble.records import (
     SyncResponse,
     WatcherEvent,
 )
-from ensemble.tree.answers import answer_write, moved
-from ensemble.tree.backlog import SETTLED_BYTES_MAX, bytes_of
-from ensemble.tree.clients import Clients
-from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
-from ensemble.tree.counters import Counters
-from ensemble.tree.facts import acknowledged_fact, acknowledged_plain_fact
-from ensemble.tree.inquiries import INQUIRIES, answer_inquiry
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.outcomes import Applied
-from ensemble.tree.reads import answer_read
-from ensemble.tree.ready_answers import answer_plain_reads, answer_plain_write, plain_write_answer, zxid_of
-from ensemble.tree.server_state import ServerState
-from ensemble.tree.watch_requests import rearm
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.effects import Answer, Effect, Emit
-from ensemble.zab.messages import SyncRequest
+from zabka.ensemble.tree.answers import answer_write, moved
+from zabka.ensemble.tree.backlog import SETTLED_BYTES_MAX, bytes_of
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.facts import acknowledged_fact, acknowledged_plain_fact
+from zabka.ensemble.tree.inquiries import INQUIRIES, answer_inquiry
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.tree.reads import answer_read
+from zabka.ensemble.tree.ready_answers import answer_plain_reads, answer_plain_write, plain_write_answer, zxid_of
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.tree.watch_requests import rearm
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.effects import Answer, Effect, Emit
+from zabka.ensemble.zab.messages import SyncRequest
 
 _NOT_FOR_CLIENTS = {OpCode.NOTIFICATION, OpCode.ERROR, OpCode.CREATE_SESSION, OpCode.CHECK}
 CLIENT_OPS = frozenset(int(op) for op in OpCode if op not in _NOT_FOR_CLIENTS)

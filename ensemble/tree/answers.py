@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ensemble.errors import ErrorCode
-from ensemble.jute import Record
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import (
     AnyResponse,
     Create2Response,
     CreateResponse,
@@ -16,9 +16,9 @@ from ensemble.records import (
     Reply,
     StatResponse,
 )
-from ensemble.tree.connections import Waiting
-from ensemble.tree.outcomes import Applied
-from ensemble.txn import ErrorTxn, MultiTxn, SetDataTxn, Txn
+from zabka.ensemble.tree.connections import Waiting
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.txn import ErrorTxn, MultiTxn, SetDataTxn, Txn
 
 _MOVED = int(ErrorCode.SESSION_MOVED)
 

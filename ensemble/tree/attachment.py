@@ -5,20 +5,20 @@ Source: ZooKeeperServer.processConnectRequest, reopenSession and finishSessionIn
 
 from __future__ import annotations
 
-from ensemble.ids import PeerId, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import ConnectRequest, ConnectResponse, OpCode
-from ensemble.tree.clients import Clients
-from ensemble.tree.connections import Connection, OpenSession, Stage
-from ensemble.tree.counters import Counters
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.requests import RequestIntake
-from ensemble.tree.server_state import ServerState
-from ensemble.tree.sessions import NO_PASSWORD, SessionIds, password_of
-from ensemble.txn import CreateSessionTxn
-from ensemble.zab.application import AskRevalidate, Submit
-from ensemble.zab.effects import Answer, Effect
-from ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.ids import PeerId, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ConnectRequest, ConnectResponse, OpCode
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.connections import Connection, OpenSession, Stage
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.requests import RequestIntake
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.tree.sessions import NO_PASSWORD, SessionIds, password_of
+from zabka.ensemble.txn import CreateSessionTxn
+from zabka.ensemble.zab.application import AskRevalidate, Submit
+from zabka.ensemble.zab.effects import Answer, Effect
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 MIN_TIMEOUT_TICKS = 2
 MAX_TIMEOUT_TICKS = 20

@@ -12,13 +12,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import ENSEMBLE, KEY, AuthId, opens
-from ensemble.errors import ErrorCode
-from ensemble.records import AuthPacket, Reply, Request, SaslRequest, SaslResponse
-from ensemble.tree.connections import Connection
-from ensemble.tree.znode import Znode
+from zabka.ensemble.auth.digest_md5 import DigestMd5Server, SaslError
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import ENSEMBLE, KEY, AuthId, opens
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import AuthPacket, Reply, Request, SaslRequest, SaslResponse
+from zabka.ensemble.tree.connections import Connection
+from zabka.ensemble.tree.znode import Znode
 
 KEY_PATH = "/key"
 """The znode whose data the credentials of the `key` scheme must fit; without it, or without data, they all do."""

@@ -7,7 +7,7 @@ queue, where so much was told; who serves the connection says by empty `Frames` 
 
 from __future__ import annotations
 
-from ensemble.records import (
+from zabka.ensemble.records import (
     AnyResponse,
     GetACLResponse,
     GetChildren2Response,

@@ -1,14 +1,14 @@
 """The znodes of a tree in blocks of those that were made one after another, and when each block last changed.
 
 So a snapshot of a large tree costs what changed since the one before: a block in which nothing did is taken over from
-that one's file.  Whoever is taking a snapshot (`ensemble.tree.capture`) hears of a block before it changes.
+that one's file.  Whoever is taking a snapshot (`zabka.ensemble.tree.capture`) hears of a block before it changes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.records import ACL, OPEN_ACL
 
 BLOCK_ZNODES = 170
 """As many keys as a dict of 256 slots holds."""

@@ -11,9 +11,9 @@ from collections.abc import Callable, Container, Iterator
 from typing import NamedTuple
 from zlib import adler32
 
-from ensemble.tree.blocks import Block, Blocks
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.stored import AclTable, RecordParts
+from zabka.ensemble.tree.blocks import Block, Blocks
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.stored import AclTable, RecordParts
 
 
 class Piece(NamedTuple):

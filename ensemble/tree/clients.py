@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections import deque
 
-from ensemble.ids import ConnectionId, SessionId
-from ensemble.ports import Instant
-from ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
-from ensemble.tree.counters import Counters
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.server_state import ServerState
-from ensemble.tree.sessions import LOCAL
-from ensemble.zab.effects import CloseConnection, Effect
+from zabka.ensemble.ids import ConnectionId, SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.tree.connections import Connection, OpenSession, Stage, Waiting
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.tree.sessions import LOCAL
+from zabka.ensemble.zab.effects import CloseConnection, Effect
 
 
 class Clients:

@@ -7,23 +7,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensemble.ids import Zxid
-from ensemble.ports import Instant
-from ensemble.records import NOTIFICATION_XID, KeeperState, OpCode, Permission, Reply, WatcherEvent
-from ensemble.tree.acl import allows
-from ensemble.tree.answer_queues import AnswerQueues, AnswerRun
-from ensemble.tree.attachment import Attachment
-from ensemble.tree.clients import Clients
-from ensemble.tree.connections import OpenSession
-from ensemble.tree.counters import DIGESTS_EVERY, WATCH_EVENT_BYTES, Counters
-from ensemble.tree.datatree import DIGEST_MASK
-from ensemble.tree.facts import committed_facts, committed_plain_fact, session_fact
-from ensemble.tree.outcomes import Applied
-from ensemble.tree.server_state import ServerState
-from ensemble.txn import Txn
-from ensemble.zab.application import TreeDiffers
-from ensemble.zab.effects import Answer, Effect, Emit
-from journal.events import InvariantViolated, QuotaExceeded
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import NOTIFICATION_XID, KeeperState, OpCode, Permission, Reply, WatcherEvent
+from zabka.ensemble.tree.acl import allows
+from zabka.ensemble.tree.answer_queues import AnswerQueues, AnswerRun
+from zabka.ensemble.tree.attachment import Attachment
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.connections import OpenSession
+from zabka.ensemble.tree.counters import DIGESTS_EVERY, WATCH_EVENT_BYTES, Counters
+from zabka.ensemble.tree.datatree import DIGEST_MASK
+from zabka.ensemble.tree.facts import committed_facts, committed_plain_fact, session_fact
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import TreeDiffers
+from zabka.ensemble.zab.effects import Answer, Effect, Emit
+from zabka.journal.events import InvariantViolated, QuotaExceeded
 
 _READ = int(Permission.READ)
 _SYNC_CONNECTED = int(KeeperState.SYNC_CONNECTED)

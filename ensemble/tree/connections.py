@@ -8,11 +8,11 @@ from enum import Enum
 
 import msgspec
 
-from ensemble.auth.digest_md5 import DigestMd5Server
-from ensemble.auth.schemes import AuthId
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId, SessionId, Zxid
-from ensemble.records import AnyBody, Reply, ReplyFrames, Request
+from zabka.ensemble.auth.digest_md5 import DigestMd5Server
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId, SessionId, Zxid
+from zabka.ensemble.records import AnyBody, Reply, ReplyFrames, Request
 
 
 class Stage(Enum):
@@ -59,7 +59,7 @@ class Connection:
         self.opened_ms = now_ms
         self.outstanding = 0
         self.told_bytes = 0
-        """Of answers since it last had them all, or has taken them (`ensemble.tree.backlog`)."""
+        """Of answers since it last had them all, or has taken them (`zabka.ensemble.tree.backlog`)."""
         self.last_response_ms = now_ms
         self.reset_statistics()
 

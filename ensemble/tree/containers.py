@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from ensemble.ports import Instant
-from ensemble.tree.create_modes import CONTAINER_OWNER, TTL_MAX_MS, is_ephemeral
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_rules import TreeRules
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.tree.create_modes import CONTAINER_OWNER, TTL_MAX_MS, is_ephemeral
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_rules import TreeRules
 
 _MINUTE_MS = 60_000
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from ensemble.ids import Zxid
-from ensemble.ports import Instant
-from ensemble.records import WRITES, EventType
-from ensemble.summary import Summary
-from ensemble.tree.connections import Connection, Waiting
-from ensemble.txn import Txn
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import WRITES, EventType
+from zabka.ensemble.summary import Summary
+from zabka.ensemble.tree.connections import Connection, Waiting
+from zabka.ensemble.txn import Txn
 
 FIRED_AS = {
     EventType.CREATED: "node_created_watch_count",

@@ -1,20 +1,21 @@
 """What kinds of znodes there are: what a create may ask for, who owns what it makes, and which transaction makes it.
 
 Source: CreateMode, EphemeralType, PrepRequestProcessor.pRequest2TxnCreate, MultiOperationRecord.  This is the one place
-that says so.  The leader asks it for each create (`ensemble.tree.proposer`), each server when it applies one
-(`ensemble.tree.datatree`).  The short way (`ensemble.tree.plain_proposals`) takes the flags PERSISTENT alone, and a
-test holds it to the general way.  A new kind of znode needs its op and flag (`ensemble.records.op_codes`), its request
-(`ensemble.records.creates`), its transaction (`ensemble.txn`), and its rule here: a flag that has none is refused.
+that says so.  The leader asks it for each create (`zabka.ensemble.tree.proposer`), each server when it applies one
+(`zabka.ensemble.tree.datatree`).  The short way (`zabka.ensemble.tree.plain_proposals`) takes the flags PERSISTENT
+alone, and a test holds it to the general way.  A new kind of znode needs its op and flag
+(`zabka.ensemble.records.op_codes`), its request (`zabka.ensemble.records.creates`), its transaction
+(`zabka.ensemble.txn`), and its rule here: a flag that has none is refused.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
-from ensemble.jute import MalformedRecord, Record
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.jute import MalformedRecord, Record
+from zabka.ensemble.records import (
     ACL,
     CreateFlag,
     CreateRequest,
@@ -24,8 +25,8 @@ from ensemble.records import (
     OpCode,
     Request,
 )
-from ensemble.tree_rules import TreeRules
-from ensemble.txn import CreateContainerTxn, CreateTTLTxn, CreateTxn
+from zabka.ensemble.tree_rules import TreeRules
+from zabka.ensemble.txn import CreateContainerTxn, CreateTTLTxn, CreateTxn
 
 PERSISTENT = int(CreateFlag.PERSISTENT)
 EPHEMERAL = frozenset({int(CreateFlag.EPHEMERAL), int(CreateFlag.EPHEMERAL_SEQUENTIAL)})

@@ -11,20 +11,20 @@ from typing import Any
 from weakref import ref
 from zlib import crc32
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import Record
-from ensemble.records import ACL, CREATES, OPEN_ACL, EventType, OpCode, Stat
-from ensemble.tree.acl import READ_ACL, interned
-from ensemble.tree.blocks import Blocks
-from ensemble.tree.create_modes import is_ephemeral, owner_made_by
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.outcomes import Applied, Change, Foreseen, failed_multi
-from ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join, parent_of
-from ensemble.tree.quota import QUOTA_PREFIX, Quotas
-from ensemble.tree.shared_nodes import SharedNodes
-from ensemble.tree.stored import RECORD_BYTES, StoredNodes
-from ensemble.tree.znode import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import ACL, CREATES, OPEN_ACL, EventType, OpCode, Stat
+from zabka.ensemble.tree.acl import READ_ACL, interned
+from zabka.ensemble.tree.blocks import Blocks
+from zabka.ensemble.tree.create_modes import is_ephemeral, owner_made_by
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.outcomes import Applied, Change, Foreseen, failed_multi
+from zabka.ensemble.tree.paths import CONFIG, QUOTA, ROOT, ZOOKEEPER, join, parent_of
+from zabka.ensemble.tree.quota import QUOTA_PREFIX, Quotas
+from zabka.ensemble.tree.shared_nodes import SharedNodes
+from zabka.ensemble.tree.stored import RECORD_BYTES, StoredNodes
+from zabka.ensemble.tree.znode import (
     COUNTERS,
     COUNTERS_BYTES,
     HEAD,
@@ -47,8 +47,8 @@ from ensemble.tree.znode import (
     tail_of,
     value_of,
 )
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import (
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
     CreateSessionTxn,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ensemble.errors import ErrorCode
-from ensemble.jute import Record
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import (
     REPLY_HEADER_SIZE,
     AnyResponse,
     Create2Response,
@@ -16,13 +16,13 @@ from ensemble.records import (
     ReplyFrames,
     Request,
 )
-from ensemble.tree.connections import Waiting
-from ensemble.tree.create_modes import is_ephemeral
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.outcomes import Applied
-from ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
-from journal.cause import expiry_cause, request_cause
-from journal.events import (
+from zabka.ensemble.tree.connections import Waiting
+from zabka.ensemble.tree.create_modes import is_ephemeral
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.txn import CreateSessionTxn, ErrorTxn, Txn
+from zabka.journal.cause import expiry_cause, request_cause
+from zabka.journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
     Event,

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ensemble.auth.schemes import DIGEST, SUPER
-from ensemble.errors import ErrorCode
-from ensemble.jute import Record
-from ensemble.records import (
+from zabka.ensemble.auth.schemes import DIGEST, SUPER
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import (
     AddWatchRequest,
     AnyBody,
     ClientInfo,
@@ -29,14 +29,14 @@ from ensemble.records import (
     WatchesRequest,
     WhoAmIResponse,
 )
-from ensemble.tree.acl import allows
-from ensemble.tree.backlog import MULTI_READ_BYTES_MAX, bytes_of
-from ensemble.tree.connections import Connection
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import ROOT, asked_for
-from ensemble.tree.reads import Outcome, answer_read
-from ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
-from ensemble.tree.watches import Watches
+from zabka.ensemble.tree.acl import allows
+from zabka.ensemble.tree.backlog import MULTI_READ_BYTES_MAX, bytes_of
+from zabka.ensemble.tree.connections import Connection
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.paths import ROOT, asked_for
+from zabka.ensemble.tree.reads import Outcome, answer_read
+from zabka.ensemble.tree.watch_requests import add_watch, check_watches, remove_watches
+from zabka.ensemble.tree.watches import Watches
 
 _READ = int(Permission.READ)
 _OK, _NO_NODE, _NO_AUTH = int(ErrorCode.OK), int(ErrorCode.NO_NODE), int(ErrorCode.NO_AUTH)

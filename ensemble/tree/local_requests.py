@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, SessionId
-from ensemble.ports import Instant
-from ensemble.records import OpCode, Reply, Request
-from ensemble.tree.connections import Connection, Waiting
-from ensemble.tree.create_modes import wants_ephemeral
-from ensemble.tree.local_sessions import NEEDS_A_QUORUM, LocalSessions
-from ensemble.tree.server_state import ServerState
-from ensemble.txn import CreateSessionTxn
-from ensemble.zab.application import Submit
-from ensemble.zab.effects import Effect
-from ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode, Reply, Request
+from zabka.ensemble.tree.connections import Connection, Waiting
+from zabka.ensemble.tree.create_modes import wants_ephemeral
+from zabka.ensemble.tree.local_sessions import NEEDS_A_QUORUM, LocalSessions
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.txn import CreateSessionTxn
+from zabka.ensemble.zab.application import Submit
+from zabka.ensemble.zab.effects import Effect
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 
 class LocalRequests:

@@ -6,12 +6,12 @@ this server's service.  They own no ephemerals: whoever wants one is made a glob
 
 from __future__ import annotations
 
-from ensemble.ids import PeerId, SessionId
-from ensemble.ports import Instant
-from ensemble.records import WRITES, OpCode
-from ensemble.tree.sessions import SessionTracker
-from ensemble.zab.application import LOCAL_SESSIONS_TIMER
-from ensemble.zab.effects import SetTimer
+from zabka.ensemble.ids import PeerId, SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import WRITES, OpCode
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.zab.application import LOCAL_SESSIONS_TIMER
+from zabka.ensemble.zab.effects import SetTimer
 
 NEEDS_A_QUORUM = (WRITES - {OpCode.CHECK, OpCode.CREATE_SESSION, OpCode.CLOSE_SESSION}) | {OpCode.SYNC}
 """What a read-only server refuses (ReadOnlyRequestProcessor); it answers everything else from its tree."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from zlib import crc32
 
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.znode import COUNTERS, HEAD, LISTED, ODD, sealed
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.tree.znode import COUNTERS, HEAD, LISTED, ODD, sealed
 
 _unpack_head = HEAD.unpack_from
 _pack_digested = COUNTERS.pack

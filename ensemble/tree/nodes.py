@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.znode import FLAGS_AT, LISTED, Znode
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.tree.znode import FLAGS_AT, LISTED, Znode
 
 _NONE: dict[str, bytes] = {}
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ensemble.errors import ErrorCode
-from ensemble.records import ACL, EventType, OpCode, Stat
-from ensemble.tree.znode import Znode
-from ensemble.txn import ErrorTxn, SubTxn
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import ACL, EventType, OpCode, Stat
+from zabka.ensemble.tree.znode import Znode
+from zabka.ensemble.txn import ErrorTxn, SubTxn
 
 _OK = int(ErrorCode.OK)
 Foreseen = tuple[int, int, bytes, int, bytes]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import deque
 
-from ensemble.ids import Zxid
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.node_state import NodeState
-from ensemble.tree.paths import ROOT
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.node_state import NodeState
+from zabka.ensemble.tree.paths import ROOT
 
 
 class ChangeRecord(NodeState):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble.znode_paths import ROOT as ROOT
+from zabka.ensemble.znode_paths import ROOT as ROOT
 
 ZOOKEEPER = "/zookeeper"
 QUOTA = "/zookeeper/quota"

@@ -1,7 +1,7 @@
 """Transactions for the two requests that nearly all writes are, in one step each: setData, and create of a plain node.
 
 What is odd about a request (a refusal of any kind, a list of permissions, a flag, a quota, a malformed body) is left to
-the general way, `ensemble.tree.proposer`, which says the same about these, only slower.
+the general way, `zabka.ensemble.tree.proposer`, which says the same about these, only slower.
 """
 
 from __future__ import annotations
@@ -9,17 +9,17 @@ from __future__ import annotations
 from struct import Struct, error
 from zlib import crc32
 
-from ensemble.ids import Zxid
-from ensemble.records import OPEN_ACL, OPEN_ACL_BYTES, OpCode, Permission
-from ensemble.tree.acl import allows
-from ensemble.tree.create_modes import PERSISTENT
-from ensemble.tree.datatree import DIGEST_MASK
-from ensemble.tree.outstanding import Outstanding
-from ensemble.tree.paths import ROOT
-from ensemble.tree.sessions import Owner, SessionTracker
-from ensemble.tree.znode import next_version
-from ensemble.txn import CreateTxn, SetDataTxn, Txn, plain_create_bytes, plain_set_data_bytes
-from ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.records import OPEN_ACL, OPEN_ACL_BYTES, OpCode, Permission
+from zabka.ensemble.tree.acl import allows
+from zabka.ensemble.tree.create_modes import PERSISTENT
+from zabka.ensemble.tree.datatree import DIGEST_MASK
+from zabka.ensemble.tree.outstanding import Outstanding
+from zabka.ensemble.tree.paths import ROOT
+from zabka.ensemble.tree.sessions import Owner, SessionTracker
+from zabka.ensemble.tree.znode import next_version
+from zabka.ensemble.txn import CreateTxn, SetDataTxn, Txn, plain_create_bytes, plain_set_data_bytes
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 _SET_DATA, _CREATE = int(OpCode.SET_DATA), int(OpCode.CREATE)
 _MAY_CREATE, _MAY_WRITE = int(Permission.CREATE), int(Permission.WRITE)

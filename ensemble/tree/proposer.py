@@ -9,13 +9,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
-from ensemble.auth.schemes import AuthId
-from ensemble.errors import ErrorCode
-from ensemble.ids import LinkId, SessionId, Zxid
-from ensemble.jute import MalformedRecord, Reader, Record
-from ensemble.ports import Instant
-from ensemble.records import (
+from zabka.ensemble.auth.policy import OPEN_POLICY, AuthPolicy
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import LinkId, SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord, Reader, Record
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import (
     CREATES,
     CheckVersionRequest,
     CreateRequest,
@@ -30,20 +30,20 @@ from ensemble.records import (
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.tree.acl import allows, fixed_up
-from ensemble.tree.containers import has_lapsed
-from ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.local_sessions import LocalSessions
-from ensemble.tree.outstanding import Outstanding
-from ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS
-from ensemble.tree.plain_proposals import PlainProposals
-from ensemble.tree.quota_guard import QuotaGuard
-from ensemble.tree.reconfig import can_start, new_membership
-from ensemble.tree.sessions import LOCAL, Owner, SessionTracker
-from ensemble.tree.znode import digest_seed, next_version
-from ensemble.tree_rules import DEFAULT_RULES, TreeRules
-from ensemble.txn import (
+from zabka.ensemble.tree.acl import allows, fixed_up
+from zabka.ensemble.tree.containers import has_lapsed
+from zabka.ensemble.tree.create_modes import as_in_a_multi, create_mode, is_ephemeral
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.local_sessions import LocalSessions
+from zabka.ensemble.tree.outstanding import Outstanding
+from zabka.ensemble.tree.paths import CONFIG, ROOT, SYSTEM_PATHS
+from zabka.ensemble.tree.plain_proposals import PlainProposals
+from zabka.ensemble.tree.quota_guard import QuotaGuard
+from zabka.ensemble.tree.reconfig import can_start, new_membership
+from zabka.ensemble.tree.sessions import LOCAL, Owner, SessionTracker
+from zabka.ensemble.tree.znode import digest_seed, next_version
+from zabka.ensemble.tree_rules import DEFAULT_RULES, TreeRules
+from zabka.ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
     CreateSessionTxn,
@@ -55,9 +55,9 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.messages import ForwardedRequest
-from ensemble.znode_paths import is_valid_path
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.znode_paths import is_valid_path
 
 _DIGEST_MASK = 0xFFFFFFFFFFFFFFFF
 _CREATE, _WRITE, _READ = int(Permission.CREATE), int(Permission.WRITE), int(Permission.READ)

@@ -15,9 +15,9 @@ from typing import Protocol
 
 import msgspec
 
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.paths import QUOTA, ZOOKEEPER, join, parent_of
-from ensemble.tree.znode import HEAD_BYTES
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.paths import QUOTA, ZOOKEEPER, join, parent_of
+from zabka.ensemble.tree.znode import HEAD_BYTES
 
 LIMITS_NODE = "zookeeper_limits"
 STATS_NODE = "zookeeper_stats"

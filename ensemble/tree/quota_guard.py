@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 
-from ensemble.ids import Zxid
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.quota import NO_LIMIT
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.quota import NO_LIMIT
 
 
 class _Change:

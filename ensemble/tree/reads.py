@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
-from ensemble.auth.schemes import AuthId
-from ensemble.errors import ErrorCode
-from ensemble.records import (
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import (
     AnyBody,
     AnyResponse,
     GetACLResponse,
@@ -20,12 +20,12 @@ from ensemble.records import (
     Permission,
     StatResponse,
 )
-from ensemble.tree.acl import allows, masked
-from ensemble.tree.connections import Connection
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import asked_for
-from ensemble.tree.watches import Watches
-from ensemble.tree.znode import Znode
+from zabka.ensemble.tree.acl import allows, masked
+from zabka.ensemble.tree.connections import Connection
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.paths import asked_for
+from zabka.ensemble.tree.watches import Watches
+from zabka.ensemble.tree.znode import Znode
 
 _READ, _ADMIN = int(Permission.READ), int(Permission.ADMIN)
 

@@ -1,7 +1,7 @@
 """Answers in bytes to requests that came as bytes: the few that nearly all traffic is made of, in one step each.
 
 What is odd about a request (a watch, a missing node, a list of permissions, a malformed body) is left to the general
-way, `ensemble.tree.reads` and `ensemble.tree.answers`, which says the same about these, only slower.
+way, `zabka.ensemble.tree.reads` and `zabka.ensemble.tree.answers`, which says the same about these, only slower.
 """
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from struct import Struct
 
-from ensemble.jute import NULL, MalformedRecord, pack_int
-from ensemble.records import (
+from zabka.ensemble.jute import NULL, MalformedRecord, pack_int
+from zabka.ensemble.records import (
     REQUEST_HEADER_SIZE,
     STAT_SIZE,
     CreateRequest,
@@ -21,11 +21,11 @@ from ensemble.records import (
     SetDataRequest,
     pack_stat,
 )
-from ensemble.tree.acl import allows
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.outcomes import Applied
-from ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
-from ensemble.txn import CreateTxn, Txn
+from zabka.ensemble.tree.acl import allows
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.tree.znode import FLAGS_AT, HEAD_BYTES, NO_DATA, stat_fields
+from zabka.ensemble.txn import CreateTxn, Txn
 
 RESPONSES_MAX = 10_000
 """Ready answers kept: twice as many as ZooKeeper's and far below a tree's size; beyond it they are gathered anew."""

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from ipaddress import ip_address
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, Zxid
-from ensemble.properties import BadProperties, read_properties, trimmed
-from ensemble.records import ReconfigRequest
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.membership import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, Zxid
+from zabka.ensemble.properties import BadProperties, read_properties, trimmed
+from zabka.ensemble.records import ReconfigRequest
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.membership import (
     PEER_ID_MAX,
     BadMembership,
     Membership,
@@ -22,7 +22,7 @@ from ensemble.zab.membership import (
     peer_id_of,
     read_line,
 )
-from ensemble.zab.server_line import ServerLine
+from zabka.ensemble.zab.server_line import ServerLine
 
 
 def new_membership(request: ReconfigRequest, zxid: Zxid, ensemble: EnsembleView) -> Membership | ErrorCode:

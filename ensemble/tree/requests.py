@@ -1,7 +1,8 @@
 """Takes in what attached clients ask (PrepRequestProcessor's and FollowerRequestProcessor's side towards clients).
 
 A client's write is submitted as soon as it arrives, so that many are under way; its answer, and every request of the
-session behind it, waits in the session's queue (`ensemble.tree.answer_queues`) until the transaction has been applied.
+session behind it, waits in the session's queue (`zabka.ensemble.tree.answer_queues`) until the transaction has been
+applied.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 from collections import deque
 from struct import Struct
 
-from ensemble.ports import Instant
-from ensemble.records import REQUEST_HEADER_SIZE, WRITES, OpCode, PathRequest, Request
-from ensemble.tree.answer_queues import CLIENT_OPS, AnswerQueues
-from ensemble.tree.authentication import Authentication
-from ensemble.tree.clients import Clients
-from ensemble.tree.connections import Connection, Stage, Waiting
-from ensemble.tree.counters import Counters
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.ready_answers import PLAIN_READS, answer_plain_reads, is_well_formed
-from ensemble.tree.server_state import ServerState
-from ensemble.zab.application import Submit, SubmitSync
-from ensemble.zab.effects import Answer, Effect
-from ensemble.zab.messages import ForwardedRequest, SyncRequest
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import REQUEST_HEADER_SIZE, WRITES, OpCode, PathRequest, Request
+from zabka.ensemble.tree.answer_queues import CLIENT_OPS, AnswerQueues
+from zabka.ensemble.tree.authentication import Authentication
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.connections import Connection, Stage, Waiting
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.ready_answers import PLAIN_READS, answer_plain_reads, is_well_formed
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.zab.application import Submit, SubmitSync
+from zabka.ensemble.zab.effects import Answer, Effect
+from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
 
 OUTSTANDING_MAX = 20_000
 """Requests of one connection that wait for an answer; a client that goes beyond it is disconnected."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.watches import Watches
-from ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.watches import Watches
+from zabka.ensemble.zab.application import EnsembleConfig
 
 
 class ServerState:

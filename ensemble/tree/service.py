@@ -1,6 +1,6 @@
 """The coordination service of one peer: client connections, sessions, requests, watches, over the replicated tree.
 
-`Service` implements `ensemble.zab.application.Application`, the port by which ZAB drives it (ZooKeeperServer,
+`Service` implements `zabka.ensemble.zab.application.Application`, the port by which ZAB drives it (ZooKeeperServer,
 LeaderZooKeeperServer), and is put together from parts that are told apart by what they do:
 
     clients       `Clients`        the tables of connections and sessions
@@ -18,33 +18,33 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, PathRequest, Request
-from ensemble.tree.answer_queues import AnswerQueues
-from ensemble.tree.attachment import Attachment
-from ensemble.tree.authentication import KEY_PATH, Authentication, EnsembleCounts
-from ensemble.tree.clients import Clients
-from ensemble.tree.commits import Commits
-from ensemble.tree.connections import Connection, Stage
-from ensemble.tree.containers import ContainerCheck
-from ensemble.tree.counters import Counters
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.quota_guard import QuotaGuard
-from ensemble.tree.requests import OUTSTANDING_MAX, RequestIntake
-from ensemble.tree.server_state import ServerState
-from ensemble.tree.sessions import NO_SESSION, SessionTracker, owner_of
-from ensemble.tree.statistics import ServiceViews
-from ensemble.tree.watches import Watches
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.application import LAPSING_TIMER, EnsembleConfig, EnsembleView, Submit
-from ensemble.zab.effects import Effect, Emit, SetTimer
-from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from journal.events import SessionExpired, ZxidCheckpoint
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, PathRequest, Request
+from zabka.ensemble.tree.answer_queues import AnswerQueues
+from zabka.ensemble.tree.attachment import Attachment
+from zabka.ensemble.tree.authentication import KEY_PATH, Authentication, EnsembleCounts
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.commits import Commits
+from zabka.ensemble.tree.connections import Connection, Stage
+from zabka.ensemble.tree.containers import ContainerCheck
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.quota_guard import QuotaGuard
+from zabka.ensemble.tree.requests import OUTSTANDING_MAX, RequestIntake
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.tree.sessions import NO_SESSION, SessionTracker, owner_of
+from zabka.ensemble.tree.statistics import ServiceViews
+from zabka.ensemble.tree.watches import Watches
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import LAPSING_TIMER, EnsembleConfig, EnsembleView, Submit
+from zabka.ensemble.zab.effects import Effect, Emit, SetTimer
+from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
+from zabka.journal.events import SessionExpired, ZxidCheckpoint
 
 _ATTACHED = Stage.ATTACHED
 """By itself: to look up a member of an enumeration costs as much as a call."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from ensemble.ids import LinkId, PeerId, SessionId
-from ensemble.ports import Instant
-from ensemble.tree.create_modes import CONTAINER_OWNER
+from zabka.ensemble.ids import LinkId, PeerId, SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.tree.create_modes import CONTAINER_OWNER
 
 Owner = int
 """Where a session was last validated: a learner's link, or one of the two below."""

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from typing import overload
 
-from ensemble.records import ACL
-from ensemble.tree.blocks import Blocks
-from ensemble.tree.capture import Capture, Piece
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.paths import ROOT
-from ensemble.tree.stored import AclTable, records_of
-from ensemble.tree_snapshot import NodeImage
+from zabka.ensemble.records import ACL
+from zabka.ensemble.tree.blocks import Blocks
+from zabka.ensemble.tree.capture import Capture, Piece
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.paths import ROOT
+from zabka.ensemble.tree.stored import AclTable, records_of
+from zabka.ensemble.tree_snapshot import NodeImage
 
 
 class SharedNodes(Sequence[NodeImage]):

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import msgspec
 
-from ensemble.ids import ConnectionId, SessionId, Zxid
-from ensemble.records import ACL, Stat
-from ensemble.tree.clients import Clients
-from ensemble.tree.connections import ConnectionInfo, info_of
-from ensemble.tree.counters import Counters
-from ensemble.tree.facts import OP_NAMES
-from ensemble.tree.server_state import ServerState
-from ensemble.tree.watches import WatchCounts
+from zabka.ensemble.ids import ConnectionId, SessionId, Zxid
+from zabka.ensemble.records import ACL, Stat
+from zabka.ensemble.tree.clients import Clients
+from zabka.ensemble.tree.connections import ConnectionInfo, info_of
+from zabka.ensemble.tree.counters import Counters
+from zabka.ensemble.tree.facts import OP_NAMES
+from zabka.ensemble.tree.server_state import ServerState
+from zabka.ensemble.tree.watches import WatchCounts
 
 
 class ServiceStatistics(msgspec.Struct, frozen=True):

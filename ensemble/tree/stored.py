@@ -11,12 +11,12 @@ from itertools import islice
 from struct import Struct
 from typing import overload
 
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.blocks import BLOCK_ZNODES, Blocks
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.paths import ROOT
-from ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
-from ensemble.tree_snapshot import NodeImage
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.tree.blocks import BLOCK_ZNODES, Blocks
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.paths import ROOT
+from zabka.ensemble.tree.znode import HEAD_BYTES, LISTED, NO_DATA, image_of
+from zabka.ensemble.tree_snapshot import NodeImage
 
 STAT = Struct(">qqqqqiiiqq")
 """Behind path and data in a record: ACL index, then StatPersisted."""

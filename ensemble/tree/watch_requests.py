@@ -5,9 +5,9 @@ Source: FinalRequestProcessor and DataTree (setWatches, addWatch, containsWatche
 
 from __future__ import annotations
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId
-from ensemble.records import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import (
     AddWatchMode,
     AddWatchRequest,
     EventType,
@@ -16,9 +16,9 @@ from ensemble.records import (
     WatcherType,
     WatchesRequest,
 )
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import asked_for
-from ensemble.tree.watches import Watches
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.paths import asked_for
+from zabka.ensemble.tree.watches import Watches
 
 _OK, _NO_WATCHER = int(ErrorCode.OK), int(ErrorCode.NO_WATCHER)
 _MARSHALLING_ERROR = int(ErrorCode.MARSHALLING_ERROR)

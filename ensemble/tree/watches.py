@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.ids import ConnectionId
-from ensemble.records import EventType, WatcherType
-from ensemble.tree.outcomes import Change
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import EventType, WatcherType
+from zabka.ensemble.tree.outcomes import Change
 
 
 class WatchCounts(NamedTuple):

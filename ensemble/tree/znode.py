@@ -14,9 +14,9 @@ from struct import Struct
 from typing import Any
 from zlib import crc32
 
-from ensemble.records import ACL, Stat
-from ensemble.tree.create_modes import is_ephemeral
-from ensemble.tree_snapshot import NodeImage
+from zabka.ensemble.records import ACL, Stat
+from zabka.ensemble.tree.create_modes import is_ephemeral
+from zabka.ensemble.tree_snapshot import NodeImage
 
 COUNTERS = Struct(">qqqqqiiiq")
 """What the digest covers, in its order: czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, by_zxid
 
 
 class Directories(NamedTuple):

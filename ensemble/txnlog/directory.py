@@ -6,12 +6,12 @@ import fcntl
 import os
 from pathlib import Path
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import exists, make_directories
-from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.snapshots import list_snapshots
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import exists, make_directories
+from zabka.ensemble.txnlog.log import list_logs
+from zabka.ensemble.txnlog.snapshots import list_snapshots
 
 VERSION_DIRECTORY = "version-2"
 LOCK_NAME = ".lock"

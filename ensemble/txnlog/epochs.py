@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.ids import Epoch, epoch_of, zxid_text
-from ensemble.runtime.files import HOST, Files
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import read_bytes, replace_file
+from zabka.ensemble.ids import Epoch, epoch_of, zxid_text
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import read_bytes, replace_file
 
 ACCEPTED = "acceptedEpoch"
 CURRENT = "currentEpoch"

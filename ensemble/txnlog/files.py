@@ -7,7 +7,7 @@ import stat
 from contextlib import suppress
 from pathlib import Path
 
-from ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.files import HOST, Files
 
 LOG_PREFIX = "log"
 SNAPSHOT_PREFIX = "snapshot"

@@ -9,12 +9,21 @@ import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ensemble.ids import zxid_text
-from ensemble.runtime.files import HOST, Files
-from ensemble.txn import Txn
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, by_zxid, exists, forget_pages, read_used, remove_all, sync_directory
-from ensemble.txnlog.records import END_OF_RECORD, HEADER, LOG_HEADER, LOG_MAGIC, Damage, ScannedLog, frame_record, scan
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import LOG_PREFIX, by_zxid, exists, forget_pages, read_used, remove_all, sync_directory
+from zabka.ensemble.txnlog.records import (
+    END_OF_RECORD,
+    HEADER,
+    LOG_HEADER,
+    LOG_MAGIC,
+    Damage,
+    ScannedLog,
+    frame_record,
+    scan,
+)
 
 PREALLOCATE_BYTES = 64 * 1024 * 1024
 ZEROS_AHEAD_BYTES = 256 * 1024

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from zlib import adler32
 
-from ensemble.jute import MalformedRecord
-from ensemble.runtime.files import Files
-from ensemble.txn import Txn
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
-from ensemble.zab.effects import ReadLog
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.records import END_OF_RECORD, HEADER, RECORD_HEAD, TXN_BYTES_MAX
+from zabka.ensemble.zab.effects import ReadLog
 
 PIECE_TXNS = 500
 PIECE_BYTES = 1 << 20
@@ -35,7 +35,7 @@ class LogReader:
         self._positions: dict[int, tuple[Path, int]] = {}
 
     def read(self, wanted: ReadLog) -> list[Txn] | None:
-        """See `ensemble.zab.effects.ReadLog`.  Raises OSError."""
+        """See `zabka.ensemble.zab.effects.ReadLog`.  Raises OSError."""
         after, size_factor, borders = wanted.after, wanted.size_factor, wanted.borders
         positions = self._positions
         found = positions.pop(after, None) or self._find(after, wanted.base)

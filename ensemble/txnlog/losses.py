@@ -17,15 +17,15 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.ids import zxid_text
-from ensemble.runtime.files import HOST, Files
-from ensemble.txnlog import newest_log
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, exists, read_used, remove_all, replace_file, sync_directory
-from ensemble.txnlog.log import cut_file
-from ensemble.txnlog.records import HEADER, Damage
-from journal.events import LogDamageFound
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txnlog import newest_log
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import LOG_PREFIX, exists, read_used, remove_all, replace_file, sync_directory
+from zabka.ensemble.txnlog.log import cut_file
+from zabka.ensemble.txnlog.records import HEADER, Damage
+from zabka.journal.events import LogDamageFound
 
 MARKER_NAME = ".incomplete"
 """Present while transactions may be missing here that this peer once acknowledged; says why."""

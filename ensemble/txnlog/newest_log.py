@@ -10,8 +10,8 @@ from __future__ import annotations
 from contextlib import suppress
 from pathlib import Path
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
 
 NOTE_NAME = ".newest-log"
 

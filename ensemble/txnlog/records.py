@@ -13,8 +13,8 @@ from enum import Enum
 from typing import NamedTuple
 from zlib import adler32
 
-from ensemble.jute import MalformedRecord
-from ensemble.txn import Txn
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.txn import Txn
 
 LOG_MAGIC = 0x5A4B4C47
 """ZKLG"""

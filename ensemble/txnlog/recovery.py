@@ -16,19 +16,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.ids import counter_of, epoch_of, zxid_text
-from ensemble.runtime.workers import THREADS
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.txnlog import newest_log
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import check_epochs
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file, sync_directory, unlink, write_again
-from ensemble.txnlog.log import close_record, cut_file, read_log, truncate_logs
-from ensemble.txnlog.losses import DOUBT_NAME, MARKER_NAME, UNCHANGED, Loss, Losses
-from ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
-from ensemble.txnlog.snapshots import (
+from zabka.ensemble.ids import counter_of, epoch_of, zxid_text
+from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog import newest_log
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import check_epochs
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import (
+    exists,
+    read_bytes,
+    remove_all,
+    replace_file,
+    sync_directory,
+    unlink,
+    write_again,
+)
+from zabka.ensemble.txnlog.log import close_record, cut_file, read_log, truncate_logs
+from zabka.ensemble.txnlog.losses import DOUBT_NAME, MARKER_NAME, UNCHANGED, Loss, Losses
+from zabka.ensemble.txnlog.records import HEADER, Damage, ScannedLog, is_torn_tail, whole_record_after
+from zabka.ensemble.txnlog.snapshots import (
     STAGING_NAME,
     SnapshotDamaged,
     is_cut_short,
@@ -36,9 +44,9 @@ from ensemble.txnlog.snapshots import (
     snapshot_path,
     stage_snapshot,
 )
-from ensemble.txnlog.stage_times import NANOS_PER_MS
-from ensemble.zab.effects import Recovered
-from journal.events import LogDamageFound
+from zabka.ensemble.txnlog.stage_times import NANOS_PER_MS
+from zabka.ensemble.zab.effects import Recovered
+from zabka.journal.events import LogDamageFound
 
 REPLACING_NAME = ".replacing"
 """Present while a SNAP sync's snapshot takes the place of all earlier history; holds its zxid."""

@@ -15,17 +15,17 @@ import gzip
 from pathlib import Path
 from typing import IO, cast
 
-from ensemble.ids import Epoch, Zxid, epoch_of, make_zxid
-from ensemble.runtime.files import HOST, Files
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import exists, remove_all, sync_directory, sync_file, unlink
-from ensemble.txnlog.losses import MARKER_NAME
-from ensemble.txnlog.recovery import replace_history
-from ensemble.txnlog.snappy_stream import MAGIC, SnappyReader
-from ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
+from zabka.ensemble.ids import Epoch, Zxid, epoch_of, make_zxid
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import exists, remove_all, sync_directory, sync_file, unlink
+from zabka.ensemble.txnlog.losses import MARKER_NAME
+from zabka.ensemble.txnlog.recovery import replace_history
+from zabka.ensemble.txnlog.snappy_stream import MAGIC, SnappyReader
+from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"

@@ -12,17 +12,17 @@ import struct
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from struct import error as StructError
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import MalformedRecord, Reader
-from ensemble.records import ACL, ACLS, OPEN_ACL
-from ensemble.tree.acl import interned
-from ensemble.tree.blocks import BLOCK_ZNODES
-from ensemble.tree.paths import ROOT
-from ensemble.tree.shared_nodes import SharedNodes
-from ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, records_of
-from ensemble.tree.znode import LISTED, NO_DATA, TAIL, UNSEALED, value_of
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import DIGEST_VERSION
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord, Reader
+from zabka.ensemble.records import ACL, ACLS, OPEN_ACL
+from zabka.ensemble.tree.acl import interned
+from zabka.ensemble.tree.blocks import BLOCK_ZNODES
+from zabka.ensemble.tree.paths import ROOT
+from zabka.ensemble.tree.shared_nodes import SharedNodes
+from zabka.ensemble.tree.stored import OPEN_ACL_INDEX, STAT, AclTable, StoredNodes, records_of
+from zabka.ensemble.tree.znode import LISTED, NO_DATA, TAIL, UNSEALED, value_of
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import DIGEST_VERSION
 
 CHUNK_BYTES = 64 * 1024
 FIELD_BYTES_MAX = 256 * 1024 * 1024

@@ -21,18 +21,18 @@ from typing import IO, NamedTuple
 from weakref import ref
 from zlib import adler32
 
-from ensemble.records import ACL
-from ensemble.runtime.files import Files
-from ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Work, Workers
-from ensemble.tree.blocks import Blocks
-from ensemble.tree.capture import Capture, Piece
-from ensemble.tree.shared_nodes import SharedNodes
-from ensemble.tree.stored import AclTable
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.files import forget_pages, sync_directory, unlink
-from ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree
-from ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
+from zabka.ensemble.records import ACL
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Work, Workers
+from zabka.ensemble.tree.blocks import Blocks
+from zabka.ensemble.tree.capture import Capture, Piece
+from zabka.ensemble.tree.shared_nodes import SharedNodes
+from zabka.ensemble.tree.stored import AclTable
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.files import forget_pages, sync_directory, unlink
+from zabka.ensemble.txnlog.snapshot_format import ROOT_END, encode_head, encode_tree
+from zabka.ensemble.txnlog.snapshots import SNAPSHOT_HEADER, STAGING_NAME, WrittenSnapshot, snapshot_path, staging
 
 STEP_BLOCKS = 2
 """How many blocks the event loop makes at a time, before it turns to its clients again: half a millisecond."""

@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import IO, NamedTuple, cast
 from zlib import adler32
 
-from ensemble.ids import zxid_text
-from ensemble.jute import MalformedRecord
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import THREADS
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.files import (
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.files import (
     GZIP_SUFFIX,
     SNAPPY_SUFFIX,
     SNAPSHOT_PREFIX,
@@ -31,9 +31,9 @@ from ensemble.txnlog.files import (
     sync_directory,
     zxid_of,
 )
-from ensemble.txnlog.records import HEADER
-from ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, SnappyWriter
-from ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
+from zabka.ensemble.txnlog.records import HEADER
+from zabka.ensemble.txnlog.snappy_stream import SnappyDamaged, SnappyReader, SnappyWriter
+from zabka.ensemble.txnlog.snapshot_format import DIGEST, ROOT_END, TreeDecoder, encode_digest, encode_tree, seal
 
 SNAPSHOT_MAGIC = 0x5A4B534E
 """ZKSN"""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensemble.summary import Summary
+from zabka.ensemble.summary import Summary
 
 NANOS_PER_MS = 1_000_000
 

@@ -1,10 +1,10 @@
 """The disk of a running peer: disk effects are carried out in order, in groups, by one thread or by the event loop.
 
-The thread is a job of `ensemble.runtime.workers`: a group is a step.  Whatever was submitted while it was busy is one
-group: neighbouring appends become one write, and every
-barrier of the group shares one fdatasync.  While the disk is quick (`sync_pace`) and the thread has nothing to do, the
-loop carries out a few appends and barriers itself, a round's as one group; all else is the thread's.  Log and pace have
-no lock: they are the thread's from `submit` until it has finished, and the loop's otherwise.
+The thread is a job of `zabka.ensemble.runtime.workers`: a group is a step.  Whatever was submitted while it was busy is
+one group: neighbouring appends become one write, and every barrier of the group shares one fdatasync.  While the disk
+is quick (`sync_pace`) and the thread has nothing to do, the loop carries out a few appends and barriers itself, a
+round's as one group; all else is the thread's.  Log and pace have no lock: they are the thread's from `submit` until it
+has finished, and the loop's otherwise.
 
 Ordinary snapshots are written by a thread of their own, since nothing waits for them and a large one must not hold up
 the log; a truncation or a replacement of the history stops one that is at it.
@@ -20,23 +20,23 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ensemble.ids import LinkId, Zxid
-from ensemble.runtime.workers import THREADS, WAIT, Job, Work, Workers
-from ensemble.summary import Summary
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.txnlog import losses, newest_log
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
-from ensemble.txnlog.log_reading import LogReader
-from ensemble.txnlog.recovery import LONE, Recovery, RecoveryPolicy, purge, replace_history, truncate
-from ensemble.txnlog.snapshot_writer import SnapshotWriter
-from ensemble.txnlog.snapshots import WrittenSnapshot
-from ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
-from ensemble.txnlog.sync_pace import SyncPace
-from ensemble.zab.effects import (
+from zabka.ensemble.ids import LinkId, Zxid
+from zabka.ensemble.runtime.workers import THREADS, WAIT, Job, Work, Workers
+from zabka.ensemble.summary import Summary
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog import losses, newest_log
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import PREALLOCATE_BYTES, LogWriter
+from zabka.ensemble.txnlog.log_reading import LogReader
+from zabka.ensemble.txnlog.recovery import LONE, Recovery, RecoveryPolicy, purge, replace_history, truncate
+from zabka.ensemble.txnlog.snapshot_writer import SnapshotWriter
+from zabka.ensemble.txnlog.snapshots import WrittenSnapshot
+from zabka.ensemble.txnlog.stage_times import NANOS_PER_MS, StageTimes
+from zabka.ensemble.txnlog.sync_pace import SyncPace
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
@@ -49,7 +49,7 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.membership import Membership
+from zabka.ensemble.zab.membership import Membership
 
 GROUP_MAX = 1000
 """Effects carried out before the barriers among them are answered."""

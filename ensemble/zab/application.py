@@ -1,8 +1,8 @@
 """The port between ZAB and the replicated service above it.
 
-ZAB orders transactions and knows nothing of znodes; the application (`ensemble.tree.service.Service`) turns requests
-into transactions, applies them and talks to clients.  Both are pure and live in one `Peer`, which passes events down
-and effects up.  Every method returns effects to carry out (possibly none), unless it says otherwise.
+ZAB orders transactions and knows nothing of znodes; the application (`zabka.ensemble.tree.service.Service`) turns
+requests into transactions, applies them and talks to clients.  Both are pure and live in one `Peer`, which passes
+events down and effects up.  Every method returns effects to carry out (possibly none), unless it says otherwise.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from typing import Final, Protocol
 
 import msgspec
 
-from ensemble.auth.policy import OPEN_POLICY, AuthPolicy
-from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import ClientMessage
-from ensemble.tree_rules import DEFAULT_RULES, TreeRules
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.effects import Effect
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
-from journal.events import ZxidCheckpoint
+from zabka.ensemble.auth.policy import OPEN_POLICY, AuthPolicy
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ClientMessage
+from zabka.ensemble.tree_rules import DEFAULT_RULES, TreeRules
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.effects import Effect
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
+from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
+from zabka.journal.events import ZxidCheckpoint
 
 LOCAL_SESSIONS_TIMER: Final = "local-sessions.expiry"
 """The application's timer: it runs at the end of each tick while there are sessions that only this server knows."""
@@ -230,7 +230,7 @@ class EnsembleConfig(msgspec.Struct, frozen=True):
     local_sessions_upgrading: bool = False
     tree: TreeRules = DEFAULT_RULES
     answers_bytes_max: int = 1 << 62
-    """How much a client is told before it has taken that: `ensemble.tree.backlog`."""
+    """How much a client is told before it has taken that: `zabka.ensemble.tree.backlog`."""
     observes_followers: bool = False
     """Whether an observer learns from a follower rather than from the leader (observerMasterPort)."""
     serves_observers: bool = False

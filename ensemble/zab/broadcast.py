@@ -1,7 +1,7 @@
 """What an established leader does: it proposes, commits what a quorum has logged, and answers what needs a quorum.
 
-Source: Leader.propose, tryToCommit and processSync.  `ensemble.zab.leader` brings learners this far and lets them go;
-the table of their links is shared with it.
+Source: Leader.propose, tryToCommit and processSync.  `zabka.ensemble.zab.leader` brings learners this far and lets them
+go; the table of their links is shared with it.
 """
 
 from __future__ import annotations
@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from itertools import islice, takewhile
 
-from ensemble.ids import COUNTER_MAX, LinkId, PeerId, Zxid, counter_of
-from ensemble.records import OpCode
-from ensemble.txn import Txn
-from ensemble.zab.core import STRETCH_TXNS, Core
-from ensemble.zab.handover import Handover
-from ensemble.zab.leader_acks import LeaderAcks
-from ensemble.zab.learner_link import LearnerLink, Step
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import COUNTER_MAX, LinkId, PeerId, Zxid, counter_of
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.core import STRETCH_TXNS, Core
+from zabka.ensemble.zab.handover import Handover
+from zabka.ensemble.zab.leader_acks import LeaderAcks
+from zabka.ensemble.zab.learner_link import LearnerLink, Step
+from zabka.ensemble.zab.messages import (
     Commit,
     ForwardedRequest,
     Inform,
@@ -27,10 +27,10 @@ from ensemble.zab.messages import (
     SyncRequest,
     UpToDate,
 )
-from ensemble.zab.quorum import QuorumSystem
-from ensemble.zab.sync_requests import SyncRequests
-from journal.cause import request_cause
-from journal.events import TxnProposed
+from zabka.ensemble.zab.quorum import QuorumSystem
+from zabka.ensemble.zab.sync_requests import SyncRequests
+from zabka.journal.cause import request_cause
+from zabka.journal.events import TxnProposed
 
 _RECONFIG = int(OpCode.RECONFIG)
 _SYNCING, _SYNCED = Step.SYNCING, Step.SYNCED

@@ -11,13 +11,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from itertools import groupby
 
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid
-from ensemble.ports import Instant, Random
-from ensemble.records import OpCode
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
-from ensemble.zab.effects import (
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, Zxid
+from zabka.ensemble.ports import Instant, Random
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import Application, AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     CancelTimer,
@@ -32,14 +32,14 @@ from ensemble.zab.effects import (
     SetTimer,
     TruncateLog,
 )
-from ensemble.zab.messages import ForwardedRequest, Packet, PeerState
-from ensemble.zab.quorum import QuorumSystem
-from ensemble.zab.reconfiguration import Reconfiguration
-from ensemble.zab.role import Phase, Role
-from ensemble.zab.snapshot_pace import SnapshotPace
-from ensemble.zab.sync import SyncMode, follows
-from journal.cause import START, Cause, looking_cause
-from journal.events import (
+from zabka.ensemble.zab.messages import ForwardedRequest, Packet, PeerState
+from zabka.ensemble.zab.quorum import QuorumSystem
+from zabka.ensemble.zab.reconfiguration import Reconfiguration
+from zabka.ensemble.zab.role import Phase, Role
+from zabka.ensemble.zab.snapshot_pace import SnapshotPace
+from zabka.ensemble.zab.sync import SyncMode, follows
+from zabka.journal.cause import START, Cause, looking_cause
+from zabka.journal.events import (
     EpochAccepted,
     EpochAdopted,
     Event,

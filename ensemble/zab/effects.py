@@ -1,9 +1,9 @@
 """What the pure core asks its driver to do.
 
-A handler of `ensemble.zab.peer.Peer` returns a list of effects; the driver (asyncio shell or simulated world) carries
-them out in order.  Disk effects go into one queue a peer, done strictly in order; `Barrier(token)` calls back
-`on_durable(token)` once everything queued before it is fsynced.  A driver may join many barriers into one fsync.
-A message effect never waits for the disk: the core orders them itself, by waiting for a barrier.
+A handler of `zabka.ensemble.zab.peer.Peer` returns a list of effects; the driver (asyncio shell or simulated world)
+carries them out in order.  Disk effects go into one queue a peer, done strictly in order; `Barrier(token)` calls back
+`on_durable(token)` once everything queued before it is fsynced.  A driver may join many barriers into one fsync. A
+message effect never waits for the disk: the core orders them itself, by waiting for a barrier.
 
 A turn asks for a handful of effects, however much came together: what it sends on a link is one, what it appends in one
 go is one.  A driver that gave the peer an outlet gets the first part of a long turn's effects while the turn goes on.
@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import msgspec
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
-from ensemble.records import ServerMessage
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import Notification, Packet
-from journal.events import Event
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
+from zabka.ensemble.records import ServerMessage
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import Notification, Packet
+from zabka.journal.events import Event
 
 
 class Effect(msgspec.Struct, gc=False):

@@ -14,11 +14,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.ids import Epoch, PeerId, Zxid
-from ensemble.zab.core import Core
-from ensemble.zab.effects import SendNotification
-from ensemble.zab.messages import Notification, PeerState, Vote
-from ensemble.zab.quorum import QuorumSystem
+from zabka.ensemble.ids import Epoch, PeerId, Zxid
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import SendNotification
+from zabka.ensemble.zab.messages import Notification, PeerState, Vote
+from zabka.ensemble.zab.quorum import QuorumSystem
 
 FINALIZE_WAIT_MS = 200
 """How long a decided vote waits for a better one from voters not heard yet (FastLeaderElection.finalizeWait)."""

@@ -1,7 +1,7 @@
 """A learner in step with an established leader: it logs what is proposed, commits, and passes questions on.
 
-Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer.  `ensemble.zab.learner` brings a peer
-this far, and lets it go.
+Source: Follower.processPacket, Observer.processPacket, FollowerZooKeeperServer.  `zabka.ensemble.zab.learner` brings a
+peer this far, and lets it go.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
-from ensemble.records import OpCode
-from ensemble.txn import Txn
-from ensemble.zab.core import Core
-from ensemble.zab.leader_acks import CommonLog
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.leader_acks import CommonLog
+from zabka.ensemble.zab.messages import (
     Ack,
     Commit,
     CommitAndActivate,
@@ -27,9 +27,9 @@ from ensemble.zab.messages import (
     Revalidate,
     SyncRequest,
 )
-from ensemble.zab.observer_master import ObserverMaster
-from ensemble.zab.sync import follows
-from journal.cause import request_cause
+from zabka.ensemble.zab.observer_master import ObserverMaster
+from zabka.ensemble.zab.sync import follows
+from zabka.journal.cause import request_cause
 
 
 class Following:

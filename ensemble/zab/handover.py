@@ -5,14 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ensemble.ids import PeerId, Zxid
-from ensemble.txn import Txn
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.core import Core
-from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import CommitAndActivate, InformAndActivate
-from ensemble.zab.reconfiguration import quorum_address
+from zabka.ensemble.ids import PeerId, Zxid
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import CommitAndActivate, InformAndActivate
+from zabka.ensemble.zab.reconfiguration import quorum_address
 
 HANDOVER_TIMER = "leader.handover"
 

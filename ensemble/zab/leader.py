@@ -2,14 +2,14 @@
 
 A leader asks a quorum which epochs it accepted, opens a higher one, brings every learner to its own history, and is
 established once a quorum has that history and the epoch durably.  From then on it proposes, and commits in zxid order
-what a quorum has logged, itself counted only after its own fsync (`ensemble.zab.broadcast`).
+what a quorum has logged, itself counted only after its own fsync (`zabka.ensemble.zab.broadcast`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensemble.ids import (
+from zabka.ensemble.ids import (
     EPOCH_LEAP_MAX,
     EPOCH_MAX,
     Epoch,
@@ -20,15 +20,15 @@ from ensemble.ids import (
     counter_of,
     make_zxid,
 )
-from ensemble.records import OpCode
-from ensemble.txn import Txn
-from ensemble.zab.broadcast import Broadcast
-from ensemble.zab.core import Core
-from ensemble.zab.handover import HANDOVER_TIMER
-from ensemble.zab.leader_acks import REMINDER_TIMER
-from ensemble.zab.learner_link import LearnerLink, Step
-from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
-from ensemble.zab.messages import (
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.broadcast import Broadcast
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.handover import HANDOVER_TIMER
+from zabka.ensemble.zab.leader_acks import REMINDER_TIMER
+from zabka.ensemble.zab.learner_link import LearnerLink, Step
+from zabka.ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     FollowerInfo,
@@ -40,9 +40,9 @@ from ensemble.zab.messages import (
     Revalidate,
     SyncRequest,
 )
-from ensemble.zab.role import Phase
-from journal.cause import UNKNOWN, Cause, link_cause, request_cause, silence_cause, timer_cause
-from journal.events import LeaderEstablished
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.cause import UNKNOWN, Cause, link_cause, request_cause, silence_cause, timer_cause
+from zabka.journal.events import LeaderEstablished
 
 HALF_TICK_TIMER = "leader.half_tick"
 INIT_TIMER = "leader.init"

@@ -27,10 +27,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ensemble.ids import LinkId, Zxid
-from ensemble.zab.core import Core
-from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.messages import Ack, Commit
+from zabka.ensemble.ids import LinkId, Zxid
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.messages import Ack, Commit
 
 OUTSTANDING_MAX = 2
 """How many proposals may be on their way for a leader to say anything.  With more, packets and turns are what limits

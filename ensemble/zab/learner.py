@@ -11,14 +11,14 @@ from collections import deque
 from collections.abc import Sequence
 from enum import IntEnum
 
-from ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.core import Core
-from ensemble.zab.effects import OpenLink, SaveDoubt
-from ensemble.zab.following import Following, activate
-from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import OpenLink, SaveDoubt
+from zabka.ensemble.zab.following import Following, activate
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -39,11 +39,11 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
-from ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
-from ensemble.zab.role import Phase
-from ensemble.zab.sync import SyncMode, follows, what_both_may_commit
-from journal.cause import link_cause, looking_cause, request_cause, silence_cause
-from journal.events import LearnerSynced
+from zabka.ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
+from zabka.ensemble.zab.role import Phase
+from zabka.ensemble.zab.sync import SyncMode, follows, what_both_may_commit
+from zabka.journal.cause import link_cause, looking_cause, request_cause, silence_cause
+from zabka.journal.events import LearnerSynced
 
 CONNECT_TIMER = "learner.connect"
 LIVENESS_TIMER = "learner.liveness"

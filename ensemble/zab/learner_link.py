@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ensemble.ids import NO_PEER, LinkId, PeerId, Zxid
-from ensemble.zab.messages import FollowerInfo
+from zabka.ensemble.ids import NO_PEER, LinkId, PeerId, Zxid
+from zabka.ensemble.zab.messages import FollowerInfo
 
 
 class Step(IntEnum):

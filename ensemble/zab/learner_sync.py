@@ -13,14 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 
-from ensemble.ids import Zxid
-from ensemble.txn import Txn
-from ensemble.zab.core import Core
-from ensemble.zab.effects import ReadLog
-from ensemble.zab.learner_link import LearnerLink, Step
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
-from ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may_commit
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import ReadLog
+from zabka.ensemble.zab.learner_link import LearnerLink, Step
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import Commit, Diff, NewLeader, Packet, Proposal, Snap, Trunc
+from zabka.ensemble.zab.sync import SyncMode, SyncPlan, plan_sync, what_both_may_commit
 
 
 class Progress(Enum):

@@ -11,10 +11,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from ensemble.ids import PeerId
-from ensemble.properties import BadProperties, read_properties, trimmed
-from ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
-from ensemble.zab.server_line import ServerLine, parse_server_line
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.properties import BadProperties, read_properties, trimmed
+from zabka.ensemble.zab.quorum import HierarchicalQuorum, Quorum, QuorumSystem
+from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 
 PEER_ID_MAX = 255
 """Java takes any number, but a session's id begins with the lowest eight bits of its server's: those of 256 are

@@ -1,8 +1,8 @@
 """What peers say to each other: the election's notification and the learner protocol's packets, typed.
 
 Sources: FastLeaderElection.Notification; org.apache.zookeeper.server.quorum.Leader (packet types), Learner,
-LearnerHandler.  `ensemble.server.net.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated network
-carries them as they are.  On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
+LearnerHandler.  `zabka.ensemble.server.net.quorum_wire` turns them into ZooKeeper's bytes and back; the simulated
+network carries them as they are.  On the wire every packet is a QuorumPacket {type, zxid, data, authinfo}.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from enum import IntEnum
 
 import msgspec
 
-from ensemble.ids import Epoch, PeerId, SessionId, Zxid
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
+from zabka.ensemble.ids import Epoch, PeerId, SessionId, Zxid
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
 
 
 class PeerState(IntEnum):

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, counter_of, epoch_of, make_zxid
-from ensemble.txn import Txn
-from ensemble.zab.core import Core
-from ensemble.zab.learner_link import LearnerLink, Step
-from ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, counter_of, epoch_of, make_zxid
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.learner_link import LearnerLink, Step
+from zabka.ensemble.zab.learner_sync import Progress, begin_forwarding, send_from_log, send_history
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     FollowerInfo,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ensemble.ids import counter_of, epoch_of, zxid_text
-from ensemble.op_names import op_name
-from ensemble.txn import CloseSessionTxn, MultiTxn, Txn
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import counter_of, epoch_of, zxid_text
+from zabka.ensemble.op_names import op_name
+from zabka.ensemble.txn import CloseSessionTxn, MultiTxn, Txn
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -30,7 +30,7 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
-from journal.messages import Content, Subject, listed
+from zabka.journal.messages import Content, Subject, listed
 
 
 def notification_content(notification: Notification) -> Content:

@@ -9,22 +9,22 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
-from ensemble.ports import Instant, Random
-from ensemble.records import ClientMessage
-from ensemble.txn import Txn
-from ensemble.zab.application import LAPSING_TIMER, LOCAL_SESSIONS_TIMER, Application, EnsembleConfig
-from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, Halt, Recovered, SendNotification
-from ensemble.zab.election import Election
-from ensemble.zab.leader import Leader
-from ensemble.zab.learner import Learner
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import Notification, Packet, PeerState, Vote
-from ensemble.zab.quorum import QuorumSystem
-from ensemble.zab.role import Phase
-from ensemble.zab.usable_disk import why_unusable
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid, epoch_of
+from zabka.ensemble.ports import Instant, Random
+from zabka.ensemble.records import ClientMessage
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import LAPSING_TIMER, LOCAL_SESSIONS_TIMER, Application, EnsembleConfig
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Effect, Halt, Recovered, SendNotification
+from zabka.ensemble.zab.election import Election
+from zabka.ensemble.zab.leader import Leader
+from zabka.ensemble.zab.learner import Learner
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import Notification, Packet, PeerState, Vote
+from zabka.ensemble.zab.quorum import QuorumSystem
+from zabka.ensemble.zab.role import Phase
+from zabka.ensemble.zab.usable_disk import why_unusable
 
 READ_ONLY_TIMER = "peer.read_only"
 READ_ONLY_GRACE_MS = 2000

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Protocol
 
-from ensemble.ids import PeerId
+from zabka.ensemble.ids import PeerId
 
 
 class QuorumSystem(Protocol):

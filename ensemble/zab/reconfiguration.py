@@ -11,21 +11,21 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from typing import Protocol
 
-from ensemble.ids import PeerId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import OpCode
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import Application, EnsembleConfig
-from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, UseMembership
-from ensemble.zab.membership import BadMembership, Membership
-from ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
-from ensemble.zab.role import Role
-from journal.cause import Cause, request_cause
-from journal.events import Event, MembershipActivated
+from zabka.ensemble.ids import PeerId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.application import Application, EnsembleConfig
+from zabka.ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, UseMembership
+from zabka.ensemble.zab.membership import BadMembership, Membership
+from zabka.ensemble.zab.quorum import JointQuorum, QuorumSystem, SurvivorQuorum
+from zabka.ensemble.zab.role import Role
+from zabka.journal.cause import Cause, request_cause
+from zabka.journal.events import Event, MembershipActivated
 
 
 class MemberCore(Protocol):
-    """What the memberships of a peer need of that peer (`ensemble.zab.core.Core`)."""
+    """What the memberships of a peer need of that peer (`zabka.ensemble.zab.core.Core`)."""
 
     my_id: PeerId
     now: Instant

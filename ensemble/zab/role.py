@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
-from ensemble.ids import LinkId, PeerId, SessionId, Zxid
-from ensemble.txn import Txn
-from ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
+from zabka.ensemble.ids import LinkId, PeerId, SessionId, Zxid
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.messages import ForwardedRequest, Packet, PeerState, SyncRequest
 
 
 class Phase(StrEnum):

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ensemble.ports import Random
-from ensemble.txn import Txn
-from ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.ports import Random
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import EnsembleConfig
 
 SNAP_COUNT = 100_000
 """ZooKeeper's default of `snapCount`."""

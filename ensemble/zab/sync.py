@@ -8,9 +8,9 @@ from itertools import takewhile
 
 import msgspec
 
-from ensemble.ids import Zxid, counter_of, epoch_of
-from ensemble.records import OpCode
-from ensemble.txn import Txn
+from zabka.ensemble.ids import Zxid, counter_of, epoch_of
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import Txn
 
 COMMITTED_LOG_LENGTH = 500
 """How many of the latest transactions a peer keeps in memory for DIFF and TRUNC (zookeeper.commitLogCount)."""

@@ -16,8 +16,8 @@ from collections import deque
 
 import msgspec
 
-from ensemble.ids import LinkId, Zxid
-from ensemble.zab.messages import Revalidate, SyncRequest
+from zabka.ensemble.ids import LinkId, Zxid
+from zabka.ensemble.zab.messages import Revalidate, SyncRequest
 
 
 class WaitingSync(msgspec.Struct, frozen=True):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from ensemble.ids import epoch_of
-from ensemble.zab.effects import Recovered
-from ensemble.zab.sync import follows
+from zabka.ensemble.ids import epoch_of
+from zabka.ensemble.zab.effects import Recovered
+from zabka.ensemble.zab.sync import follows
 
 
 def why_unusable(recovered: Recovered) -> str | None:

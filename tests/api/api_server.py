@@ -13,13 +13,13 @@ from typing import Any, ClassVar
 
 import uvicorn
 
-from api.agent_http import AgentSilent
-from api.agent_protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
-from api.agents import Agent, Agents
-from api.app import create_app
-from api.bounded_http import BoundedConnection
-from api.collector import Collector
-from api.ensemble_view import (
+from zabka.api.agent_http import AgentSilent
+from zabka.api.agent_protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
+from zabka.api.agents import Agent, Agents
+from zabka.api.app import create_app
+from zabka.api.bounded_http import BoundedConnection
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import (
     ControllerZnodes,
     EnsembleView,
     Fresh,
@@ -29,19 +29,19 @@ from api.ensemble_view import (
     TopicZnodes,
     ZnodeReading,
 )
-from api.joined_brokers import JoinedBrokers
-from api.models import ElectionResult, NewTopic, NewWorkload, Workload
-from api.problems import Problem
-from api.runs.catalogue import Runs
-from api.runs.kept import KeptRuns
-from api.scenario_process import PATIENCE_S, PlayerFailed
-from api.scenario_runs import Here, ScenarioRuns
-from api.services import Services
-from api.settings import AgentAddress, Settings
-from api.views import Views
-from ensemble.records import OPEN_ACL, Stat
-from ensemble.runtime.link_fault import HeldFault
-from journal.events import Event, TopicPartition
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from zabka.api.problems import Problem
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenario_process import PATIENCE_S, PlayerFailed
+from zabka.api.scenario_runs import Here, ScenarioRuns
+from zabka.api.services import Services
+from zabka.api.settings import AgentAddress, Settings
+from zabka.api.views import Views
+from zabka.ensemble.records import OPEN_ACL, Stat
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.journal.events import Event, TopicPartition
 
 HERE = Here("http://127.0.0.1:1")
 STARTS_S = 30.0

@@ -6,14 +6,14 @@ from functools import cache
 
 import msgspec
 
-from api.agent_protocol import JournalChunk, Position
-from api.collector import Collector
-from api.runs.kept import KeptRuns
-from api.runs.run_models import Run
-from journal.events import Entry
-from journal.reader import decode_line
-from journal.writer import encode_line
-from simulation.run import run_with_journal
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.api.collector import Collector
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.run_models import Run
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line
+from zabka.journal.writer import encode_line
+from zabka.simulation.run import run_with_journal
 
 PIECE = 100
 """As many events as the server of these tests serves."""

@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from api.agent_protocol import JournalChunk, Position
-from api.collector import ANEW_TOLD_S, Collector
-from compose.journal_files import JournalTail
-from journal.events import ControllerElected, EpochAccepted
-from journal.reader import decode_line
-from journal.writer import JournalWriter, encode_line
 from tests.api.test_collector import Clock
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.api.collector import ANEW_TOLD_S, Collector
+from zabka.compose.journal_files import JournalTail
+from zabka.journal.events import ControllerElected, EpochAccepted
+from zabka.journal.reader import decode_line
+from zabka.journal.writer import JournalWriter, encode_line
 
 NODE = "broker-1"
 

@@ -15,13 +15,13 @@ import pytest
 import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
-from api import bounded_http
-from api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
-from api.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
-from compose.agent import create_app
-from compose.host import Host
-from compose.plan import Wanted, plan
 from tests.api.api_server import Server
+from zabka.api import bounded_http
+from zabka.api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
+from zabka.api.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
+from zabka.compose.agent import create_app
+from zabka.compose.host import Host
+from zabka.compose.plan import Wanted, plan
 
 HEAD = b"POST /api/v1/topics HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 

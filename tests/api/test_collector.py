@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from structlog.testing import capture_logs
 
-import api.collector
-from api import events, numbered
-from api.agent_protocol import JournalAnswer, JournalChunk, Position
-from api.agents import Agent
-from api.collector import Collector, TooOld
-from api.numbered import NumberedJournal
-from api.settings import AgentAddress
-from compose.journal_files import read_on
-from journal.events import (
+from tests.journal.full_disk import no_file_grows_beyond
+from zabka.api import events, numbered
+from zabka.api.agent_protocol import JournalAnswer, JournalChunk, Position
+from zabka.api.agents import Agent
+from zabka.api.collector import Collector, TooOld
+from zabka.api.numbered import NumberedJournal
+from zabka.api.settings import AgentAddress
+from zabka.compose.journal_files import read_on
+from zabka.journal.events import (
     ControllerElected,
     Entry,
     EpochAccepted,
@@ -28,9 +28,8 @@ from journal.events import (
     SessionClosed,
     SessionExpired,
 )
-from journal.reader import split_lines
-from journal.writer import JournalWriter, encode_line
-from tests.journal.full_disk import no_file_grows_beyond
+from zabka.journal.reader import split_lines
+from zabka.journal.writer import JournalWriter, encode_line
 
 
 class Clock:

@@ -13,10 +13,12 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from api import ensemble_view
-from api.agents import Agents
-from api.collector import Collector
-from api.ensemble_view import (
+from tests.api.api_server import settings
+from tests.broker_sim.test_hostile_znodes import LAWFUL, ODD, RAW
+from zabka.api import ensemble_view
+from zabka.api.agents import Agents
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import (
     CHECK_INTERVAL_S,
     IDLE_INTERVAL_S,
     READ_TIMEOUT_S,
@@ -27,17 +29,15 @@ from api.ensemble_view import (
     Reading,
     Registration,
 )
-from api.joined_brokers import JoinedBrokers
-from api.problems import Problem
-from api.views import Views
-from ensemble.client.client import Client
-from ensemble.client.service import SessionState
-from ensemble.errors import NoAuth, NoNode, ZooKeeperError
-from ensemble.records import ACL, Stat
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.cluster_state import ClusterState
-from tests.api.api_server import settings
-from tests.broker_sim.test_hostile_znodes import LAWFUL, ODD, RAW
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.problems import Problem
+from zabka.api.views import Views
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState
+from zabka.ensemble.errors import NoAuth, NoNode, ZooKeeperError
+from zabka.ensemble.records import ACL, Stat
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.cluster_state import ClusterState
 
 GOOD: dict[str, object] = {
     "/brokers/ids/1": {"version": 4, "host": "h", "port": 9092, "endpoints": ["PLAINTEXT://h:9092"]},
@@ -304,7 +304,7 @@ def test_a_look_has_an_end_though_the_ensemble_goes_on_answering(monkeypatch: py
 
 def test_it_is_looked_often_only_while_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("api.ensemble_view.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("zabka.api.ensemble_view.time.monotonic", lambda: now[0])
     view = EnsembleView("127.0.0.1:1", 6000)
     view._client = cast(Client, FakeClient(as_json(GOOD)))
     asyncio.run(view._read(-1.0))

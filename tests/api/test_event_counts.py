@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from api.event_counts import EventCounts
-from journal.events import Entry, Event, IsrChanged, LeaderElected, TopicDeleted
+from zabka.api.event_counts import EventCounts
+from zabka.journal.events import Entry, Event, IsrChanged, LeaderElected, TopicDeleted
 
 
 def counted(*events: Event) -> EventCounts:

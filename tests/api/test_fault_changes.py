@@ -10,14 +10,14 @@ from typing import cast
 
 import pytest
 
-from api.agents import Agents
-from api.models import NewFault
-from api.problems import Problem
-from api.routes_faults import create_fault, delete_fault
-from api.services import Services
-from api.settings import AgentAddress
-from ensemble.runtime.link_fault import HeldFault, LinkFault
 from tests.api.api_server import FakeAgent, settings
+from zabka.api.agents import Agents
+from zabka.api.models import NewFault
+from zabka.api.problems import Problem
+from zabka.api.routes_faults import create_fault, delete_fault
+from zabka.api.services import Services
+from zabka.api.settings import AgentAddress
+from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 
 def _service(directory: Path) -> Services:

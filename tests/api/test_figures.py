@@ -11,11 +11,11 @@ from typing import Any
 import httpx
 import pytest
 
-from api.agent_protocol import JournalChunk, Position
-from journal import events as e
-from journal.writer import encode_line
 from tests.api.api_server import Server
 from tests.journal.golden_files import GOLDEN
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.journal import events as e
+from zabka.journal.writer import encode_line
 
 V1 = "/api/v1"
 

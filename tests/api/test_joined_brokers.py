@@ -8,12 +8,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
-from api.joined_brokers import JoinedBrokers
-from journal.cluster_state import ClusterState
-from journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
-from journal.fold import apply
 from tests.api.api_server import Server
+from zabka.api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
+from zabka.journal.fold import apply
 
 V1 = "/api/v1"
 JOINED = Registration(41, 0x400, "10.0.0.4", 9092)

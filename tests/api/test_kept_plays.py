@@ -11,20 +11,20 @@ from typing import Any
 import httpx
 import pytest
 
-from api.collector import Collector
-from api.runs.catalogue import Runs
-from api.runs.kept import MESSAGES, KeptRuns
-from api.runs.messages import KeptMessages, Window
-from api.runs.plays import NotKept, Play, keep
-from api.scenario_models import SEEDS, NewScenarioRun, NewSeedRun, ScenarioRun
-from api.scenario_process import ScenarioProcess
-from api.scenario_runs import ScenarioRuns
-from compose.launch import player_argv
-from journal.events import LogTruncated
-from journal.fold import fold
-from journal.reader import decode_line
-from simulation.run import SEARCHED, run_with_journal
 from tests.api.api_server import HERE, FakePlayer, Server
+from zabka.api.collector import Collector
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.kept import MESSAGES, KeptRuns
+from zabka.api.runs.messages import KeptMessages, Window
+from zabka.api.runs.plays import NotKept, Play, keep
+from zabka.api.scenario_models import SEEDS, NewScenarioRun, NewSeedRun, ScenarioRun
+from zabka.api.scenario_process import ScenarioProcess
+from zabka.api.scenario_runs import ScenarioRuns
+from zabka.compose.launch import player_argv
+from zabka.journal.events import LogTruncated
+from zabka.journal.fold import fold
+from zabka.journal.reader import decode_line
+from zabka.simulation.run import SEARCHED, run_with_journal
 
 
 def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:

@@ -8,15 +8,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.runs.run_models import Run
-from journal.events import Entry, LeaderElected
-from journal.rules import RULES
-from journal.writer import encode_line
-from simulation.lessons import LESSONS
-from simulation.scenarios.library import LIBRARY
-from simulation.scenarios.scenario import WorldScenario
-from simulation.scenarios.world_player import play
 from tests.api.api_server import Server
+from zabka.api.runs.run_models import Run
+from zabka.journal.events import Entry, LeaderElected
+from zabka.journal.rules import RULES
+from zabka.journal.writer import encode_line
+from zabka.simulation.lessons import LESSONS
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.scenarios.world_player import play
 
 PLAY, ITS_PAIR = "r00000001", "r00000001.bug"
 

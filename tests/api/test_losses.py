@@ -9,13 +9,13 @@ from typing import Any
 import httpx
 import pytest
 
-from api import routes_losses
-from api.agent_protocol import JournalChunk, Position
-from api.collector import Collector
-from journal import events as e
-from journal.events import Event
-from journal.writer import encode_line
 from tests.api.api_server import Server
+from zabka.api import routes_losses
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.api.collector import Collector
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.writer import encode_line
 
 PATH = "/api/v1/losses/acknowledge"
 

@@ -12,9 +12,9 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.types import Message
 
-from api import quiet_server, routes_stream
-from api.quiet_server import QuietServer
-from api.routes_stream import WholeStream
+from zabka.api import quiet_server, routes_stream
+from zabka.api.quiet_server import QuietServer
+from zabka.api.routes_stream import WholeStream
 
 LONG_S = 30.0
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import httpx
 
-from journal.events import AdminRequested
 from tests.api.api_server import Server
+from zabka.journal.events import AdminRequested
 
 
 def test_a_call_that_changes_something_is_journalled_unless_it_is_refused(tmp_path: Path) -> None:

@@ -14,12 +14,13 @@ from typing import Any
 import httpx
 import pytest
 
-from api.agent_protocol import JournalChunk, Position
-from api.ensemble_view import eligible_by
-from api.models import KEYS_MAX
-from api.problems import ERRORS_TOLD
-from api.routes_topics import SETTLE_S
-from journal.events import (
+from tests.api.api_server import Server
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.api.ensemble_view import eligible_by
+from zabka.api.models import KEYS_MAX
+from zabka.api.problems import ERRORS_TOLD
+from zabka.api.routes_topics import SETTLE_S
+from zabka.journal.events import (
     BrokerSessionChanged,
     ControllerBelieved,
     ControllerElected,
@@ -30,9 +31,8 @@ from journal.events import (
     ProcessChanged,
     ZxidCheckpoint,
 )
-from journal.writer import encode_line
-from kafka_protocol.zk.znodes import LeaderAndIsr, encode_partition_state
-from tests.api.api_server import Server
+from zabka.journal.writer import encode_line
+from zabka.kafka.zk.znodes import LeaderAndIsr, encode_partition_state
 
 V1 = "/api/v1"
 

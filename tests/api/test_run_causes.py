@@ -11,19 +11,19 @@ import httpx
 import msgspec
 import pytest
 
-from api.numbered import Numbered
-from api.runs import why
-from api.runs.kept import JOURNAL
-from api.runs.run_file import RunFile
-from api.runs.why import Whys
-from journal import events as e
-from journal.cause import Cause
-from journal.causes import Causes
-from journal.events import Entry
-from journal.writer import encode_line
-from simulation.scenarios.library import LIBRARY, play
 from tests.api.api_server import Server
 from tests.api.histories import keep, kept_run
+from zabka.api.numbered import Numbered
+from zabka.api.runs import why
+from zabka.api.runs.kept import JOURNAL
+from zabka.api.runs.run_file import RunFile
+from zabka.api.runs.why import Whys
+from zabka.journal import events as e
+from zabka.journal.cause import Cause
+from zabka.journal.causes import Causes
+from zabka.journal.events import Entry
+from zabka.journal.writer import encode_line
+from zabka.simulation.scenarios.library import LIBRARY, play
 
 V1 = "/api/v1"
 VERDICT = play(LIBRARY["kafka-1211"])

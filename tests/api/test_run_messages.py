@@ -12,19 +12,19 @@ from typing import Any
 import httpx
 import pytest
 
-from api.agent_protocol import JournalAnswer, JournalChunk, Position
-from api.agents import SILENT_AFTER_S, Agents
-from api.collector import Collector
-from api.runs.catalogue import LIVE, Runs
-from api.runs.kept import KeptRuns
-from api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, RunMessages, Window
-from api.settings import AgentAddress
-from journal.messages import CLASSES, Message, message_line
-from journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
-from simulation.network.tap import MessageTap
-from simulation.scenarios.library import LIBRARY, play
 from tests.api.api_server import FakeAgent, Server
 from tests.api.histories import kept_run
+from zabka.api.agent_protocol import JournalAnswer, JournalChunk, Position
+from zabka.api.agents import SILENT_AFTER_S, Agents
+from zabka.api.collector import Collector
+from zabka.api.runs.catalogue import LIVE, Runs
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, RunMessages, Window
+from zabka.api.settings import AgentAddress
+from zabka.journal.messages import CLASSES, Message, message_line
+from zabka.journal.sightings import UNSEEN, Matcher, Sighting, sighting_line
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.scenarios.library import LIBRARY, play
 
 FAILOVER_US = (6_500_000, 6_527_000)
 """The 27 ms in which kafka-1211's controller takes note of a dead broker and tells the others."""

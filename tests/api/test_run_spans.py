@@ -11,19 +11,19 @@ from typing import Any
 
 import msgspec
 
-from api.collector import Collector
-from api.runs.history import CHECKPOINT_EVERY, Checkpoints
-from api.runs.kept import JOURNAL, KeptRuns
-from api.runs.lanes import encoded, lanes
-from api.runs.rewind import Lasted, Rewind
-from api.runs.run_file import RunFile
-from journal.events import Entry
-from journal.spans import Span, Spans
 from tests.api.histories import copies, keep, kept_run, played, tell
+from zabka.api.collector import Collector
+from zabka.api.runs.history import CHECKPOINT_EVERY, Checkpoints
+from zabka.api.runs.kept import JOURNAL, KeptRuns
+from zabka.api.runs.lanes import encoded, lanes
+from zabka.api.runs.rewind import Lasted, Rewind
+from zabka.api.runs.run_file import RunFile
+from zabka.journal.events import Entry
+from zabka.journal.spans import Span, Spans
 
 
 def folded(history: Sequence[Entry]) -> list[Span]:
-    """What `journal.spans` makes of a history; tests/journal holds that to brute force."""
+    """What `zabka.journal.spans` makes of a history; tests/journal holds that to brute force."""
     spans = Spans()
     for entry in history:
         spans.apply(entry)

@@ -13,13 +13,13 @@ from typing import Any
 import httpx
 import pytest
 
-from api.problems import Problem
-from api.runs.kept import KeptRuns
-from api.scenario_models import NewScenarioRun, variant_label
-from api.scenario_process import PlayerFailed, ScenarioProcess
-from api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
-from compose.launch import player_argv
 from tests.api.api_server import HERE, FakePlayer, Server
+from zabka.api.problems import Problem
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenario_models import NewScenarioRun, variant_label
+from zabka.api.scenario_process import PlayerFailed, ScenarioProcess
+from zabka.api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
+from zabka.compose.launch import player_argv
 
 V1 = "/api/v1"
 

@@ -11,11 +11,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.agent_protocol import ProcessInfo, Snapshot
-from api.agents import IDLE_INTERVAL_S, POLL_INTERVAL_S, SILENT_AFTER_S, WATCHED_S, Agent, Agents
-from api.problems import Problem
-from api.settings import AgentAddress
 from tests.api.api_server import NODES, Server
+from zabka.api.agent_protocol import ProcessInfo, Snapshot
+from zabka.api.agents import IDLE_INTERVAL_S, POLL_INTERVAL_S, SILENT_AFTER_S, WATCHED_S, Agent, Agents
+from zabka.api.problems import Problem
+from zabka.api.settings import AgentAddress
 
 V1 = "/api/v1"
 

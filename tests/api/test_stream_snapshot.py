@@ -10,10 +10,10 @@ from typing import Any
 import httpx
 import pytest
 
-from api.agent_protocol import JournalChunk, Position
-from journal.events import ControllerElected
-from journal.writer import encode_line
 from tests.api.api_server import Server
+from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.journal.events import ControllerElected
+from zabka.journal.writer import encode_line
 
 EVENTS = "/api/v1/events?snapshot=true"
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from api.token_file import BadToken, read_token
-from compose.files import API_TOKEN_FILE, TOKEN_FILE, token
+from zabka.api.token_file import BadToken, read_token
+from zabka.compose.files import API_TOKEN_FILE, TOKEN_FILE, token
 
 NONE = {b"": "it is empty", b" \n": "it is empty", b"a\xff": "it is no text", b"a\x00b": "no header can carry"}
 
@@ -32,7 +32,7 @@ def test_what_nobody_could_ask_for_is_no_token(content: bytes, tmp_path: Path) -
 @pytest.mark.parametrize("name", [TOKEN_FILE, API_TOKEN_FILE])
 def test_a_cluster_does_not_start_on_a_file_that_holds_no_token(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\xff")
-    command = [sys.executable, "-m", "tools.cli", "up", "--data", str(tmp_path), "--port", "0", "--zk-port", "0"]
+    command = [sys.executable, "-m", "zabka.cli.main", "up", "--data", str(tmp_path), "--port", "0", "--zk-port", "0"]
     done = subprocess.run([*command, "--kafka-port", "0"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
     assert f"{tmp_path / name} holds no token: it is no text" in done.stderr

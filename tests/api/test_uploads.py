@@ -10,13 +10,13 @@ import httpx
 import msgspec
 import pytest
 
-from api.runs import intake
-from api.runs.intake import SIMULATION_BEGINS_US, NoHistory, take
-from journal.events import Entry, EpochAccepted, FaultInjected, LeaderElected
-from journal.fold import fold
-from journal.writer import encode_line
 from tests.api.api_server import Server
 from tests.api.histories import played
+from zabka.api.runs import intake
+from zabka.api.runs.intake import SIMULATION_BEGINS_US, NoHistory, take
+from zabka.journal.events import Entry, EpochAccepted, FaultInjected, LeaderElected
+from zabka.journal.fold import fold
+from zabka.journal.writer import encode_line
 
 V1 = "/api/v1"
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from api.models import Workload
-from api.problems import Problem
-from api.workloads import State, WorkloadManager
-from journal.writer import JournalWriter
+from zabka.api.models import Workload
+from zabka.api.problems import Problem
+from zabka.api.workloads import State, WorkloadManager
+from zabka.journal.writer import JournalWriter
 
 
 class SlowToEnd:

@@ -10,10 +10,10 @@ import httpx
 import msgspec
 import pytest
 
-from api.ensemble_view import PartitionZnodes
-from api.writable import obstacle, problems
-from ensemble.runtime.link_fault import HeldFault, LinkFault
 from tests.api.api_server import Server
+from zabka.api.ensemble_view import PartitionZnodes
+from zabka.api.writable import obstacle, problems
+from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "writable.json"
 CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 from bench import aging, growth
 from bench.aging import Age, Aged, count_instructions, load, measure, table
 from bench.load import CannotMeasure
-from ensemble.txnlog.snapshot_format import encode_tree
+from zabka.ensemble.txnlog.snapshot_format import encode_tree
 
 SOME = Age(
     0, 330.0, 5.0, 7.0, 1.5, 2.5, snapshot_bytes=200_000, encode_s=0.1, load_s=0.2, log_bytes_a_set=200

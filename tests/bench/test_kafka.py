@@ -13,11 +13,11 @@ from bench.kafka_grid import ACKS, CLIENTS, PARTITIONS, SIZES, works
 from bench.kafka_throughput import Figure, medians
 from bench.load import CannotMeasure
 from bench.world_speed import measure
-from journal.events import ControllerElected, ControllerReady, Entry
-from journal.writer import encode_line
-from simulation.kernel.draws import derive_random
-from simulation.network.wire import EncodedWire, TypedWire
-from simulation.settings import WorldSettings
+from zabka.journal.events import ControllerElected, ControllerReady, Entry
+from zabka.journal.writer import encode_line
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.network.wire import EncodedWire, TypedWire
+from zabka.simulation.settings import WorldSettings
 
 KAFKA_LOG = """\
 2026-01-02 03:04:05,100 INFO kafka.controller.KafkaController [Controller id=2] 2 successfully elected as the controller

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from bench import soak
 from bench.garbage import Garbage
 from bench.usage import Sample, Series, Usage, descendants, sample
-from testing.live.cluster import LiveCluster
+from zabka.testing.live.cluster import LiveCluster
 
 
 def _grown(kib: list[int], descriptors: list[int]) -> Usage:

@@ -9,19 +9,19 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker import Broker
-from broker_sim.broker_ports import BrokerPorts
-from broker_sim.configs.broker_config import KafkaConfig, config_from
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.request_context import RequestRefused
-from journal.events import Event
-from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.client_errors import KafkaRequestFailed
-from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Call, Scheduler
 from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from zabka.broker_sim.broker import Broker
+from zabka.broker_sim.broker_ports import BrokerPorts
+from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.journal.events import Event
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Call, Scheduler
 
 LATENCY_MS = 1
 _LANES = {ApiKey.FETCH: 0, ApiKey.LEADER_AND_ISR: 1, ApiKey.STOP_REPLICA: 1, ApiKey.UPDATE_METADATA: 1}

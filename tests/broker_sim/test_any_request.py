@@ -12,12 +12,12 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.request_context import RequestRefused
-from kafka_protocol.client.consumer_protocol import encode_subscription
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.wire.api_versions import SUPPORTED
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request_class, version_of
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.kafka.client.consumer_protocol import encode_subscription
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.wire.api_versions import SUPPORTED
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request_class, version_of
 
 ROUNDS = 25
 TEXTS = ("orders", "", "a b", "__consumer_offsets", "1", "<default>", "retention.ms", "x" * 300, "min.insync.replicas")

@@ -5,9 +5,10 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.meta_properties import InconsistentMetaProperties
-from broker_sim.request_context import RequestRefused
-from journal.events import (
+from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.journal.events import (
     BrokerRegistered,
     BrokerSessionChanged,
     ConfigChanged,
@@ -18,11 +19,10 @@ from journal.events import (
     RequestFenced,
     TopicPartition,
 )
-from kafka_protocol.record_batch import Record
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.registration import BrokerIdInUse
-from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.record_batch import Record
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.registration import BrokerIdInUse
 
 P0 = TopicPartition("orders", 0)
 
@@ -53,7 +53,7 @@ def test_a_broker_registers_and_its_epoch_is_the_czxid(cluster: Cluster) -> None
 
 
 def test_the_port_that_was_picked_is_the_one_advertised(cluster: Cluster) -> None:
-    from broker_sim.configs.broker_config import Listener
+    from zabka.broker_sim.configs.broker_config import Listener
 
     node = cluster.nodes[1]
     cluster.on(node, node.boot().start([Listener("PLAINTEXT", "broker-1", 41234)]))

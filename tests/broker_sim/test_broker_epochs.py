@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.request_context import RequestContext, RequestRefused
-from journal.events import RequestFenced, TopicPartition
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request
-from kafka_protocol.zk import znodes
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.request_context import RequestContext, RequestRefused
+from zabka.journal.events import RequestFenced, TopicPartition
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request
+from zabka.kafka.zk import znodes
 
 KINDS = pytest.mark.parametrize(
     ("key", "version"), [(ApiKey.LEADER_AND_ISR, 7), (ApiKey.UPDATE_METADATA, 8), (ApiKey.STOP_REPLICA, 4)]

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from journal.events import ControllerEventFailed, TopicPartition
-from kafka_protocol.record_batch import Record
-from kafka_protocol.zk import znodes
 from tests.broker_sim.broker_world import Cluster
+from zabka.journal.events import ControllerEventFailed, TopicPartition
+from zabka.kafka.record_batch import Record
+from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
 STRANGER = 0x666

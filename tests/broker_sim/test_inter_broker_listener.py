@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 TP = TopicPartition("orders", 0)
 

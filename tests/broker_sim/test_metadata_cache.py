@@ -7,11 +7,11 @@ from uuid import UUID
 
 import pytest
 
-from broker_sim.metadata_cache import MetadataCache
-from journal.events import TopicPartition
-from kafka_protocol.wire.kafka_schema import ApiKey, KafkaMessage, request
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
+from zabka.broker_sim.metadata_cache import MetadataCache
+from zabka.journal.events import TopicPartition
+from zabka.kafka.wire.kafka_schema import ApiKey, KafkaMessage, request
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 P0 = TopicPartition("orders", 0)
 FIRST, SECOND = UUID(int=1), UUID(int=2)

@@ -13,19 +13,19 @@ from unittest import mock
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim import kafka_port
-from broker_sim.kafka_port import KafkaPort
-from broker_sim.quotas.client_throttling import RequestTime
-from broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
-from broker_sim.request_context import RequestContext, RequestRefused
-from broker_sim.request_times import RequestTimes, ThreadClock
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from kafka_protocol.channel import AsyncioChannel
-from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.wire import api_versions
-from kafka_protocol.wire.frame_reader import FRAME_SIZE
-from kafka_protocol.wire.frames import decode_response, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respond
+from zabka.broker_sim import kafka_port
+from zabka.broker_sim.kafka_port import KafkaPort
+from zabka.broker_sim.quotas.client_throttling import RequestTime
+from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits, ConnectionQuotas
+from zabka.broker_sim.request_context import RequestContext, RequestRefused
+from zabka.broker_sim.request_times import RequestTimes, ThreadClock
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.wire import api_versions
+from zabka.kafka.wire.frame_reader import FRAME_SIZE
+from zabka.kafka.wire.frames import decode_response, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request, respond
 
 FRAME_BYTES_MAX = 100_000
 
@@ -115,7 +115,7 @@ def test_clients_leave_descriptors_for_the_other_brokers_where_these_have_a_list
 
     async def test() -> None:
         async with serving() as (served, port):
-            with mock.patch("broker_sim.kafka_port.may_stay", lambda transport, *, is_of_few: is_of_few):
+            with mock.patch("zabka.broker_sim.kafka_port.may_stay", lambda transport, *, is_of_few: is_of_few):
                 with pytest.raises(ChannelBroken):
                     await ask(served.number, request(ApiKey.METADATA, 5, topics=[]))
                 port._quotas.add_listener("CLIENTS", lambda: None)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from journal import events as e
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 from tests.broker_sim import broker_world
+from zabka.journal import events as e
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
 
 PATH = "/brokers/ids/2"
 

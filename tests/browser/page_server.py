@@ -14,21 +14,21 @@ from typing import Any
 import uvicorn
 from sse_starlette.sse import AppStatus
 
-from api.agent_protocol import API_NODE, JournalAnswer, JournalChunk, Position
-from api.agents import Agents
-from api.app import create_app
-from api.collector import Collector
-from api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
-from api.joined_brokers import JoinedBrokers
-from api.runs.catalogue import Runs
-from api.runs.kept import KeptRuns
-from api.scenario_runs import Player, ScenarioRuns
-from api.services import Services
-from api.views import Views
-from journal import events as e
-from journal.events import Entry, Event, entry_from_dict
-from journal.writer import encode_line
 from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
+from zabka.api.agent_protocol import API_NODE, JournalAnswer, JournalChunk, Position
+from zabka.api.agents import Agents
+from zabka.api.app import create_app
+from zabka.api.collector import Collector
+from zabka.api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
+from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenario_runs import Player, ScenarioRuns
+from zabka.api.services import Services
+from zabka.api.views import Views
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event, entry_from_dict
+from zabka.journal.writer import encode_line
 
 WAIT_S = 30.0
 ALL = 1_000_000

@@ -24,11 +24,11 @@ from typing import Annotated, Any
 import typer
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from journal import events as e
-from testing.live.start import start_live, stop_live
 from tests.browser.chromium import launched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import card
+from zabka.journal import events as e
+from zabka.testing.live.start import start_live, stop_live
 
 PARTITIONS = 12
 EVENTS = 20_000

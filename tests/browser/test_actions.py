@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
-from journal import events as e
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import act, button, card, region, row, turn_to
+from zabka.journal import events as e
 
 
 def test_a_killed_broker_is_shown_down_and_the_call_as_a_curl_line(page: Page, server: PageServer) -> None:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from journal import events as e
 from tests.browser.firefox import POLL_S, WAIT_S, Firefox
 from tests.browser.page_server import PageServer
 from tests.browser.test_moments import tell_a_failover
+from zabka.journal import events as e
 
 TABS = ["messages", "links", "table", "lab", "lessons", "compare"]
 TEXT = "return document.querySelector(arguments[0])?.textContent.includes(arguments[1]) ?? false;"

@@ -1,4 +1,4 @@
-"""The page's fold makes of whole journals what journal/fold.py does; and the page's pure parts, under node."""
+"""The page's fold makes of whole journals what zabka/journal/fold.py does; and the page's pure parts, under node."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from journal.events import Entry
-from journal.fold import fold
-from simulation.seeds.chaos import CHAOS
-from simulation.seeds.seed_run import SeedRun
 from tests.browser.chromium import missing
+from zabka.journal.events import Entry
+from zabka.journal.fold import fold
+from zabka.simulation.seeds.chaos import CHAOS
+from zabka.simulation.seeds.seed_run import SeedRun
 
 JS = Path(__file__).parent / "js"
 EXACT_MAX = 2**53 - 1

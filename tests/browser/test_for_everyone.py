@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from journal import events as e
 from tests.browser.chromium import wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import act, button, card, row, turn_to
+from zabka.journal import events as e
 
 CONTRAST_MIN = 4.5
 """WCAG 2.1, 1.4.3, for text of this size."""

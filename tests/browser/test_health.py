@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from ensemble.runtime.link_fault import HeldFault
-from journal import events as e
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, card, region, row, turn_to
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.journal import events as e
 
 
 def health(page: Page) -> Locator:

@@ -7,11 +7,11 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from api.scenario_process import ScenarioProcess
-from compose.launch import player_argv
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import button, region, turn_to
+from zabka.api.scenario_process import ScenarioProcess
+from zabka.compose.launch import player_argv
 
 PLAYED_MS = 90_000
 """The player is a process of its own, which the whole suite's other half may leave little of the processor."""

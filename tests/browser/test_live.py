@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from playwright.sync_api import expect
 
-from testing.live.cluster import LiveCluster
 from tests.browser.chromium import Watched
 from tests.browser.test_page import button, card, region, row, turn_to
+from zabka.testing.live.cluster import LiveCluster
 
 FAILOVER_MS = 60_000
 

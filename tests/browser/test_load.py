@@ -9,11 +9,11 @@ from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from api.ensemble_view import PartitionZnodes
-from journal import events as e
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.page_times import Busy
 from tests.browser.test_page import card, region
+from zabka.api.ensemble_view import PartitionZnodes
+from zabka.journal import events as e
 
 KEPT = 20_000
 FIRST_LOAD_BYTES_MAX = 300_000

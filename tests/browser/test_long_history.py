@@ -11,15 +11,15 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
-from journal import events as e
-from journal.cluster_state import ClusterState
-from journal.fold import apply
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.page_times import EVENTS, tell_many_events
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_moments import SHOWN
 from tests.browser.test_page import card
+from zabka.journal import events as e
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.fold import apply
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

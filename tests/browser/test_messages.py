@@ -11,20 +11,20 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, expect
 
-from api.runs.intake import on_one_clock
-from api.runs.kept import KeptRuns
-from api.runs.messages import WORLD_BEGINS_US
-from api.runs.run_models import Run
-from journal.events import ControllerElected, Entry, FollowershipTaken
-from journal.reader import decode_line
-from simulation.network.tap import MessageTap
-from simulation.run import run_with_journal
-from simulation.scenarios.library import LIBRARY, play
-from simulation.serving.cluster_seed import WHOLE_CLUSTER
 from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import turn_to
+from zabka.api.runs.intake import on_one_clock
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.messages import WORLD_BEGINS_US
+from zabka.api.runs.run_models import Run
+from zabka.journal.events import ControllerElected, Entry, FollowershipTaken
+from zabka.journal.reader import decode_line
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.run import run_with_journal
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3

@@ -12,13 +12,13 @@ import msgspec
 import pytest
 from playwright.sync_api import Page, Route, expect
 
-from api.runs import pages
-from journal import events as e
-from journal.fold import fold
 from tests.browser.chromium import Watched, wait_here, wait_until
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_page import button, card, region, turn_to
+from zabka.api.runs import pages
+from zabka.journal import events as e
+from zabka.journal.fold import fold
 
 MOMENTS = 12
 TICK_MS = 40

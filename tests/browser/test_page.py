@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from api.ensemble_view import PartitionZnodes
-from journal import events as e
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
+from zabka.api.ensemble_view import PartitionZnodes
+from zabka.journal import events as e
 
 
 def region(page: Page, name: str) -> Locator:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from playwright.sync_api import Page, expect
 
-from api.ensemble_view import PartitionZnodes
-from journal import events as e
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, region, row
+from zabka.api.ensemble_view import PartitionZnodes
+from zabka.journal import events as e
 
 MANY = 500
 BROKERS = (1, 2, 3)

@@ -8,12 +8,12 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from api.ensemble_view import PartitionZnodes
-from journal import events as e
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_moments import told, tracks
 from tests.browser.test_page import button, card, region, turn_to
+from zabka.api.ensemble_view import PartitionZnodes
+from zabka.journal import events as e
 
 __all__ = ["told", "tracks"]
 

@@ -17,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from compose.image import dockerfile
 from tests.compose.commands import NoEngine, must, says
 from tests.compose.newer_engine import environment, newer_engine, old_engine
+from zabka.compose.image import dockerfile
 
 START_S = 60.0
 PACKAGES = ("docker.io", "iptables", "debootstrap")

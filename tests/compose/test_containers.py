@@ -22,15 +22,15 @@ import msgspec
 import pytest
 import yaml
 
-from compose.composition import compose_yaml
-from compose.config_keys import BadSetting
-from compose.containers import container_topology, topology_here
-from compose.files import api_settings, write_host
-from compose.image import NODES_LOCK, ROOMS, SPARK_LOCK, dockerfile, dockerignore
-from compose.kept_files import HERE, kept_files
-from compose.plan import BadPlan
-from compose.share import lay_out
-from compose.topology import save, server_properties, zoo_cfg
+from zabka.compose.composition import compose_yaml
+from zabka.compose.config_keys import BadSetting
+from zabka.compose.containers import container_topology, topology_here
+from zabka.compose.files import api_settings, write_host
+from zabka.compose.image import NODES_LOCK, ROOMS, SPARK_LOCK, dockerfile, dockerignore
+from zabka.compose.kept_files import HERE, kept_files
+from zabka.compose.plan import BadPlan
+from zabka.compose.share import lay_out
+from zabka.compose.topology import save, server_properties, zoo_cfg
 
 ROOT = HERE.parent
 TOPOLOGY = container_topology()
@@ -50,7 +50,7 @@ def services() -> dict[str, dict[str, Any]]:
 def zabka(*arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     return subprocess.run(
-        [sys.executable, "-m", "tools.cli", *arguments],
+        [sys.executable, "-m", "zabka.cli.main", *arguments],
         check=False,
         capture_output=True,
         text=True,
@@ -84,7 +84,7 @@ def test_every_node_has_a_container_and_every_container_one_agent() -> None:
     assert list(services()) == ["api", *NODES]
     assert [h.nodes for h in TOPOLOGY.hosts] == [[], *([n] for n in NODES)]
     for host, service in zip(TOPOLOGY.hosts, services().values(), strict=True):
-        assert service["command"] == ["python", "-m", "compose.containers", host.name]
+        assert service["command"] == ["python", "-m", "zabka.compose.containers", host.name]
 
 
 def test_a_container_may_do_little() -> None:
@@ -137,7 +137,7 @@ def test_brokers_and_the_api_wait_for_healthy_peers() -> None:
 
 
 def test_every_container_s_agent_is_probed_and_the_api_besides() -> None:
-    probe = ["CMD", "python", "-I", "-m", "compose.healthcheck", "7070"]
+    probe = ["CMD", "python", "-I", "-m", "zabka.compose.healthcheck", "7070"]
     for name, service in services().items():
         assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
         # A probe that finds nothing yet counts against nobody for as long as a busy machine takes to start seven.

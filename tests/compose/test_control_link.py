@@ -7,7 +7,7 @@ import json
 import time
 from pathlib import Path
 
-from compose.control_link import ControlLink
+from zabka.compose.control_link import ControlLink
 
 LONG_S = 20.0
 

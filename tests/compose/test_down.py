@@ -12,10 +12,10 @@ from typing import NoReturn
 
 import pytest
 
-from compose import up as running
-from compose.files import Run, is_running, save_run
-from compose.plan import BadPlan, Wanted
-from compose.progress import PlainProgress
+from zabka.compose import up as running
+from zabka.compose.files import Run, is_running, save_run
+from zabka.compose.plan import BadPlan, Wanted
+from zabka.compose.progress import PlainProgress
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from compose.faults_left import faults_left
-from compose.host import Host
-from compose.plan import Wanted, plan
-from ensemble.runtime.link_fault import HeldFault
-from journal.events import Event, FaultInjected, FaultRemoved, ProcessChanged
-from journal.writer import encode_line
+from zabka.compose.faults_left import faults_left
+from zabka.compose.host import Host
+from zabka.compose.plan import Wanted, plan
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.journal.events import Event, FaultInjected, FaultRemoved, ProcessChanged
+from zabka.journal.writer import encode_line
 
 
 def cut(fault_id: str) -> FaultInjected:

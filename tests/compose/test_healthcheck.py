@@ -19,10 +19,10 @@ from typing import Any
 import httpx
 import pytest
 
-from compose import healthcheck
-from compose.agent import create_app
-from compose.host import STALE_MS, Host
-from compose.plan import Wanted, plan
+from zabka.compose import healthcheck
+from zabka.compose.agent import create_app
+from zabka.compose.host import STALE_MS, Host
+from zabka.compose.plan import Wanted, plan
 
 INTERPRETERS_MAX = 3
 """A probe takes 1.3 times as much as an interpreter that does nothing; one that imports an HTTP client, 5 times."""
@@ -90,7 +90,7 @@ def test_a_probe_takes_little_more_of_the_processor_than_an_interpreter_that_doe
     with socket.socket() as nobody_listens:
         nobody_listens.bind(("127.0.0.1", 0))
         port = nobody_listens.getsockname()[1]
-        probe = cpu_s([sys.executable, "-P", "-m", "compose.healthcheck", str(port)], f"port {port}:", 1)
+        probe = cpu_s([sys.executable, "-P", "-m", "zabka.compose.healthcheck", str(port)], f"port {port}:", 1)
     assert probe < INTERPRETERS_MAX * cpu_s([sys.executable, "-P", "-c", "pass"], "", 0)
 
 
@@ -161,9 +161,9 @@ def test_the_agent_tells_its_health_without_a_token_and_nothing_else(host: Runni
 
 
 def test_an_agent_that_is_told_to_end_ends_with_exit_code_0(tmp_path: Path) -> None:
-    from compose.files import write_host
-    from compose.launch import argv_for
-    from compose.topology import save
+    from zabka.compose.files import write_host
+    from zabka.compose.launch import argv_for
+    from zabka.compose.topology import save
 
     topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     save(topology, tmp_path)

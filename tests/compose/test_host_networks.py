@@ -20,8 +20,8 @@ from typing import Any
 import httpx
 import pytest
 
-from journal.events import FaultInjected, FaultRemoved
-from journal.reader import read_directory
+from zabka.journal.events import FaultInjected, FaultRemoved
+from zabka.journal.reader import read_directory
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
@@ -151,7 +151,7 @@ class Hosts:
         settings = [part for setting in SETTINGS for part in ("--set", setting)]
         with (self._directory / f"{name}.log").open("ab") as log:
             self._agents[name] = subprocess.Popen(
-                ["ip", "netns", "exec", self.network.space(name), sys.executable, "-P", "-m", "tools.cli", "agent",
+                ["ip", "netns", "exec", self.network.space(name), sys.executable, "-P", "-m", "zabka.cli.main", "agent",
                  "--hosts", ",".join(NAMES), "--here", name, "--data", str(self.disk(name)), *settings],
                 env={**os.environ, "PYTHONPATH": str(ROOT)}, stdout=log, stderr=subprocess.STDOUT,
             )  # fmt: skip

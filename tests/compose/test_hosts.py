@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from compose.files import api_settings
-from compose.hosts import PER_HOST_MAX, host_called, hosts_topology
-from compose.plan import BadPlan
-from compose.share import lay_out
-from compose.topology import node_directory, server_properties, zoo_cfg
 from tests.compose.test_containers import zabka
+from zabka.compose.files import api_settings
+from zabka.compose.hosts import PER_HOST_MAX, host_called, hosts_topology
+from zabka.compose.plan import BadPlan
+from zabka.compose.share import lay_out
+from zabka.compose.topology import node_directory, server_properties, zoo_cfg
 
 THREE = ["alpha", "beta", "gamma"]
 

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 import pytest
 
-from compose import journal_growth
-from compose.journal_growth import IDLE_POLL_S, JournalGrowth
+from zabka.compose import journal_growth
+from zabka.compose.journal_growth import IDLE_POLL_S, JournalGrowth
 
 FIRST, SECOND, MESSAGES = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl", "peer-1.messages.0000000001.jsonl"
 LONG_S = 30.0

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from api.agent_protocol import FirstLine, JournalChunk, Position
-from compose import journal_files
-from compose.journal_files import SETTLED_NS, JournalTail
+from zabka.api.agent_protocol import FirstLine, JournalChunk, Position
+from zabka.compose import journal_files
+from zabka.compose.journal_files import SETTLED_NS, JournalTail
 
 FIRST, SECOND = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl"
 Files = Callable[[Path, str], list[Path]]

@@ -15,17 +15,17 @@ from typing import Any
 import pytest
 import yaml
 
-from compose.agent import create_app
-from compose.containers import container_topology, topology_here
-from compose.files import api_settings, token
-from compose.host import Host
-from compose.image import dockerfile
-from compose.kept_files import HERE
-from compose.manifests import AGENTS_SECRET, SETTINGS, as_yaml, kubernetes_yaml
-from compose.plan import BadPlan, Wanted, plan
-from compose.share import lay_out
-from compose.topology import server_properties, zoo_cfg
 from tests.compose.test_containers import ROOT, zabka
+from zabka.compose.agent import create_app
+from zabka.compose.containers import container_topology, topology_here
+from zabka.compose.files import api_settings, token
+from zabka.compose.host import Host
+from zabka.compose.image import dockerfile
+from zabka.compose.kept_files import HERE
+from zabka.compose.manifests import AGENTS_SECRET, SETTINGS, as_yaml, kubernetes_yaml
+from zabka.compose.plan import BadPlan, Wanted, plan
+from zabka.compose.share import lay_out
+from zabka.compose.topology import server_properties, zoo_cfg
 
 TOPOLOGY = container_topology(platform="kubernetes")
 VALIDATOR = "kubernetes-validate==1.37.0"
@@ -183,7 +183,7 @@ def test_pods_are_called_as_their_nodes_are() -> None:
     pods = [f"{name}-{ordinals[name] + i}" for name, each in sets.items() for i in range(each["spec"]["replicas"])]
     assert pods == [node.name for node in TOPOLOGY.nodes()]
     for name in sets:
-        assert containers()[name]["command"] == ["python", "-m", "compose.containers", "$(POD_NAME)"]
+        assert containers()[name]["command"] == ["python", "-m", "zabka.compose.containers", "$(POD_NAME)"]
 
 
 def test_a_pod_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -10,11 +10,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from compose.config_keys import BadSetting, Overrides, split_settings
-from compose.plan import BadPlan, Wanted, plan
-from compose.ports import SOCKET_PATH_BYTES_MAX, PortTaken, control_socket, is_free, pick_block
-from compose.topology import BadTopology, Topology, load, save, write_node
-from compose.up import exposed
+from zabka.compose.config_keys import BadSetting, Overrides, split_settings
+from zabka.compose.plan import BadPlan, Wanted, plan
+from zabka.compose.ports import SOCKET_PATH_BYTES_MAX, PortTaken, control_socket, is_free, pick_block
+from zabka.compose.topology import BadTopology, Topology, load, save, write_node
+from zabka.compose.up import exposed
 
 PICK = Wanted(api_port=0, zk_port=0, kafka_port=0)
 
@@ -109,7 +109,7 @@ def test_whoever_listens_beyond_loopback_is_warned() -> None:
 
 def test_too_few_files_are_an_error_before_anything_is_started(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
-    code = f"{limited}from tools.cli import main\nmain()"
+    code = f"{limited}from zabka.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "up", "--data", str(tmp_path / "d")]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 

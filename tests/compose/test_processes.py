@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from compose import processes
-from compose.launch import argv_for
-from compose.processes import ManagedProcess, NotNow
+from zabka.compose import processes
+from zabka.compose.launch import argv_for
+from zabka.compose.processes import ManagedProcess, NotNow
 
 SLEEPER = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"]
 STUBBORN = [
@@ -219,7 +219,7 @@ def test_children_lead_their_own_session(tmp_path: Path) -> None:
 def test_a_child_dies_with_a_parent_that_is_killed() -> None:
     child = (
         "import os, signal, sys, time\n"
-        "from compose.launch import die_with_parent\n"
+        "from zabka.compose.launch import die_with_parent\n"
         "die_with_parent(signal.SIGKILL)\n"
         "print(os.getpid(), flush=True)\n"
         "time.sleep(60)\n"

@@ -17,11 +17,11 @@ from kio.schema.list_partition_reassignments.v0 import request as listing
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from controller.context import ControllerContext
-from journal.events import TopicPartition
-from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_world import World
+from zabka.controller.context import ControllerContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.topic_ids import topic_id_to_kafka
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 
 def isr_request(

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from ensemble.client.service import Create, Delete, Op, OpResult, SetData
-from ensemble.errors import ErrorCode
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_world import Told, World
+from zabka.ensemble.client.service import Create, Delete, Op, OpResult, SetData
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
 
 
 class Transcript:

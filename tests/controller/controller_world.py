@@ -19,23 +19,23 @@ from kio.schema.leader_and_isr.v7.response import (
 from kio.schema.stop_replica.v4.response import StopReplicaPartitionError, StopReplicaResponse
 from kio.schema.update_metadata.v8.response import UpdateMetadataResponse
 
-from controller.config import ControllerConfig
-from controller.controller import KafkaController
-from ensemble.client.service import (
+from tests.controller.fake_ensemble import LATENCY_US, FakeEnsemble, FakeSession
+from zabka.controller.config import ControllerConfig
+from zabka.controller.controller import KafkaController
+from zabka.ensemble.client.service import (
     Create,
     Delete,
     Op,
     SessionState,
     SetData,
 )
-from journal.events import Event, TopicPartition
-from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.topic_ids import random_topic_id
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Deadlock, Scheduler
-from tests.controller.fake_ensemble import LATENCY_US, FakeEnsemble, FakeSession
+from zabka.journal.events import Event, TopicPartition
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.topic_ids import random_topic_id
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
 
 
 class Told:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from copy import copy
 from typing import Any
 
-from ensemble.client.service import (
+from zabka.ensemble.client.service import (
     Check,
     Create,
     Delete,
@@ -20,10 +20,10 @@ from ensemble.client.service import (
     Watcher,
     WatchEvent,
 )
-from ensemble.errors import ConnectionLoss, ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
-from ensemble.ids import SessionId
-from ensemble.records import EventType, Stat
-from simulation.kernel.runtime import SimRuntime
+from zabka.ensemble.errors import ConnectionLoss, ErrorCode, NoNode, SessionExpired, ZooKeeperError, error_for
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.records import EventType, Stat
+from zabka.simulation.kernel.runtime import SimRuntime
 
 LATENCY_US = 1_000
 

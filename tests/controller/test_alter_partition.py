@@ -10,9 +10,9 @@ from kio.schema.alter_partition.v3.request import AlterPartitionRequest, BrokerS
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import IsrChanged, LeaderElected, TopicPartition, WriteFenced
-from kafka_protocol.topic_ids import random_topic_id, topic_id_to_kafka
 from tests.controller.controller_world import World
+from zabka.journal.events import IsrChanged, LeaderElected, TopicPartition, WriteFenced
+from zabka.kafka.topic_ids import random_topic_id, topic_id_to_kafka
 
 T0 = TopicPartition("t", 0)
 

@@ -8,19 +8,19 @@ import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import (
+from tests.controller.controller_world import World
+from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from zabka.journal.events import (
     BrokerLivenessChanged,
     BrokerRegistered,
     ControllerEventFailed,
     LeaderElected,
     TopicPartition,
 )
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, register_broker
-from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
-from tests.controller.controller_world import World
-from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.registration import BrokerIdInUse, cluster_id, create_persistent_paths, register_broker
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ INFO = BrokerInfo(5, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
 def session(world: World) -> tuple[FakeSession, Zk]:
     from random import Random
 
-    from simulation.kernel.runtime import SimRuntime
+    from zabka.simulation.kernel.runtime import SimRuntime
 
     runtime = SimRuntime(world.scheduler, Random(0))
     opened = FakeSession(world.ensemble, runtime)
@@ -83,8 +83,8 @@ def test_a_registration_of_a_foreign_session_is_refused(world: World) -> None:
 
 
 def test_a_start_that_is_refused_can_be_tried_again(world: World) -> None:
-    from controller.config import ControllerConfig
     from tests.controller.controller_world import Node
+    from zabka.controller.config import ControllerConfig
 
     world.ensemble.put("/brokers/ids/1", b"{}", owner=0x4444)
     node = world.nodes[1] = Node(world, 1, ControllerConfig())

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from controller.config import ControllerConfig
-from ensemble.client.service import Check, Delete
-from journal.cause import owner_cause
-from journal.events import ControllerElected, ControllerResigned, TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_requests import reassignment_request
 from tests.controller.controller_world import Node, World, epoch, take_over
+from zabka.controller.config import ControllerConfig
+from zabka.ensemble.client.service import Check, Delete
+from zabka.journal.cause import owner_cause
+from zabka.journal.events import ControllerElected, ControllerResigned, TopicPartition
+from zabka.kafka.zk import znodes
 
 
 @pytest.fixture

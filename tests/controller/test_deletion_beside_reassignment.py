@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_requests import ask_for_isr, caught_up, reassign, under_way
 from tests.controller.controller_world import World
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

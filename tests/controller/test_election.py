@@ -12,10 +12,11 @@ from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartit
 from kio.schema.errors import ErrorCode as KafkaError
 from kio.schema.list_partition_reassignments.v0.request import ListPartitionReassignmentsRequest
 
-from controller.config import ControllerConfig
-from ensemble.client.service import Create
-from journal.cause import UNKNOWN
-from journal.events import (
+from tests.controller.controller_world import Node, World, epoch, take_over
+from zabka.controller.config import ControllerConfig
+from zabka.ensemble.client.service import Create
+from zabka.journal.cause import UNKNOWN
+from zabka.journal.events import (
     ControllerBelieved,
     ControllerElected,
     ControllerEventFailed,
@@ -26,10 +27,9 @@ from journal.events import (
     TopicPartition,
     WriteFenced,
 )
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import ControllerMoved
-from kafka_protocol.zk.znodes import LeaderAndIsr
-from tests.controller.controller_world import Node, World, epoch, take_over
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import ControllerMoved
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 @pytest.fixture
@@ -463,6 +463,6 @@ def test_the_failover_adds_two_leader_epochs_where_the_leader_was_controller(wor
 
 
 def test_controller_moved_is_no_zookeeper_error() -> None:
-    from ensemble.errors import ZooKeeperError
+    from zabka.ensemble.errors import ZooKeeperError
 
     assert not issubclass(ControllerMoved, ZooKeeperError)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
-from controller.historical import Historical
-from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import LeaderAndIsr
 from tests.controller.controller_world import World
+from zabka.controller.eligibility import given_way, not_eligible, with_isr, with_nobody_eligible
+from zabka.controller.historical import Historical
+from zabka.journal.events import ControllerEventFailed, LeaderElected, TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 T0 = TopicPartition("t", 0)
 

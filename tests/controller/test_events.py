@@ -6,10 +6,10 @@ from random import Random
 
 import pytest
 
-from controller.events import ControllerEvent, EventQueue
-from journal.cause import UNKNOWN
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
+from zabka.controller.events import ControllerEvent, EventQueue
+from zabka.journal.cause import UNKNOWN
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("late", [False, True])

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from controller.partition_store import candidates
-from journal.cause import proposal_cause, registration_cause
-from journal.events import BrokerLivenessChanged, IsrChanged, LeaderElected, TopicPartition
-from kafka_protocol.ports import NO_LEADER
 from tests.controller.controller_world import World
 from tests.controller.test_alter_partition import alter
+from zabka.controller.partition_store import candidates
+from zabka.journal.cause import proposal_cause, registration_cause
+from zabka.journal.events import BrokerLivenessChanged, IsrChanged, LeaderElected, TopicPartition
+from zabka.kafka.ports import NO_LEADER
 
 T0 = TopicPartition("t", 0)
 

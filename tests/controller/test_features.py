@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.features import decode_features
-from journal.events import ControllerEventFailed
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import BrokerEndpoint, BrokerInfo
 from tests.controller.controller_world import World
+from zabka.controller.features import decode_features
+from zabka.journal.events import ControllerEventFailed
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.historical import Historical
-from journal.cause import UNKNOWN
-from journal.events import ControllerResigned, TopicPartition, WriteFenced
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_requests import ask_for_isr, shut_down
 from tests.controller.controller_world import World
+from zabka.controller.historical import Historical
+from zabka.journal.cause import UNKNOWN
+from zabka.journal.events import ControllerResigned, TopicPartition, WriteFenced
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 T0 = TopicPartition("t", 0)
 

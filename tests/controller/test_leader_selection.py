@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from controller.election import (
+from zabka.controller.election import (
     is_unclean,
     leader_for_controlled_shutdown,
     leader_for_offline,
     leader_for_preferred,
     leader_for_reassignment,
 )
-from kafka_protocol.zk.znodes import LeaderAndIsr
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 
 def state(leader: int, *isr: int, recovering: bool = False) -> LeaderAndIsr:

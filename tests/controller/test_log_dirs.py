@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.context import Replica, ReplicaState
-from journal.events import ControllerEventFailed, TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller import controller_world
 from tests.controller.controller_requests import reassign
 from tests.controller.controller_world import World
+from zabka.controller.context import Replica, ReplicaState
+from zabka.journal.events import ControllerEventFailed, TopicPartition
+from zabka.kafka.zk import znodes
 
 T0, U0 = TopicPartition("t", 0), TopicPartition("u", 0)
 

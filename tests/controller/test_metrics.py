@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from controller.metrics import STATE_DURING, ControllerState
-from kafka_protocol.zk import znodes
 from tests.controller.controller_requests import ask_for_isr
 from tests.controller.controller_world import World
+from zabka.controller.metrics import STATE_DURING, ControllerState
+from zabka.kafka.zk import znodes
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from controller.context import PartitionState, Replica, ReplicaState
-from controller.partition_state_machine import Refused
-from journal.events import IsrChanged, LeaderElected, TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import LeaderAndIsr
 from tests.controller.controller_world import World, lose_all_but
+from zabka.controller.context import PartitionState, Replica, ReplicaState
+from zabka.controller.partition_state_machine import Refused
+from zabka.journal.events import IsrChanged, LeaderElected, TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 T0 = TopicPartition("t", 0)
 

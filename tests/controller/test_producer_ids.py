@@ -9,9 +9,9 @@ import pytest
 from kio.schema.allocate_producer_ids.v0.request import AllocateProducerIdsRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import ControllerEventFailed
-from kafka_protocol.zk import znodes
 from tests.controller.controller_world import World
+from zabka.journal.events import ControllerEventFailed
+from zabka.kafka.zk import znodes
 
 
 @pytest.fixture

@@ -14,11 +14,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import AssignmentChanged, ControllerEventFailed, ControllerResigned, TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import ReplicaAssignment
 from tests.controller.controller_requests import caught_up, reassignment_answer, shut_down, under_way
 from tests.controller.controller_world import World
+from zabka.journal.events import AssignmentChanged, ControllerEventFailed, ControllerResigned, TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 P0, P1 = TopicPartition("orders", 0), TopicPartition("orders", 1)
 

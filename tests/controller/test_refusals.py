@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.context import PartitionState
-from ensemble.errors import ErrorCode
-from journal.events import ControllerEventFailed, ControllerResigned, TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_world import World
+from zabka.controller.context import PartitionState
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import ControllerEventFailed, ControllerResigned, TopicPartition
+from zabka.kafka.zk import znodes
 
 T0 = TopicPartition("t", 0)
 STATE = znodes.partition_state_path(T0)

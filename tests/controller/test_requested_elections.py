@@ -6,11 +6,11 @@ import pytest
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.reign import Reign
-from journal.events import AdminRequested, ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_requests import caught_up, reassign, under_way
 from tests.controller.controller_world import World, lose_all_but
+from zabka.controller.reign import Reign
+from zabka.journal.events import AdminRequested, ControllerEventFailed, IsrChanged, LeaderElected, TopicPartition
+from zabka.kafka.zk import znodes
 
 T0 = TopicPartition("t", 0)
 

@@ -10,22 +10,22 @@ import pytest
 from kio.schema.controlled_shutdown.v3.request import ControlledShutdownRequest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.context import ControllerContext, PartitionState, Replica, ReplicaState
-from controller.request_batch import RequestBatch
-from ensemble.client.service import Delete, Op
-from ensemble.errors import ErrorCode
-from journal.events import (
+from tests.controller import controller_world
+from tests.controller.controller_requests import ask_for_isr
+from tests.controller.controller_world import World
+from zabka.controller.context import ControllerContext, PartitionState, Replica, ReplicaState
+from zabka.controller.request_batch import RequestBatch
+from zabka.ensemble.client.service import Delete, Op
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.events import (
     ControllerEventFailed,
     LeaderElected,
     TopicCreated,
     TopicDeleted,
     TopicPartition,
 )
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import ReplicaAssignment
-from tests.controller import controller_world
-from tests.controller.controller_requests import ask_for_isr
-from tests.controller.controller_world import World
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import ReplicaAssignment
 
 T0, T1 = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -76,7 +76,7 @@ def test_the_replicas_of_a_new_topic_are_told_once_and_everybody_gets_metadata(w
         [leader] = told.request.live_leaders
         assert (leader.broker_id, leader.host_name, leader.port) == (2, "b2", 9092)
         topic_id = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
-        from kafka_protocol.topic_ids import topic_id_to_kafka
+        from zabka.kafka.topic_ids import topic_id_to_kafka
 
         assert told.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
         order = [row.kind for row in world.told if row.to == broker_id]

@@ -10,11 +10,11 @@ from textwrap import dedent
 import pytest
 from kio.schema.errors import ErrorCode as KafkaError
 
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_requests import ask_for_isr, reassign, shut_down
 from tests.controller.controller_transcript import Transcript
 from tests.controller.controller_world import World
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
 
 T0 = TopicPartition("t", 0)
 

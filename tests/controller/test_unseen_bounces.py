@@ -8,16 +8,16 @@ import pytest
 from kio.schema.alter_partition.v3 import request as alter_v3
 from kio.schema.errors import ErrorCode as KafkaError
 
-from controller.config import ControllerConfig
-from controller.election import leader_after_bounce
-from controller.partition_store import WrittenState
-from controller.unseen_bounces import _fenced
-from ensemble.client.service import Op
-from journal.events import ControllerEventFailed, LeaderElected, TopicPartition
-from kafka_protocol.topic_ids import topic_id_to_kafka
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.znodes import LeaderAndIsr
 from tests.controller.controller_world import Node, World
+from zabka.controller.config import ControllerConfig
+from zabka.controller.election import leader_after_bounce
+from zabka.controller.partition_store import WrittenState
+from zabka.controller.unseen_bounces import _fenced
+from zabka.ensemble.client.service import Op
+from zabka.journal.events import ControllerEventFailed, LeaderElected, TopicPartition
+from zabka.kafka.topic_ids import topic_id_to_kafka
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import LeaderAndIsr
 
 T0 = TopicPartition("t", 0)
 

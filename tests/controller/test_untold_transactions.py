@@ -5,10 +5,10 @@ from __future__ import annotations
 
 import pytest
 
-from journal.cause import registration_cause, transaction_cause
-from journal.events import BrokerLivenessChanged, LeaderElected, TopicCreated, TopicDeleted, TopicPartition
-from kafka_protocol.zk import znodes
 from tests.controller.controller_world import World
+from zabka.journal.cause import registration_cause, transaction_cause
+from zabka.journal.events import BrokerLivenessChanged, LeaderElected, TopicCreated, TopicDeleted, TopicPartition
+from zabka.kafka.zk import znodes
 
 T0 = TopicPartition("t", 0)
 

@@ -6,20 +6,20 @@ from random import Random
 
 import pytest
 
-from controller.context import ControllerContext
-from controller.eligibility import NobodyEligible
-from controller.occasion import Occasion
-from controller.partition_store import PartitionStore
-from ensemble.client.service import Delete
-from ensemble.errors import BadVersion, ErrorCode, NodeExists
-from journal.events import ControllerResigned, Event, TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import ControllerMoved, FencedWriter, Zk
-from kafka_protocol.zk.registration import next_broker_id, register_controller
-from kafka_protocol.zk.znodes import LeaderAndIsr
-from simulation.kernel.runtime import SimRuntime
 from tests.controller.controller_world import World
 from tests.controller.fake_ensemble import FakeSession
+from zabka.controller.context import ControllerContext
+from zabka.controller.eligibility import NobodyEligible
+from zabka.controller.occasion import Occasion
+from zabka.controller.partition_store import PartitionStore
+from zabka.ensemble.client.service import Delete
+from zabka.ensemble.errors import BadVersion, ErrorCode, NodeExists
+from zabka.journal.events import ControllerResigned, Event, TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
+from zabka.kafka.zk.registration import next_broker_id, register_controller
+from zabka.kafka.zk.znodes import LeaderAndIsr
+from zabka.simulation.kernel.runtime import SimRuntime
 
 GOOD, STALE, MISSING = (TopicPartition("t", n) for n in range(3))
 

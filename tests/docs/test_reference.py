@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from scripts.reference.lessons import LESSON_PAGES
+from scripts.reference.pages import PAGES
 from tests.docs.documents import DOCS
-from tools.reference.lessons import LESSON_PAGES
-from tools.reference.pages import PAGES
 
 
 @pytest.mark.parametrize("name", PAGES)

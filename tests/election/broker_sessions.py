@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from testing.cluster import Cluster, Happening
-from testing.live.cluster import LiveCluster
+from zabka.testing.cluster import Cluster, Happening
+from zabka.testing.live.cluster import LiveCluster
 
 
 def expired(cluster: Cluster | LiveCluster, after_us: int | None = None) -> list[Happening]:

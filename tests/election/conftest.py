@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from testing.cluster import Cluster
+from zabka.testing.cluster import Cluster
 
 
 @pytest.fixture(params=["simulated", "live"])

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pytest
 
-from testing.cluster import Broker, Cluster, Partition, only
-from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
+from zabka.testing.cluster import Broker, Cluster, Partition, only
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def failover_ms_max(cluster: Cluster) -> int:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from compose.topology import load
-from testing.live.cluster import LiveCluster
-from testing.live.start import start_live, stop_live
+from zabka.compose.topology import load
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.start import start_live, stop_live
 
 STOP_S_MAX = 20
 READY_S_MAX = 12
@@ -23,7 +23,7 @@ READY_S_MAX = 12
 
 def processes(data: Path) -> list[int]:
     """The pids of everything that a cluster consists of."""
-    command = [sys.executable, "-P", "-m", "tools.cli", "status", "--json", "--data", str(data)]
+    command = [sys.executable, "-P", "-m", "zabka.cli.main", "status", "--json", "--data", str(data)]
     said = json.loads(subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout)
     return [said["agent_pid"], *(process["pid"] for process in said["processes"])]
 

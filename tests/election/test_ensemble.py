@@ -9,15 +9,15 @@ from contextlib import contextmanager
 import pytest
 from kazoo.exceptions import KazooException
 
-from ensemble.client.kazoo import KazooClient
-from simulation.kernel.draws import derive_random
-from simulation.kernel.runtime import SimRuntime
-from simulation.network.connector import client_on
-from simulation.workloads.writer import Writer
-from testing.cluster import Cluster, Peer, only
-from testing.live.cluster import LiveCluster
-from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
+from zabka.ensemble.client.kazoo import KazooClient
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.connector import client_on
+from zabka.simulation.workloads.writer import Writer
+from zabka.testing.cluster import Cluster, Peer, only
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 LEADERS_KILLED = 10
 LEADERS_KILLED_LIVE = 4

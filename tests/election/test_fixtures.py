@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.cluster import Cluster, ClusterFailed
-from testing.simulated.cluster import start_simulated
+from zabka.testing.cluster import Cluster, ClusterFailed
+from zabka.testing.simulated.cluster import start_simulated
 
 
 def test_a_test_begins_with_a_cluster_that_is_whole_and_empty(cluster: Cluster) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from compose.topology import load
-from testing.live.cluster import LiveCluster
 from tests.election import broker_sessions
+from zabka.compose.topology import load
+from zabka.testing.live.cluster import LiveCluster
 
 GARBAGE = {
     "random bytes": random.Random(4).randbytes(4_096),

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.histories import record
-from ensemble.client.history_clients import History, judge
-from journal.judges.linearizability import Operation
-from journal.judges.session_order import Seen
-from journal.judges.znode_register import Answered, Asked
-from testing.live.cluster import LiveCluster
+from zabka.ensemble.client.history_clients import History, judge
+from zabka.journal.judges.linearizability import Operation
+from zabka.journal.judges.session_order import Seen
+from zabka.journal.judges.znode_register import Answered, Asked
+from zabka.testing.live.cluster import LiveCluster
 
 
 def test_histories_under_faults_are_linearizable_and_sessions_see_things_in_order(zabka_cluster: LiveCluster) -> None:

@@ -6,9 +6,9 @@ from typing import NamedTuple
 
 import pytest
 
-from testing.cluster import Broker, Cluster, Happening, Topic, Workload, only
-from testing.simulated.cluster import SimulatedCluster
 from tests.election import broker_sessions
+from zabka.testing.cluster import Broker, Cluster, Happening, Topic, Workload, only
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 SLACK_US = 100_000
 """A follower under load was last caught up a little before whatever holds it up, and an eviction takes an answer."""

@@ -6,11 +6,11 @@ from collections import Counter
 
 import pytest
 
-from journal.events import ControllerElected, LeaderEstablished, LearnerSynced
-from journal.message_log import message_files
-from journal.messages import Message
-from journal.sightings import Matcher, read_sighting
-from testing.live.cluster import LiveCluster
+from zabka.journal.events import ControllerElected, LeaderEstablished, LearnerSynced
+from zabka.journal.message_log import message_files
+from zabka.journal.messages import Message
+from zabka.journal.sightings import Matcher, read_sighting
+from zabka.testing.live.cluster import LiveCluster
 
 
 def heard(cluster: LiveCluster) -> list[Message]:

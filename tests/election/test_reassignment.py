@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from testing.simulated.cluster import SimulatedCluster
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def reassign(cluster: SimulatedCluster, topic: str, replicas: list[int] | None) -> KafkaMessage:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from bench.kafka_histories import record
-from journal.judges.kafka_analysis import ACKS_ALL
-from simulation.scenarios.library import LIBRARY
-from simulation.scenarios.scenario import WorldScenario
-from testing.live.cluster import LiveCluster
-from testing.live.scenarios import LivePlayer, play_script
-from testing.live.stage import LiveStage
+from zabka.journal.judges.kafka_analysis import ACKS_ALL
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.scenarios import LivePlayer, play_script
+from zabka.testing.live.stage import LiveStage
 
 LIVE = [
     "controller-killed", "leader-killed", "isolated-leader", "jepsen-2013", "zombie-controller", "kafka-14190",

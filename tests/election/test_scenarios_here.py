@@ -9,17 +9,17 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from compose.launch import player_argv
-from simulation.scenarios import kafka_steps, world_steps
-from simulation.scenarios.library import LIBRARY
-from simulation.scenarios.scenario import AnyWorldStep, WorldScenario
-from testing.cluster import ClusterFailed
-from testing.live import running, scenarios
-from testing.live.cluster import LiveCluster
-from testing.live.faults import Fault
-from testing.live.http_api import Refused
-from testing.live.running import RunningPlayer, running_obstacle, with_own_topics
-from testing.live.stage import LiveStage
+from zabka.compose.launch import player_argv
+from zabka.simulation.scenarios import kafka_steps, world_steps
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import AnyWorldStep, WorldScenario
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live import running, scenarios
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.faults import Fault
+from zabka.testing.live.http_api import Refused
+from zabka.testing.live.running import RunningPlayer, running_obstacle, with_own_topics
+from zabka.testing.live.stage import LiveStage
 
 
 @pytest.mark.parametrize(

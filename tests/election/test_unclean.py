@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import pytest
 
-from testing.cluster import Broker, Cluster, Partition, Topic, only
-from testing.simulated.cluster import SimulatedCluster
+from zabka.testing.cluster import Broker, Cluster, Partition, Topic, only
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 UNCLEAN = "unclean.leader.election.enable"
 

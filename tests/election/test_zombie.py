@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from testing.cluster import Cluster, only
-from testing.simulated.cluster import SimulatedCluster
+from zabka.testing.cluster import Cluster, only
+from zabka.testing.simulated.cluster import SimulatedCluster
 
 
 def a_zombie_is_fenced(cluster: Cluster) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from compose.config_keys import _KAFKA, _ZOOKEEPER
-from ensemble.close_names import close_name, did_you_mean
+from zabka.compose.config_keys import _KAFKA, _ZOOKEEPER
+from zabka.ensemble.close_names import close_name, did_you_mean
 
 KEYS = ("tickTime", "initLimit", "admin.restore.enabled", "replica.lag.time.max.ms", "clientPort", "enforceQuota")
 

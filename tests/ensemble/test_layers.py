@@ -9,17 +9,17 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 LAYERS = (
-    ("ensemble.auth",),
-    ("ensemble.zab",),
-    ("ensemble.tree",),
-    ("ensemble.txnlog",),
-    ("ensemble.server.config", "ensemble.client"),
-    ("ensemble.server.net",),
-    ("ensemble.server.operator",),
-    ("ensemble.server.process",),
+    ("zabka.ensemble.auth",),
+    ("zabka.ensemble.zab",),
+    ("zabka.ensemble.tree",),
+    ("zabka.ensemble.txnlog",),
+    ("zabka.ensemble.server.config", "zabka.ensemble.client"),
+    ("zabka.ensemble.server.net",),
+    ("zabka.ensemble.server.operator",),
+    ("zabka.ensemble.server.process",),
 )
 """From the lowest on: a package imports those of earlier layers, and itself."""
-ONLY_RECORDS_AND_AUTH = ("ensemble.client",)
+ONLY_RECORDS_AND_AUTH = ("zabka.ensemble.client",)
 PACKAGES = [package for layer in LAYERS for package in layer]
 
 
@@ -41,7 +41,7 @@ def test_a_package_imports_only_what_is_below_it(package: str) -> None:
         if package in layer:
             break
         below |= set(layer)
-    allowed = {"ensemble.auth"} if package in ONLY_RECORDS_AND_AUTH else below
+    allowed = {"zabka.ensemble.auth"} if package in ONLY_RECORDS_AND_AUTH else below
     assert sorted(imported_by(package) - allowed) == []
 
 

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.properties import (
+from tests.ensemble.java_properties import FILES
+from zabka.ensemble.properties import (
     BadProperties,
     decode_properties,
     logical_lines,
     property_line,
     read_properties,
 )
-from ensemble.server.config.dynamic_config import DynamicConfigFiles
-from ensemble.server.config.zoo_cfg import ConfigError, load
-from ensemble.zab.membership import BadMembership, Membership
-from tests.ensemble.java_properties import FILES
+from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
+from zabka.ensemble.server.config.zoo_cfg import ConfigError, load
+from zabka.ensemble.zab.membership import BadMembership, Membership
 
 NEXT = Membership.parse("server.1=h:1:2:participant;0.0.0.0:2181\nversion=500000001")
 

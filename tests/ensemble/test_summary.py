@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble.summary import Summary
+from zabka.ensemble.summary import Summary
 
 
 def test_a_summary_without_values_is_zero() -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from ensemble.auth.policy import OPEN_POLICY
-from ensemble.records import ClientMessage, ConnectRequest, Frames
-from ensemble.server.config.limits import Limits
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.client_port import ClientConnection, ClientPort
 from tests.fuzz.choices import Choices, Target, pieces
 from tests.fuzz.client_targets import connect_frames, request_frames
+from zabka.ensemble.auth.policy import OPEN_POLICY
+from zabka.ensemble.records import ClientMessage, ConnectRequest, Frames
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_port import ClientConnection, ClientPort
 
 FRAME_BYTES_MAX = 1000
 WORDS = ("srvr", "ruok")

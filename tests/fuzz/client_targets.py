@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 
-from ensemble.auth.addresses import canonical_address, parse_network, within
-from ensemble.auth.digest_md5 import DigestMd5Server, SaslError
-from ensemble.auth.digest_md5_client import DigestMd5Client
-from ensemble.auth.names import is_distinguished_name, subject_of
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import is_valid, matches
-from ensemble.client.asyncio_connector import ClientConnection
-from ensemble.errors import ErrorCode
-from ensemble.jute import MalformedRecord, Reader, Record
-from ensemble.records import (
+from tests.fuzz.choices import Choices, Target, pieces
+from zabka.ensemble.auth.addresses import canonical_address, parse_network, within
+from zabka.ensemble.auth.digest_md5 import DigestMd5Server, SaslError
+from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
+from zabka.ensemble.auth.names import is_distinguished_name, subject_of
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import is_valid, matches
+from zabka.ensemble.client.asyncio_connector import ClientConnection
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import MalformedRecord, Reader, Record
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     REQUEST_BODIES,
@@ -51,9 +52,8 @@ from ensemble.records import (
     WatcherEvent,
     WatchesRequest,
 )
-from ensemble.records import CheckVersionRequest as Check
-from ensemble.tree.acl import allows, fixed_up
-from tests.fuzz.choices import Choices, Target, pieces
+from zabka.ensemble.records import CheckVersionRequest as Check
+from zabka.ensemble.tree.acl import allows, fixed_up
 
 PASSWORD = bytes(range(16))
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)

@@ -13,26 +13,26 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import BestAvailableEncryption
 from cryptography.hazmat.primitives.serialization.pkcs12 import serialize_key_and_certificates
 
-from ensemble.auth.jaas import digest_users
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, Zxid
-from ensemble.properties import read_properties
-from ensemble.records import ReconfigRequest
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.dynamic_config import read_membership
-from ensemble.server.config.tls import TlsSettings, TlsStore
-from ensemble.server.config.zoo_cfg import load, parse
-from ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
-from ensemble.tree.reconfig import new_membership
-from ensemble.txnlog.epochs import check_epochs, read_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.restoring import read_received
-from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snapshot, write_snapshot
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.membership import BadMembership, Membership
-from journal.reader import decode_line
 from tests.fuzz.choices import Target
 from tests.fuzz.peer_targets import MEMBERS, small_snapshot
+from zabka.ensemble.auth.jaas import digest_users
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, Zxid
+from zabka.ensemble.properties import read_properties
+from zabka.ensemble.records import ReconfigRequest
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.dynamic_config import read_membership
+from zabka.ensemble.server.config.tls import TlsSettings, TlsStore
+from zabka.ensemble.server.config.zoo_cfg import load, parse
+from zabka.ensemble.tree.quota import NO_LIMIT, Limits, parse_limits
+from zabka.ensemble.tree.reconfig import new_membership
+from zabka.ensemble.txnlog.epochs import check_epochs, read_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.restoring import read_received
+from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, stage_snapshot, write_snapshot
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.membership import BadMembership, Membership
+from zabka.journal.reader import decode_line
 
 
 @cache

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from broker_sim.groups.log import GroupLog
-from broker_sim.groups.records import (
+from tests.fuzz.choices import Target
+from zabka.broker_sim.groups.log import GroupLog
+from zabka.broker_sim.groups.records import (
     OffsetAndMetadata,
     StoredGroup,
     StoredMember,
@@ -18,17 +19,16 @@ from broker_sim.groups.records import (
     read_key,
     read_offset,
 )
-from journal.events import TopicPartition
-from kafka_protocol.client.consumer_protocol import (
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.consumer_protocol import (
     BadConsumerProtocol,
     decode_assignment,
     decode_subscription,
     encode_assignment,
     encode_subscription,
 )
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.zk.consumer_znodes import decode_member, decode_offset, encode_member
-from tests.fuzz.choices import Target
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.zk.consumer_znodes import decode_member, decode_offset, encode_member
 
 _PARTITION = TopicPartition("orders", 3)
 _OFFSET = OffsetAndMetadata(7, 2, "note", 1_000)

@@ -14,18 +14,21 @@ from typing import Any
 from crc32c import crc32c
 from kio.serial import entity_writer
 
-from broker_sim.configs.broker_config import config_from, parse_config
-from broker_sim.configs.config_def import ConfigError
-from broker_sim.configs.replica_config import ReplicaConfig, partition_config
-from broker_sim.configs.topic_config import TOPIC_KEYS
-from broker_sim.logs import producer_snapshots
-from broker_sim.logs.producer_state import ProducerStates
-from broker_sim.request_context import RequestRefused
-from controller.features import decode_features
-from journal.events import TopicPartition
-from kafka_protocol.compression import Codec, CompressionError, pack, unpack
-from kafka_protocol.message_set import CannotConvert, Message, convert_down, write_message
-from kafka_protocol.record_batch import (
+from tests.broker_sim.broker_world import Cluster
+from tests.fuzz.choices import Choices, Target, spoil
+from tests.kafka.produced import whole
+from zabka.broker_sim.configs.broker_config import config_from, parse_config
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.configs.replica_config import ReplicaConfig, partition_config
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.broker_sim.logs import producer_snapshots
+from zabka.broker_sim.logs.producer_state import ProducerStates
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.controller.features import decode_features
+from zabka.journal.events import TopicPartition
+from zabka.kafka.compression import Codec, CompressionError, pack, unpack
+from zabka.kafka.message_set import CannotConvert, Message, convert_down, write_message
+from zabka.kafka.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
@@ -33,16 +36,13 @@ from kafka_protocol.record_batch import (
     decode_records,
     split_batches,
 )
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_rules import Append, TopicRules
-from kafka_protocol.record_validation import ProduceRefused, check_request, validate
-from kafka_protocol.wire.api_versions import SUPPORTED
-from kafka_protocol.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
-from kafka_protocol.zk import znodes
-from tests.broker_sim.broker_world import Cluster
-from tests.fuzz.choices import Choices, Target, spoil
-from tests.kafka_protocol.produced import whole
+from zabka.kafka.record_refusals import RecordsRefused
+from zabka.kafka.record_rules import Append, TopicRules
+from zabka.kafka.record_validation import ProduceRefused, check_request, validate
+from zabka.kafka.wire.api_versions import SUPPORTED
+from zabka.kafka.wire.frames import UnsupportedVersion, WireError, decode_request, decode_response, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, fill, request_class, response_class, version_of
+from zabka.kafka.zk import znodes
 
 WITNESS = TopicPartition("witness", 0)
 CLUSTER_RUNS_MAX = 300

@@ -10,16 +10,19 @@ from random import Random
 
 import msgspec
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.ports import Instant
-from ensemble.records import ConnectRequest, Frames
-from ensemble.server.net.election_wire import decode_notification, encode_notification
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.tree.service import Service
-from ensemble.txnlog.snapshot_format import encode_tree
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import (
+from tests.ensemble.zab.peer_disk import Disk
+from tests.fuzz.choices import Choices, Target, spoil
+from tests.fuzz.peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ConnectRequest, Frames
+from zabka.ensemble.server.net.election_wire import decode_notification, encode_notification
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txnlog.snapshot_format import encode_tree
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     CloseLink,
@@ -39,7 +42,7 @@ from ensemble.zab.effects import (
     SetTimer,
     TruncateLog,
 )
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Diff,
@@ -53,10 +56,7 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from ensemble.zab.peer import Peer
-from tests.ensemble.zab.peer_disk import Disk
-from tests.fuzz.choices import Choices, Target, spoil
-from tests.fuzz.peer_targets import MEMBERS, encoded, from_leader, from_learner, notifications, small_snapshot
+from zabka.ensemble.zab.peer import Peer
 
 _ON_DISK = (
     Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch, SaveDoubt, SaveMembership, SaveNextMembership, SaveSnapshot,

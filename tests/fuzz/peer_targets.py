@@ -7,12 +7,14 @@ from contextlib import suppress
 
 import pytest
 
-from ensemble.auth.digest_md5 import SaslError
-from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, ServerSide, packet
-from ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
-from ensemble.jute import MalformedRecord, Reader
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.server.net.election_wire import (
+from tests.fuzz.choices import Choices, Target, pieces
+from tests.fuzz.client_targets import DIGEST_ACL
+from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, ServerSide, packet
+from zabka.ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.jute import MalformedRecord, Reader
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.server.net.election_wire import (
     FRAME_BYTES_MAX,
     FrameReader,
     Opening,
@@ -21,10 +23,10 @@ from ensemble.server.net.election_wire import (
     encode_notification,
     encode_opening,
 )
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import (
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -40,9 +42,9 @@ from ensemble.txn import (
     Txn,
     decode_body,
 )
-from ensemble.txnlog.records import LOG_HEADER, Damage, frame_record, is_torn_tail, scan, whole_record_after
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
-from ensemble.zab.messages import (
+from zabka.ensemble.txnlog.records import LOG_HEADER, Damage, frame_record, is_torn_tail, scan, whole_record_after
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -66,8 +68,6 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from tests.fuzz.choices import Choices, Target, pieces
-from tests.fuzz.client_targets import DIGEST_ACL
 
 MEMBERS = "server.1=127.0.0.1:1:2:participant;127.0.0.1:3\nserver.2=127.0.0.1:4:5:participant;127.0.0.1:6\nversion=0"
 SESSION = SessionId(0x100000000000001)

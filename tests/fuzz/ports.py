@@ -13,14 +13,14 @@ from pathlib import Path
 from random import Random
 
 from bench.free_ports import free_ports
-from ensemble.ids import Epoch, PeerId
-from ensemble.server.net.election_wire import encode_notification, encode_opening
-from ensemble.zab.messages import FollowerInfo
 from tests.ensemble.server.peer_processes import Ensemble
 from tests.ensemble.server.pem_files import Authority
 from tests.fuzz.choices import Choices, spoil
 from tests.fuzz.client_targets import connect_frames, request_frames
 from tests.fuzz.peer_targets import encoded, from_learner, notifications
+from zabka.ensemble.ids import Epoch, PeerId
+from zabka.ensemble.server.net.election_wire import encode_notification, encode_opening
+from zabka.ensemble.zab.messages import FollowerInfo
 
 STRANGER = PeerId(9)
 HELD_OPEN_MAX = 40

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import msgspec
 
-from ensemble.auth.policy import AuthPolicy
-from ensemble.ids import LinkId, PeerId
-from ensemble.jute import MalformedRecord
-from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Reply, Request
-from ensemble.tree.requests import PLAIN_WRITES
-from ensemble.zab.effects import Effect
-from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import Ensemble, create, exists
 from tests.fuzz.choices import Choices, Target, spoil
 from tests.fuzz.client_targets import REQUESTS, USERS, connect_frames, request_frames, sasl_tokens
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.ids import LinkId, PeerId
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Reply, Request
+from zabka.ensemble.tree.requests import PLAIN_WRITES
+from zabka.ensemble.zab.effects import Effect
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 FUZZED = 3
 POLICY = AuthPolicy(schemes=frozenset({"digest", "ip", "sasl", "x509"}), sasl_users=USERS, super_digest="super:x")

@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from ensemble.auth.policy import AuthPolicy
-from ensemble.errors import ErrorCode
-from ensemble.ids import EPOCH_LEAP_MAX, Epoch, PeerId, Zxid, make_zxid
-from ensemble.jute import MalformedRecord
-from ensemble.properties import read_properties
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import Ensemble, create, multi
+from tests.fuzz.peer_machine import Lone
+from tests.fuzz.peer_targets import SESSION, small_snapshot, transactions
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import EPOCH_LEAP_MAX, Epoch, PeerId, Zxid, make_zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.properties import read_properties
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     AuthPacket,
@@ -24,15 +27,15 @@ from ensemble.records import (
     Reply,
     Request,
 )
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.zoo_cfg import parse
-from ensemble.tree.authentication import IDENTITIES_CHARS_MAX
-from ensemble.tree.proposer import LISTED_CHARS_MAX
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import CloseSessionTxn, ErrorTxn, MultiTxn, Txn
-from ensemble.zab.election import ROUND_LEAP_MAX
-from ensemble.zab.membership import BadMembership, Membership
-from ensemble.zab.messages import (
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.tree.authentication import IDENTITIES_CHARS_MAX
+from zabka.ensemble.tree.proposer import LISTED_CHARS_MAX
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import CloseSessionTxn, ErrorTxn, MultiTxn, Txn
+from zabka.ensemble.zab.election import ROUND_LEAP_MAX
+from zabka.ensemble.zab.membership import BadMembership, Membership
+from zabka.ensemble.zab.messages import (
     CommitAndActivate,
     Diff,
     FollowerInfo,
@@ -44,9 +47,6 @@ from ensemble.zab.messages import (
     Snap,
     Vote,
 )
-from tests.ensemble.tree.tree_driver import Ensemble, create, multi
-from tests.fuzz.peer_machine import Lone
-from tests.fuzz.peer_targets import SESSION, small_snapshot, transactions
 
 WHOLE = {
     OpCode.CREATE: Request(1, OpCode.CREATE, CreateRequest("/a", b"x", OPEN_ACL, 0)).encode(),

@@ -12,14 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensemble.ids import Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.server.net.quorum_packets import AUTH_ENTRIES_MAX
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.zab.messages import Proposal, Snap
 from tests.fuzz.choices import Choices, lying_lengths, spoil
 from tests.fuzz.peer_targets import encoded, from_leader, small_snapshot, transactions
 from tests.fuzz.targets import TARGETS
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.server.net.quorum_packets import AUTH_ENTRIES_MAX
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.zab.messages import Proposal, Snap
 
 SEEDS = {name: target.seeds() for name, target in TARGETS.items()}
 MACHINES = {"service", "forwarded", "learner", "leader", "kafka-broker"}

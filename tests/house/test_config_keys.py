@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.configs.broker_config import BROKER_KEYS
-from broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
-from broker_sim.configs.key_sentences import BROKER, TOPIC
-from broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT, TOPIC_WITHOUT_EFFECT
-from broker_sim.configs.topic_config import TOPIC_KEYS
-from broker_sim.configs.unsupported_values import SUPPORTED_OF_BROKERS, SUPPORTED_OF_TOPICS
+from zabka.broker_sim.configs.broker_config import BROKER_KEYS
+from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS, REPLICATION_QUOTAS
+from zabka.broker_sim.configs.key_sentences import BROKER, TOPIC
+from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT, TOPIC_WITHOUT_EFFECT
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.broker_sim.configs.unsupported_values import SUPPORTED_OF_BROKERS, SUPPORTED_OF_TOPICS
 
 ROOT = Path(__file__).resolve().parents[2]
 LISTS = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
+from zabka.ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = (
@@ -53,15 +53,15 @@ OF_EXTRAS = {
     "api/metrics.py": "dashboard",
     "api/tables.py": "spark",
     "api/audits.py": "spark",
-    "pipeline/": "spark",
-    "tools/pipeline.py": "spark",
+    "zabka/pipeline/": "spark",
+    "zabka/cli/pipeline.py": "spark",
     "ensemble/server/config/": "tls",
     "ensemble/client/kazoo.py": "kazoo",
     "ensemble/client/shim/": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
 """The modules, or folders, that may import an extra's packages."""
-DEVELOPMENT = {"compose/locks.py": {"packaging"}, "tools/setup/page_libraries.py": {"setuptools"}}
+DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
 """What is run in the source tree alone, with the lock's packages."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
 """What a requirement brings for certain: FastAPI is written on Starlette, pydantic on its core."""
@@ -160,7 +160,9 @@ def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:
 
 def test_a_hidden_package_is_not_there() -> None:
     for extra in PACKAGES:
-        done = run_without(extra, f"from ensemble.runtime.extras import is_installed; print(is_installed({extra!r}))")
+        done = run_without(
+            extra, f"from zabka.ensemble.runtime.extras import is_installed; print(is_installed({extra!r}))"
+        )
         assert done.stdout == "False\n", done.stderr
 
 
@@ -191,7 +193,7 @@ def test_a_key_store_without_what_reads_it_names_the_command() -> None:
     code = """
 import ssl
 from pathlib import Path
-from ensemble.server.config.tls_stores import BadStore, Store, load_key
+from zabka.ensemble.server.config.tls_stores import BadStore, Store, load_key
 try:
     load_key(ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), Store(Path("k.pem"), "PEM", ""))
 except BadStore as bad:
@@ -201,10 +203,10 @@ except BadStore as bad:
 
 
 @pytest.mark.parametrize(
-    "module",
-    ["tools.cli", "testing.pytest_plugin", "compose.node", "ensemble.server.process.peer_process",
-     "broker_sim.broker_process", "compose.agent", "compose.up", "api.main", "testing.live.cluster",
-     "testing.simulated.cluster"],
+    "module", ["zabka.cli.main", "zabka.testing.pytest_plugin", "zabka.compose.node",
+    "zabka.ensemble.server.process.peer_process",
+     "zabka.broker_sim.broker_process", "zabka.compose.agent", "zabka.compose.up", "zabka.api.main",
+     "zabka.testing.live.cluster", "zabka.testing.simulated.cluster"],
 )  # fmt: skip
 def test_what_a_plain_installation_starts_needs_no_extra(module: str) -> None:
     hidden = [package for packages in PACKAGES.values() for package in packages]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from journal.events import BY_NAME
+from zabka.journal.events import BY_NAME
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 

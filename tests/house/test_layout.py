@@ -39,12 +39,12 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
 }
 """What each part of `ensemble` may import; `base` are the modules that stand in no part (ids, jute, txn, …)."""
 SHELLS = {
-    "journal/writer.py",
-    "journal/high_watermark_files.py",
-    "journal/reader.py",
-    "journal/rules/source_lines.py",
-    "journal/sentence_file.py",
-    "journal/message_log.py",
+    "zabka/journal/writer.py",
+    "zabka/journal/high_watermark_files.py",
+    "zabka/journal/reader.py",
+    "zabka/journal/rules/source_lines.py",
+    "zabka/journal/sentence_file.py",
+    "zabka/journal/message_log.py",
     "ensemble/client/__init__.py",  # re-exports the next one, on demand
     "ensemble/client/aio.py",
     "ensemble/client/asyncio_connector.py",
@@ -56,10 +56,10 @@ SHELLS = {
     "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
-    "kafka_protocol/channel.py",
-    "kafka_protocol/kafka_tap.py",
-    "kafka_protocol/wire/frames.py",
-    "kafka_protocol/wire/long_answers.py",
+    "zabka/kafka/channel.py",
+    "zabka/kafka/kafka_tap.py",
+    "zabka/kafka/wire/frames.py",
+    "zabka/kafka/wire/long_answers.py",
     "broker_sim/broker_process.py",
     "broker_sim/process_log.py",
     "broker_sim/surroundings.py",

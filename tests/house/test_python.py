@@ -1,4 +1,4 @@
-"""Which Python the virtual environment is built with (tools/setup/choose_python.sh)."""
+"""Which Python the virtual environment is built with (scripts/setup/choose_python.sh)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 def chosen(tmp_path: Path) -> str:
     """What is chosen where PATH begins with `path`, and the distribution has its programs in `distribution`."""
     told = subprocess.run(
-        ["sh", ROOT / "tools/setup/choose_python.sh", tmp_path / "distribution"],
+        ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip

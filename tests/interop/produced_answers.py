@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from kafka_protocol.compression import Codec, unpack
-from kafka_protocol.message_set import Message, read_message
-from kafka_protocol.record_batch import HEADER_SIZE, BatchHeader, decode_batch, split_batches
-from kafka_protocol.wire.frames import decode_response, encode_request
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.interop.produced_cases import NOW_MS, TOPICS, Case
+from zabka.kafka.compression import Codec, unpack
+from zabka.kafka.message_set import Message, read_message
+from zabka.kafka.record_batch import HEADER_SIZE, BatchHeader, decode_batch, split_batches
+from zabka.kafka.wire.frames import decode_response, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 ANSWERS_WITHIN_S = 30
 READY_S = 90

@@ -12,9 +12,9 @@ from typing import NamedTuple
 import cramjam
 from crc32c import crc32c
 
-from kafka_protocol.compression import Codec, pack
-from kafka_protocol.message_set import Message, write_message
-from kafka_protocol.record_batch import CHECKED_FROM, HEADER, HEADER_SIZE, Record, build_batch, read_header
+from zabka.kafka.compression import Codec, pack
+from zabka.kafka.message_set import Message, write_message
+from zabka.kafka.record_batch import CHECKED_FROM, HEADER, HEADER_SIZE, Record, build_batch, read_header
 
 TOPICS: dict[str, dict[str, str]] = {
     "plain": {},

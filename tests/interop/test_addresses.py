@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from bench.free_ports import free_ports
-from ensemble.runtime.link_fault import ANY, HeldFault
-from ensemble.runtime.links import FaultTable
-from ensemble.zab.server_line import parse_server_line
 from tests.ensemble.server.peer_processes import wait_until
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+from zabka.ensemble.runtime.link_fault import ANY, HeldFault
+from zabka.ensemble.runtime.links import FaultTable
+from zabka.ensemble.zab.server_line import parse_server_line
 
 pytestmark = pytest.mark.long
 NETWORKS = ("127.0.1", "127.0.2")

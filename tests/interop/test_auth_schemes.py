@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.auth.digest_md5_client import DigestMd5Client
-from ensemble.records import (
+from tests.interop.interop_servers import running
+from tests.interop.test_client_protocol import Talk, create
+from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
+from zabka.ensemble.records import (
     ACL,
     AuthPacket,
     DeleteRequest,
@@ -19,8 +21,6 @@ from ensemble.records import (
     SetACLRequest,
     SetDataRequest,
 )
-from tests.interop.interop_servers import running
-from tests.interop.test_client_protocol import Talk, create
 
 pytestmark = pytest.mark.long
 

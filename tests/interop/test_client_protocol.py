@@ -8,8 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ensemble.jute import Reader
-from ensemble.records import (
+from tests.interop.interop_servers import running
+from zabka.ensemble.jute import Reader
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     RESPONSE_BODIES,
@@ -34,8 +35,13 @@ from ensemble.records import (
     Stat,
     WatcherEvent,
 )
-from ensemble.records.watches import AddWatchRequest, GetEphemeralsResponse, SetWatches2, WatchesRequest, WhoAmIResponse
-from tests.interop.interop_servers import running
+from zabka.ensemble.records.watches import (
+    AddWatchRequest,
+    GetEphemeralsResponse,
+    SetWatches2,
+    WatchesRequest,
+    WhoAmIResponse,
+)
 
 Step = tuple[int, int, AnyBody | bytes]
 """Which connection asks, which op, with which body."""

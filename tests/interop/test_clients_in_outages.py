@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.groups.store import java_hash
-from testing.cluster import ClusterFailed
-from testing.live.cluster import LiveCluster
-from testing.live.nodes import Node
 from tests.interop.outage_session import Outcome, Session
+from zabka.broker_sim.groups.store import java_hash
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.nodes import Node
 
 LIBRARIES = ("kcat", "confluent-kafka", "kafka-python", "aiokafka")
 TWO_LIBRARIES = ("confluent-kafka", "aiokafka")

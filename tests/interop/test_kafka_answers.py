@@ -16,14 +16,14 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from kio.serial import entity_writer
 
 from bench.free_ports import free_ports
-from kafka_protocol.wire.api_versions import SUPPORTED
-from kafka_protocol.wire.frames import FRAME_SIZE
-from kafka_protocol.wire.kafka_schema import ApiKey, fill, request_class
 from tests.interop.interop_brokers import broker_cluster
 from tests.interop.interop_servers import running
 from tests.interop.kafka_jars import classpath
 from tests.interop.kafka_tools import alone
 from tests.interop.real_kafka import KafkaServer
+from zabka.kafka.wire.api_versions import SUPPORTED
+from zabka.kafka.wire.frames import FRAME_SIZE
+from zabka.kafka.wire.kafka_schema import ApiKey, fill, request_class
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

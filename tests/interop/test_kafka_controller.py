@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import DELETE_HORIZON, BatchHeader, split_batches
-from kafka_protocol.zk import znodes
 from tests.interop.mixed_cluster import KAFKA, SOCKETS_ARE_LEFT, MixedCluster, mixed_cluster, until, write
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import DELETE_HORIZON, BatchHeader, split_batches
+from zabka.kafka.zk import znodes
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), *SOCKETS_ARE_LEFT]
 

@@ -11,13 +11,13 @@ from typing import Any
 
 import pytest
 
-from journal.events import entry_from_dict
-from journal.judges.invariants import check
-from testing.cluster import ClusterFailed
-from testing.live.cluster import LiveCluster
 from tests.interop.kafka_tools import called
 from tests.interop.real_kafka import KafkaServer
-from tools import reassign as reassign_tool
+from zabka.cli import reassign as reassign_tool
+from zabka.journal.events import entry_from_dict
+from zabka.journal.judges.invariants import check
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.cluster import LiveCluster
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600), pytest.mark.zabka(peers=3, brokers=3)]
 

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.logs import producer_snapshots
 from tests.interop.kafka_tools import TwoClusters, alone, called, in_any_order, masked, rows, two_clusters
-from tools import (
+from zabka.broker_sim.logs import producer_snapshots
+from zabka.cli import (
     broker_api_versions,
     configs,
     consumer_groups,

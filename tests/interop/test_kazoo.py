@@ -32,13 +32,13 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState, ZnodeStat
 from kazoo.retry import KazooRetry
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from ensemble.client import connect
-from ensemble.client.kazoo import KazooClient
-from ensemble.client.service import Check, Create, SessionState, SetData, WatchEvent
-from ensemble.errors import ErrorCode, NoNode
-from ensemble.records import ConnectRequest, ConnectResponse, EmptyRequest, OpCode, Request
-from ensemble.records import EventType as WatchType
 from tests.interop.interop_servers import Ensemble, running
+from zabka.ensemble.client import connect
+from zabka.ensemble.client.kazoo import KazooClient
+from zabka.ensemble.client.service import Check, Create, SessionState, SetData, WatchEvent
+from zabka.ensemble.errors import ErrorCode, NoNode
+from zabka.ensemble.records import ConnectRequest, ConnectResponse, EmptyRequest, OpCode, Request
+from zabka.ensemble.records import EventType as WatchType
 
 WAIT_S = 15.0
 _numbers = itertools.count(1)

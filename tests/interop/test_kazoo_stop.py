@@ -10,7 +10,7 @@ import kazoo.client
 import pytest
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 
-from ensemble.client.kazoo import KazooClient
+from zabka.ensemble.client.kazoo import KazooClient
 
 WAIT_S = 15.0
 

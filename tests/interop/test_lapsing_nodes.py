@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.client import connect
-from ensemble.client.client import Client
-from ensemble.client.service import WatchEvent
-from ensemble.records import EventType
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+from zabka.ensemble.client import connect
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import WatchEvent
+from zabka.ensemble.records import EventType
 
 KEYS = "extendedTypesEnabled=true\nenforceQuota=true\nznode.container.checkIntervalMs=300\n"
 STATS = "/zookeeper/quota/q/zookeeper_stats"

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.records import OPEN_ACL, ConnectRequest, CreateRequest, OpCode, Request
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import OPEN_ACL, ConnectRequest, CreateRequest, OpCode, Request
 
 pytestmark = [needs_java, pytest.mark.long]
 

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 
 from bench.free_ports import free_ports
-from kafka_protocol.record_batch import build_batch
-from kafka_protocol.wire.kafka_schema import ApiKey
 from tests.interop.interop_brokers import BrokerServer
 from tests.interop.interop_servers import running
 from tests.interop.produced_answers import Wire, answer_to, await_topics
 from tests.interop.produced_cases import CASES, Case, message_set, some
 from tests.interop.real_kafka import KafkaServer
+from zabka.kafka.record_batch import build_batch
+from zabka.kafka.wire.kafka_schema import ApiKey
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 

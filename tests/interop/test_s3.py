@@ -21,10 +21,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from bench.free_ports import free_ports
-from pipeline.gold import NAMES
 from tests.interop.kafka_jars import s3a_jars, s3proxy_classpath
 from tests.interop.kafka_jars.kafka_jars import S3A_POM
 from tests.pipeline.audits.test_audits import play
+from zabka.pipeline.gold import NAMES
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -114,7 +114,7 @@ def configured(bucket: Bucket, tmp_path: Path) -> dict[str, str]:
 
 
 def pipeline(*arguments: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "tools.cli", "pipeline", *arguments]
+    command = [sys.executable, "-m", "zabka.cli.main", "pipeline", *arguments]
     return subprocess.run(command, env=env, capture_output=True, text=True, check=False)
 
 

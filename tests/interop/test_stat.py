@@ -12,8 +12,23 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.jute import Reader, Record
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import (
+    CLOSE,
+    PING,
+    Ensemble,
+    children,
+    create,
+    delete,
+    exists,
+    get,
+    multi,
+    set_acl,
+    set_data,
+    sync,
+)
+from tests.interop.interop_servers import running
+from zabka.ensemble.jute import Reader, Record
+from zabka.ensemble.records import (
     ACL,
     NOTIFICATION_XID,
     OPEN_ACL,
@@ -32,24 +47,9 @@ from ensemble.records import (
     Stat,
     WatcherEvent,
 )
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.sessions import password_of
-from ensemble.txn import Txn
-from tests.ensemble.tree.tree_driver import (
-    CLOSE,
-    PING,
-    Ensemble,
-    children,
-    create,
-    delete,
-    exists,
-    get,
-    multi,
-    set_acl,
-    set_data,
-    sync,
-)
-from tests.interop.interop_servers import running
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.sessions import password_of
+from zabka.ensemble.txn import Txn
 
 READ_ONLY = (ACL(1, "world", "anyone"),)
 

@@ -18,12 +18,12 @@ from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, ClusterMetadata, NewTopic
 
 from bench.free_ports import free_ports
-from broker_sim.groups.store import java_hash
 from tests.interop.interop_brokers import BrokerServer
 from tests.interop.interop_servers import running
 from tests.interop.kafka_jars import classpath
 from tests.interop.outage_session import Program
 from tests.interop.real_kafka import KafkaServer
+from zabka.broker_sim.groups.store import java_hash
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(600)]
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.properties import BadProperties, decode_properties, read_properties
 from tests.ensemble.java_properties import FILES
 from tests.ensemble.server.config.java_outcomes import JAVA
 from tests.ensemble.server.config.zookeeper_keys import KEYS, zoo_cfg
 from tests.interop.real_zookeeper import needs_java
 from tests.interop.zookeeper_configs.outcomes import Question, ask
+from zabka.ensemble.properties import BadProperties, decode_properties, read_properties
 
 pytestmark = needs_java
 PRINTER = Path(__file__).parent / "zookeeper_configs" / "PropertiesPrinter.java"

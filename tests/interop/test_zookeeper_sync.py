@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.txn import CreateTxn, Txn
-from ensemble.txnlog.log import LogWriter, list_logs, read_log
-from ensemble.txnlog.losses import MARKER_NAME
 from tests.interop.real_zookeeper import MixedEnsemble, needs_java
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.ensemble.txnlog.log import LogWriter, list_logs, read_log
+from zabka.ensemble.txnlog.losses import MARKER_NAME
 
 pytestmark = [needs_java, pytest.mark.long]
 

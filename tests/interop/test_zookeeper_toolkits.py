@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import ACL, OPEN_ACL, OpCode
-from ensemble.tree.blocks import BLOCK_ZNODES
-from ensemble.tree.datatree import DataTree
-from ensemble.txn import (
+from tests.interop.real_zookeeper import classpath, needs_java
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import ACL, OPEN_ACL, OpCode
+from zabka.ensemble.tree.blocks import BLOCK_ZNODES
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.txn import (
     CheckVersionTxn,
     CloseSessionTxn,
     CreateContainerTxn,
@@ -30,11 +31,10 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.log import LogWriter
-from ensemble.txnlog.snapshot_writer import SnapshotWriter
-from ensemble.txnlog.snapshots import write_snapshot
-from tests.interop.real_zookeeper import classpath, needs_java
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.log import LogWriter
+from zabka.ensemble.txnlog.snapshot_writer import SnapshotWriter
+from zabka.ensemble.txnlog.snapshots import write_snapshot
 
 pytestmark = needs_java
 SECRET = (ACL(31, "digest", "u:9uRPJQZZNTAwWHdrUHRcCw=="), ACL(1, "ip", "10.0.0.0/8"))

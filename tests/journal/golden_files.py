@@ -16,11 +16,11 @@ from typing import Any
 
 import msgspec
 
-from journal.cluster_state import ClusterState
-from journal.events import Entry, entry_from_dict
-from journal.fold import fold
-from journal.sentence_file import SENTENCES, read_sentences
-from journal.sentences import holds, render
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import Entry, entry_from_dict
+from zabka.journal.fold import fold
+from zabka.journal.sentence_file import SENTENCES, read_sentences
+from zabka.journal.sentences import holds, render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 TOLD = GOLDEN / "sentences.jsonl"

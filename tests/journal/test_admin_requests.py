@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from journal.admin_requests import CHARACTERS_MAX, SUBJECTS_MAX, admin_requested
+from zabka.journal.admin_requests import CHARACTERS_MAX, SUBJECTS_MAX, admin_requested
 
 
 def test_of_many_subjects_the_first_stand_there_and_the_number_of_the_others() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.cause import (
+from zabka.journal import events as e
+from zabka.journal.cause import (
     REQUESTS,
     START,
     Cause,
@@ -29,9 +29,9 @@ from journal.cause import (
     topic_cause,
     transaction_cause,
 )
-from journal.causes import Causes, Chain, End
-from journal.events import Entry, Event, TopicPartition
-from journal.judges.cause_chains import broken_chains
+from zabka.journal.causes import Causes, Chain, End
+from zabka.journal.events import Entry, Event, TopicPartition
+from zabka.journal.judges.cause_chains import broken_chains
 
 ORDERS = TopicPartition("orders", 0)
 ROOT = Path(__file__).parents[2]

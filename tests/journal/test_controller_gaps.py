@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from journal import events as e
-from journal.controller_gaps import ControllerGap, gap_before, gap_ended_by, gap_text
-from journal.events import Entry
-from journal.fold import fold
 from tests.journal.golden_files import GOLDEN, entries_of
+from zabka.journal import events as e
+from zabka.journal.controller_gaps import ControllerGap, gap_before, gap_ended_by, gap_text
+from zabka.journal.events import Entry
+from zabka.journal.fold import fold
 
 REIGNS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).reigns
 

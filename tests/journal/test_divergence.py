@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from journal import events as e
-from journal.divergence import parting
-from journal.events import Entry, Event
-from simulation.scenarios.library import LIBRARY, play
+from zabka.journal import events as e
+from zabka.journal.divergence import parting
+from zabka.journal.events import Entry, Event
+from zabka.simulation.scenarios.library import LIBRARY, play
 
 
 def history(*told: tuple[str, Event], clock_us: int = 0) -> list[Entry]:

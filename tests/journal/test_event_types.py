@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.events import EVENT_TYPES, Event
-from journal.reader import decode_line
-from journal.writer import JournalWriter, encode_line
+from zabka.journal.events import EVENT_TYPES, Event
+from zabka.journal.reader import decode_line
+from zabka.journal.writer import JournalWriter, encode_line
 
 JOURNAL = Path(__file__).resolve().parents[2] / "journal"
 

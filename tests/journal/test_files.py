@@ -7,12 +7,11 @@ from pathlib import Path
 
 import pytest
 
-import journal.writer
-from journal import events as e
-from journal.events import BY_NAME, Entry, entry_from_dict, type_name
-from journal.reader import BadLine, merge, node_files, read_directory, read_file
-from journal.writer import JournalWriter, encode_line
 from tests.journal.full_disk import no_file_grows_beyond
+from zabka.journal import events as e
+from zabka.journal.events import BY_NAME, Entry, entry_from_dict, type_name
+from zabka.journal.reader import BadLine, merge, node_files, read_directory, read_file
+from zabka.journal.writer import JournalWriter, encode_line
 
 
 def writer(directory: Path, **options: object) -> JournalWriter:

@@ -10,9 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from journal.events import EVENT_TYPES, entry_from_dict
-from journal.sentence_file import SENTENCES, read_sentences
-from journal.sentences import holds, render
 from tests.journal.golden_files import (
     EMPTY,
     HISTORIES,
@@ -24,6 +21,9 @@ from tests.journal.golden_files import (
     state_file,
     state_text,
 )
+from zabka.journal.events import EVENT_TYPES, entry_from_dict
+from zabka.journal.sentence_file import SENTENCES, read_sentences
+from zabka.journal.sentences import holds, render
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from journal import events as e
-from journal.events import TopicPartition
-from journal.high_watermark_files import READ_BYTES_MAX, read_high_watermarks
-from journal.high_watermarks import high_watermarks_reached
-from journal.writer import JournalWriter
+from zabka.journal import events as e
+from zabka.journal.events import TopicPartition
+from zabka.journal.high_watermark_files import READ_BYTES_MAX, read_high_watermarks
+from zabka.journal.high_watermarks import high_watermarks_reached
+from zabka.journal.writer import JournalWriter
 
 T0 = TopicPartition("t", 0)
 

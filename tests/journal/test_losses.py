@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from journal import events as e
-from journal.events import Entry
-from journal.fold import fold
-from journal.losses import LostRecords, lost_by_partition
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.journal.fold import fold
+from zabka.journal.losses import LostRecords, lost_by_partition
 
 
 def lost(broker: int, partition: int, first: int, last: int, committed: int, *, older: bool = False) -> Entry:

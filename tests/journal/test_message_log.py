@@ -13,14 +13,14 @@ from typing import Any
 
 import pytest
 
-from ensemble.ids import SessionId
-from ensemble.zab.messages import SyncRequest
-from ensemble.zab.packet_names import packet_contents
-from journal import message_log
-from journal.message_log import MessageLog, message_files, open_message_log
-from journal.messages import Content
-from journal.reader import node_files
-from journal.sightings import Sighting, read_sighting
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.zab.messages import SyncRequest
+from zabka.ensemble.zab.packet_names import packet_contents
+from zabka.journal import message_log
+from zabka.journal.message_log import MessageLog, message_files, open_message_log
+from zabka.journal.messages import Content
+from zabka.journal.reader import node_files
+from zabka.journal.sightings import Sighting, read_sighting
 
 NODE = "peer-1"
 VOTE = Content("election", "Notification", {"vote": 3})

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from journal import events as e
-from journal.events import Entry, type_name
-from journal.outcomes import deciding
-from simulation.scenarios.library import LIBRARY, play
 from tests.journal.test_divergence import history
+from zabka.journal import events as e
+from zabka.journal.events import Entry, type_name
+from zabka.journal.outcomes import deciding
+from zabka.simulation.scenarios.library import LIBRARY, play
 
 
 def elected(leader: int, isr: list[int], cause: str, unclean: bool = False) -> e.LeaderElected:

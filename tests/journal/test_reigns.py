@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from journal import events as e
-from journal.events import Entry, Event
-from journal.fold import fold
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.journal.fold import fold
 
 
 def told(*events: Event) -> list[Entry]:

@@ -7,16 +7,16 @@ import re
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.event import Event
-from journal.events import EVENT_TYPES
-from journal.rules import RULES, Rule, rule_of
-from journal.rules.rule import KAFKA_SOURCE, SHORT_PAPER, ZAB_PAPER, ZOOKEEPER_SOURCE, Link, reference
-from journal.rules.source_lines import ROOT, definitions, line_of, place_of
-from journal.sentences import holds
-from simulation.scenarios.library import LIBRARY
-from simulation.scenarios.scenario import WorldScenario
-from simulation.scenarios.world_player import play
+from zabka.journal import events as e
+from zabka.journal.event import Event
+from zabka.journal.events import EVENT_TYPES
+from zabka.journal.rules import RULES, Rule, rule_of
+from zabka.journal.rules.rule import KAFKA_SOURCE, SHORT_PAPER, ZAB_PAPER, ZOOKEEPER_SOURCE, Link, reference
+from zabka.journal.rules.source_lines import ROOT, definitions, line_of, place_of
+from zabka.journal.sentences import holds
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
 """Where chains of causes begin: these are done to a node, or say how it ends; no rule of Kafka's decided them."""

@@ -7,8 +7,17 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from journal import sightings
-from journal.sightings import CLAMPED, OUT_OF_SIGHT, UNSEEN, UNSENT, Matcher, Sighting, read_sighting, sighting_line
+from zabka.journal import sightings
+from zabka.journal.sightings import (
+    CLAMPED,
+    OUT_OF_SIGHT,
+    UNSEEN,
+    UNSENT,
+    Matcher,
+    Sighting,
+    read_sighting,
+    sighting_line,
+)
 
 LINE = "10.0.0.1:2888|10.0.0.2:40000"
 MS = 1_000

@@ -12,14 +12,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.cluster_state import ClusterState
-from journal.events import Entry
-from journal.fold import apply
-from journal.reader import decode_line
-from journal.spans import Span, Spans
-from simulation.run import run_with_journal
 from tests.journal.golden_files import GOLDEN, HISTORIES, entries_of
+from zabka.journal import events as e
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import Entry
+from zabka.journal.fold import apply
+from zabka.journal.reader import decode_line
+from zabka.journal.spans import Span, Spans
+from zabka.simulation.run import run_with_journal
 
 Standing = tuple[str, Any]
 

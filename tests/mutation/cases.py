@@ -23,7 +23,7 @@ from tests.mutation.mutants import ROOT, Mutant, modules
 TESTS = (
     "tests/controller", "tests/broker_sim", "tests/ensemble/zab", "tests/ensemble/txnlog", "tests/ensemble/tree",
     "tests/ensemble/server/config", "tests/ensemble/server/net/test_wire.py", "tests/journal/test_message_log.py",
-    "tests/kafka_protocol/zk/test_coordination.py",
+    "tests/kafka/zk/test_coordination.py",
 )  # fmt: skip
 """Those of the rooms, and of the neighbours that hold parts of them: lines of servers, packets and their names, and the
 controller's queues."""
@@ -123,7 +123,7 @@ def seed_names() -> Iterator[str]:
 
 def run_seed_named(name: str) -> list[str]:
     """Run one of them: its problems, or what was raised."""
-    from simulation.run import run_seed
+    from zabka.simulation.run import run_seed
 
     _, scenario, seed = name.split()
     try:

@@ -56,9 +56,9 @@ def test_what_runs_on_import_has_no_function_and_a_name_for_types_is_no_code() -
 
 
 PLANTED = """
-from ensemble.ids import Epoch, PeerId, Zxid
-from ensemble.zab.election import better
-from ensemble.zab.messages import Vote
+from zabka.ensemble.ids import Epoch, PeerId, Zxid
+from zabka.ensemble.zab.election import better
+from zabka.ensemble.zab.messages import Vote
 from tests.mutation import mutants
 from tests.mutation.patching import RunningFunctions
 

@@ -54,7 +54,7 @@ class Trials(Repeatable):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        import_module("simulation.run")  # So that no child has to.
+        import_module("zabka.simulation.run")  # So that no child has to.
         self._items = {item.nodeid: item for item in session.items}
         self._functions = RunningFunctions()
         gc.freeze()  # A collection in a child would copy every page.

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from journal import events as e
-from journal.events import Event
-from journal.writer import JournalWriter
-from pipeline.session import open_session
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.writer import JournalWriter
+from zabka.pipeline.session import open_session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -1,4 +1,4 @@
-"""What `journal.fold` says of simulated runs, in the tables' rows.
+"""What `zabka.journal.fold` says of simulated runs, in the tables' rows.
 
 A simulated run is folded in the order in which things happened, which no journal of separate nodes has, and its
 monotonic clock is one for all nodes: so the fold knows who was first, and how long it took.
@@ -13,13 +13,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from journal import events as e
-from journal.cluster_state import ClusterState, Reign
-from journal.controller_gaps import gap_before
-from journal.events import Entry
-from journal.fold import apply
-from journal.reader import read_file
-from simulation.run import run_with_journal
+from zabka.journal import events as e
+from zabka.journal.cluster_state import ClusterState, Reign
+from zabka.journal.controller_gaps import gap_before
+from zabka.journal.events import Entry
+from zabka.journal.fold import apply
+from zabka.journal.reader import read_file
+from zabka.simulation.run import run_with_journal
 
 Rows = list[tuple[object, ...]]
 

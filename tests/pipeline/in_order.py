@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from pyspark.sql import DataFrame, Row
 
-from pipeline.gold import TABLES
-from pipeline.rows import Journal
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.rows import Journal
 
 
 def told(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import defaultdict
 from pathlib import Path
 
-from journal import events as e
-from journal.events import Entry
-from journal.reader import read_file
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.journal.reader import read_file
 
 Partition = tuple[str, int]
 STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "planned", "unseen")

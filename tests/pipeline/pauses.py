@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from journal import events as e
-from journal.events import Event
-from journal.writer import encode_line
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.writer import encode_line
 
 
 def paused_twice_and_a_third_time() -> list[bytes]:

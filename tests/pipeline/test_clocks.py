@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from journal.events import SessionCreated
-from journal.writer import encode_line
-from pipeline import jobs
-from pipeline.clocks import run_clocks
+from zabka.journal.events import SessionCreated
+from zabka.journal.writer import encode_line
+from zabka.pipeline import jobs
+from zabka.pipeline.clocks import run_clocks
 
 MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000

@@ -14,11 +14,11 @@ import pytest
 from pyspark.sql import SparkSession
 from typer.testing import CliRunner
 
-from pipeline import versions
-from pipeline.lake import commits
 from tests.pipeline.folded import folded
-from tools.pipeline import jobs_of_spark
-from tools.replay import replay
+from zabka.cli.pipeline import jobs_of_spark
+from zabka.cli.replay import replay
+from zabka.pipeline import versions
+from zabka.pipeline.lake import commits
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -105,7 +105,7 @@ def test_a_directory_that_nobody_may_look_into_is_answered_in_a_sentence(
 @pytest.mark.long
 def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -> None:
     assert replay(11, "chaos", [], tmp_path / "data" / "seed-11.jsonl") == 0
-    command = [sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", "data", "--follow"]
+    command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow"]
     said: list[str] = []
     with subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
@@ -129,7 +129,7 @@ def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -
 def test_a_stream_ends_with_its_cluster_though_somebody_goes_on_writing(tmp_path: Path) -> None:
     (data := tmp_path / "data").mkdir()
     line = b'{"node":"peer-1","node_seq":%d,"wall_us":%d,"mono_us":%d,"type":"epoch_accepted","accepted_epoch":1}\n'
-    command = [sys.executable, "-m", "tools.cli", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]
+    command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]
     begin, number = time.monotonic(), 0
     with (
         subprocess.Popen(command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}) as stream,
@@ -149,7 +149,7 @@ def test_a_stream_ends_with_its_cluster_though_somebody_goes_on_writing(tmp_path
 def test_what_replay_writes_becomes_tables_from_a_relative_path(tmp_path: Path) -> None:
     # Seed 11's first reign is one of those that wall clocks told wrong: 108 ms in place of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
-    command = [sys.executable, "-m", "tools.cli", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
+    command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
     done = subprocess.run(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, check=False
     )

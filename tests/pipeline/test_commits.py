@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.lake import commits
-from pipeline.lake.commits import Commit, Gap, Lines
+from zabka.pipeline.lake import commits
+from zabka.pipeline.lake.commits import Commit, Gap, Lines
 
 
 def test_lines_that_touch_or_overlap_become_one_span() -> None:

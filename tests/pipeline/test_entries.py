@@ -10,13 +10,13 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
 
-from journal import events as e
-from journal.events import Event
-from journal.writer import encode_line
-from pipeline import jobs
-from pipeline.entries import ENTRIES, LINE_BYTES_MAX, Refused, check_line, check_lines
-from pipeline.gold import TABLES
-from pipeline.ranges import FileRange, read_range, read_share, shares
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.writer import encode_line
+from zabka.pipeline import jobs
+from zabka.pipeline.entries import ENTRIES, LINE_BYTES_MAX, Refused, check_line, check_lines
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.ranges import FileRange, read_range, read_share, shares
 
 HEAD = b'{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,'
 POISON = {

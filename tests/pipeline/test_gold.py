@@ -7,15 +7,15 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from journal import events as e
-from pipeline import jobs
-from pipeline.ensembles import elections, sessions
-from pipeline.failovers import failovers
-from pipeline.faults import faults
-from pipeline.gold import TABLES
-from pipeline.losses import records_lost
-from pipeline.reigns import controller_reigns
 from tests.pipeline.in_order import told
+from zabka.journal import events as e
+from zabka.pipeline import jobs
+from zabka.pipeline.ensembles import elections, sessions
+from zabka.pipeline.failovers import failovers
+from zabka.pipeline.faults import faults
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.losses import records_lost
+from zabka.pipeline.reigns import controller_reigns
 
 
 def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from api import lake as read
-from pipeline import stream
-from pipeline.campaign import ledger, standing
+from zabka.api import lake as read
+from zabka.pipeline import stream
+from zabka.pipeline.campaign import ledger, standing
 
 
 @pytest.mark.parametrize(

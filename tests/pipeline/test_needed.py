@@ -9,12 +9,12 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from journal import events as e
-from journal.writer import encode_line
-from pipeline.lake.commits import Commit
-from pipeline.lake.needed import Needed
-from pipeline.lake.writer import SET_ASIDE
-from pipeline.ranges import ARROW_SCHEMA
+from zabka.journal import events as e
+from zabka.journal.writer import encode_line
+from zabka.pipeline.lake.commits import Commit
+from zabka.pipeline.lake.needed import Needed
+from zabka.pipeline.lake.writer import SET_ASIDE
+from zabka.pipeline.ranges import ARROW_SCHEMA
 
 
 def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:

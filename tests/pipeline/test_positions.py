@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.held import Held
-from pipeline.positions import Offset, advance, ranges_between
-from pipeline.ranges import SHARE_BYTES, FileRange, complete_bytes, read_share, shares
-from pipeline.runs import journal_files
+from zabka.pipeline.held import Held
+from zabka.pipeline.positions import Offset, advance, ranges_between
+from zabka.pipeline.ranges import SHARE_BYTES, FileRange, complete_bytes, read_share, shares
+from zabka.pipeline.runs import journal_files
 
 NAME = "peer-1/journal/peer-1.{:012d}.jsonl"
 
@@ -261,7 +261,7 @@ def test_a_file_that_goes_while_it_is_looked_at_does_not_end_the_stream(
         gone.unlink(missing_ok=True)
         return reads(path, begin)
 
-    monkeypatch.setattr("pipeline.positions.complete_bytes", without)
+    monkeypatch.setattr("zabka.pipeline.positions.complete_bytes", without)
     journal.take()
     journal.take()
     assert journal.lines() == ["a", "b"]

@@ -10,12 +10,12 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from pipeline import jobs
-from pipeline.gold import TABLES, TYPES
-from pipeline.prepared import NotPreparable, Prepared, check
-from pipeline.ranges import ARROW_SCHEMA, read_share
-from pipeline.source import shares_of
 from tests.pipeline.folded import folded, play
+from zabka.pipeline import jobs
+from zabka.pipeline.gold import TABLES, TYPES
+from zabka.pipeline.prepared import NotPreparable, Prepared, check
+from zabka.pipeline.ranges import ARROW_SCHEMA, read_share
+from zabka.pipeline.source import shares_of
 
 LEADERSHIPS = ("topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean")
 CHANGES = ("topic", "partition", "life", "isr_before", "isr", "partition_epoch")

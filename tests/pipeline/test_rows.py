@@ -17,12 +17,12 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline import jobs, versions
-from pipeline.gold import TABLES
-from pipeline.ranges import ARROW_SCHEMA, SCHEMA, Row, batches
-from pipeline.rows import Journal
-from pipeline.session import FAILURES
-from pipeline.tables import leader_writes
+from zabka.pipeline import jobs, versions
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.ranges import ARROW_SCHEMA, SCHEMA, Row, batches
+from zabka.pipeline.rows import Journal
+from zabka.pipeline.session import FAILURES
+from zabka.pipeline.tables import leader_writes
 
 ROWS: list[Row] = [
     ("seed-1", "broker-1", 1, 2**53, 3, "node_stopped", '{"reason":"ä\U0001f600"}', "a.jsonl", 0, None),
@@ -32,7 +32,7 @@ ROWS: list[Row] = [
 LOADS = """
 import sys
 from pathlib import Path
-from pipeline.ranges import FileRange, Share, read_share
+from zabka.pipeline.ranges import FileRange, Share, read_share
 path = Path(sys.argv[1])
 (batch,) = read_share(Share([FileRange(".", str(path), 0, path.stat().st_size)], None))
 print(batch.num_rows, "pandas" in sys.modules)

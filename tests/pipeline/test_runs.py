@@ -8,11 +8,11 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from journal import events as e
-from pipeline import jobs, tables
-from pipeline.availability import availability
-from pipeline.runs import journal_files, without_copies
 from tests.pipeline.in_order import told
+from zabka.journal import events as e
+from zabka.pipeline import jobs, tables
+from zabka.pipeline.availability import availability
+from zabka.pipeline.runs import journal_files, without_copies
 
 
 def write(path: Path, content: bytes = b"{}\n") -> None:

@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from pipeline.session import _is_no_interruption, stop, was_interrupted
-from tools.pipeline import _answered
+from zabka.cli.pipeline import _answered
+from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
 
 
 def broken_off() -> Exception:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from journal.events import BY_NAME
-from pipeline.entries import check_line
-from pipeline.lake.silver import SCHEMAS, typed
+from zabka.journal.events import BY_NAME
+from zabka.pipeline.entries import check_line
+from zabka.pipeline.lake.silver import SCHEMAS, typed
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "golden/sentences.jsonl"
 

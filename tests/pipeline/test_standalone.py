@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.gold import NAMES
-from pipeline.lake.commits import COMMITS
 from tests.pipeline.campaign.test_on_spark import SMALL, kept
 from tests.pipeline.standalone import Standalone, standalone
-from tools.replay import replay
+from zabka.cli.replay import replay
+from zabka.pipeline.gold import NAMES
+from zabka.pipeline.lake.commits import COMMITS
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 ROOT = Path(__file__).resolve().parents[2]
@@ -41,7 +41,7 @@ def cluster(tmp_path: Path) -> Iterator[Standalone]:
 
 def run(master: str, *arguments: str, directory: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tools.cli", *arguments, "--master", master], cwd=directory, text=True,
+        [sys.executable, "-m", "zabka.cli.main", *arguments, "--master", master], cwd=directory, text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT), "SPARK_LOCAL_IP": "127.0.0.1"},
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip

@@ -15,14 +15,14 @@ import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
-from api.lake import pipeline_stands
-from journal import events as e
-from pipeline import jobs, stream, versions
-from pipeline.audits.histories import histories
-from pipeline.audits.jobs import rows
-from pipeline.gold import TABLES
-from pipeline.lake import commits
 from tests.pipeline.pauses import ended_unseen, paused_and_then_stopped, paused_twice_and_a_third_time
+from zabka.api.lake import pipeline_stands
+from zabka.journal import events as e
+from zabka.pipeline import jobs, stream, versions
+from zabka.pipeline.audits.histories import histories
+from zabka.pipeline.audits.jobs import rows
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.lake import commits
 
 SOME = [table for table in TABLES if table.name in ("partition_leaderships", "faults", "bad_lines")]
 

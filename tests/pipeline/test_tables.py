@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from journal import events as e
-from journal.controller_gaps import gap_before, gap_milliseconds
-from journal.fold import fold
-from pipeline import jobs, tables
-from pipeline.availability import availability
-from pipeline.gold import NAMES
-from pipeline.rows import Journal
 from tests.journal.golden_files import GOLDEN, entries_of
 from tests.pipeline.in_order import told
 from tests.pipeline.pauses import paused_twice_and_a_third_time
+from zabka.journal import events as e
+from zabka.journal.controller_gaps import gap_before, gap_milliseconds
+from zabka.journal.fold import fold
+from zabka.pipeline import jobs, tables
+from zabka.pipeline.availability import availability
+from zabka.pipeline.gold import NAMES
+from zabka.pipeline.rows import Journal
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 

@@ -19,21 +19,21 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from journal.events import TopicPartition
-from kafka_protocol.client.admin_client import AdminClient
-from kafka_protocol.client.client_errors import KafkaUnavailable
-from kafka_protocol.record_batch import Record
-from pipeline import jobs, places, stream, versions
-from pipeline.gold import TABLES
-from pipeline.places import Uri, below, place_of
-from pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
-from pipeline.runs import journal_files
-from pipeline.topic import connection
-from pipeline.topic.alone import NotAlone, alone
-from pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
-from pipeline.topic.publish import MadeAnew, Publisher, publish
-from pipeline.topic.records import record_of, rows_of_records
-from pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaUnavailable
+from zabka.kafka.record_batch import Record
+from zabka.pipeline import jobs, places, stream, versions
+from zabka.pipeline.gold import TABLES
+from zabka.pipeline.places import Uri, below, place_of
+from zabka.pipeline.ranges import SCHEMA, FileRange, Row, complete_bytes, read_range
+from zabka.pipeline.runs import journal_files
+from zabka.pipeline.topic import connection
+from zabka.pipeline.topic.alone import NotAlone, alone
+from zabka.pipeline.topic.connection import LostRecords, TopicPlace, asked, parse_place, partitions_of, records_between
+from zabka.pipeline.topic.publish import MadeAnew, Publisher, publish
+from zabka.pipeline.topic.records import record_of, rows_of_records
+from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, TopicSource, advanced, spans
 
 
 @pytest.mark.parametrize(
@@ -292,7 +292,7 @@ def test_two_publishers_at_once_put_each_line_there_once(
             raise PermissionError(errno.EROFS, "Read-only file system")
         return opens(path, flags, *more)
 
-    monkeypatch.setattr("pipeline.topic.publish.connected", of_memory)
+    monkeypatch.setattr("zabka.pipeline.topic.publish.connected", of_memory)
     if not writable:
         monkeypatch.setattr(os, "open", read_only)
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pipeline import versions
+from zabka.pipeline import versions
 
 
 def make(out: Path, **tables: str) -> int:

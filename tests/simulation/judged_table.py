@@ -10,7 +10,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping
 
-from simulation.run import run_seed
+from zabka.simulation.run import run_seed
 
 HUNDRED: Mapping[str, range] = {
     "chaos": range(30),

@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from broker_sim.replication import fetch_answers
-from broker_sim.replication.partition import Partition
-from controller import alter_partition, election, failover, partition_state_machine, partition_store
-from ensemble.errors import ErrorCode
-from ensemble.ids import Zxid
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.outcomes import Applied
-from ensemble.zab import learner_sync, sync
-from ensemble.zab.core import Core
-from ensemble.zab.quorum import Quorum
-from kafka_protocol.zk import coordination
 from tests.simulation.planting import Plant, broken
+from zabka.broker_sim.replication import fetch_answers
+from zabka.broker_sim.replication.partition import Partition
+from zabka.controller import alter_partition, election, failover, partition_state_machine, partition_store
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.zab import learner_sync, sync
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.quorum import Quorum
+from zabka.kafka.zk import coordination
 
 
 @contextmanager

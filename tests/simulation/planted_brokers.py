@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from dataclasses import replace
 from itertools import count
 
-from broker_sim.broker import Broker
-from broker_sim.configs.broker_config import Listener
-from broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
-from broker_sim.groups.log import GroupLog
-from broker_sim.groups.records import OffsetKey
-from broker_sim.groups.store import GroupStore
-from broker_sim.handlers.offsets import OffsetHandlers
-from broker_sim.logs import log_manager
-from broker_sim.ports import ProducedPartition
-from broker_sim.request_context import RequestContext
-from kafka_protocol.ports import KafkaMessage
 from tests.simulation.planting import broken
+from zabka.broker_sim.broker import Broker
+from zabka.broker_sim.configs.broker_config import Listener
+from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConfig
+from zabka.broker_sim.groups.log import GroupLog
+from zabka.broker_sim.groups.records import OffsetKey
+from zabka.broker_sim.groups.store import GroupStore
+from zabka.broker_sim.handlers.offsets import OffsetHandlers
+from zabka.broker_sim.logs import log_manager
+from zabka.broker_sim.ports import ProducedPartition
+from zabka.broker_sim.request_context import RequestContext
+from zabka.kafka.ports import KafkaMessage
 
 COMMITS, STARTS = 20, 5
 

@@ -9,28 +9,28 @@ from typing import Any
 
 import msgspec
 
-from ensemble.ids import Zxid
-from ensemble.tree import answer_queues
-from ensemble.tree.commits import Commits
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.sessions import SessionTracker
-from ensemble.txnlog import recovery
-from ensemble.txnlog.files import SNAPSHOT_PREFIX
-from ensemble.zab import leader
-from ensemble.zab.broadcast import Broadcast
-from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot
-from ensemble.zab.election import RESEND_MIN_MS, Election
-from ensemble.zab.following import Following
-from ensemble.zab.leader import Leader
-from ensemble.zab.leader_acks import CommonLog, LeaderAcks
-from ensemble.zab.learner import Learner, LearnerStep
-from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import NewLeader
-from ensemble.zab.quorum import Quorum
-from journal.events import EpochAccepted
 from tests.simulation.planting import Plant, broken
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.tree import answer_queues
+from zabka.ensemble.tree.commits import Commits
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.txnlog import recovery
+from zabka.ensemble.txnlog.files import SNAPSHOT_PREFIX
+from zabka.ensemble.zab import leader
+from zabka.ensemble.zab.broadcast import Broadcast
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Effect, Emit, SaveAcceptedEpoch, SaveCurrentEpoch, SaveSnapshot
+from zabka.ensemble.zab.election import RESEND_MIN_MS, Election
+from zabka.ensemble.zab.following import Following
+from zabka.ensemble.zab.leader import Leader
+from zabka.ensemble.zab.leader_acks import CommonLog, LeaderAcks
+from zabka.ensemble.zab.learner import Learner, LearnerStep
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import NewLeader
+from zabka.ensemble.zab.quorum import Quorum
+from zabka.journal.events import EpochAccepted
 
 
 @contextmanager

@@ -8,24 +8,24 @@ from typing import Any
 
 import msgspec
 
-from ensemble.ids import PeerId, Zxid
-from ensemble.ports import Instant
-from ensemble.txn import Txn
-from ensemble.txnlog import log_reading, newest_log
-from ensemble.txnlog.log_reading import LogReader
-from ensemble.zab import leader as leader_rules
-from ensemble.zab import learner_sync
-from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, ReadLog, SaveSnapshot
-from ensemble.zab.election import Election
-from ensemble.zab.following import Following
-from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, Leader
-from ensemble.zab.learner import Learner
-from ensemble.zab.learner_link import LearnerLink
-from ensemble.zab.messages import NewLeader, Notification, PeerState
-from ensemble.zab.peer import Peer
-from ensemble.zab.sync import follows
 from tests.simulation.planting import broken
+from zabka.ensemble.ids import PeerId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog import log_reading, newest_log
+from zabka.ensemble.txnlog.log_reading import LogReader
+from zabka.ensemble.zab import leader as leader_rules
+from zabka.ensemble.zab import learner_sync
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Effect, ReadLog, SaveSnapshot
+from zabka.ensemble.zab.election import Election
+from zabka.ensemble.zab.following import Following
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, Leader
+from zabka.ensemble.zab.learner import Learner
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.messages import NewLeader, Notification, PeerState
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.sync import follows
 
 
 @contextmanager

@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from ensemble.ids import Epoch, PeerId, Zxid, counter_of, epoch_of
-from ensemble.txn import Txn
-from ensemble.zab import broadcast, learner_sync, peer, sync
-from ensemble.zab.broadcast import Broadcast
-from ensemble.zab.core import Core
-from ensemble.zab.effects import Recovered, SaveCurrentEpoch
-from ensemble.zab.election import Election, Settled
-from ensemble.zab.leader import Leader
-from ensemble.zab.learner import Learner, LearnerStep
-from ensemble.zab.learner_link import Step
-from ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, NewLeader, Snap
-from ensemble.zab.sync import SyncMode, SyncPlan
 from tests.simulation.planting import broken
+from zabka.ensemble.ids import Epoch, PeerId, Zxid, counter_of, epoch_of
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab import broadcast, learner_sync, peer, sync
+from zabka.ensemble.zab.broadcast import Broadcast
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Recovered, SaveCurrentEpoch
+from zabka.ensemble.zab.election import Election, Settled
+from zabka.ensemble.zab.leader import Leader
+from zabka.ensemble.zab.learner import Learner, LearnerStep
+from zabka.ensemble.zab.learner_link import Step
+from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, NewLeader, Snap
+from zabka.ensemble.zab.sync import SyncMode, SyncPlan
 
 # -- promises and epochs
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from itertools import count
 
-from broker_sim.logs.file_log_directory import DiskLogFile
-from broker_sim.logs.segment import Damage, Segment
-from kafka_protocol.record_batch import BatchHeader
 from tests.simulation.planting import broken
+from zabka.broker_sim.logs.file_log_directory import DiskLogFile
+from zabka.broker_sim.logs.segment import Damage, Segment
+from zabka.kafka.record_batch import BatchHeader
 
 
 @contextmanager

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 
-from broker_sim.replication.partition import Partition
-from controller import broker_changes, partition_state_machine
-from controller.context import PartitionState
-from controller.controller import KafkaController
-from controller.partition_state_machine import PartitionStateMachine
-from controller.reign import Reign
-from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
 from tests.simulation.planting import broken
+from zabka.broker_sim.replication.partition import Partition
+from zabka.controller import broker_changes, partition_state_machine
+from zabka.controller.context import PartitionState
+from zabka.controller.controller import KafkaController
+from zabka.controller.partition_state_machine import PartitionStateMachine
+from zabka.controller.reign import Reign
+from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
 
 
 @contextmanager

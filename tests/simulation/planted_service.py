@@ -8,24 +8,24 @@ from typing import Any
 
 import msgspec
 
-from ensemble.client.session import Session
-from ensemble.errors import ErrorCode
-from ensemble.ids import Epoch, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import OPEN_ACL
-from ensemble.tree.attachment import Attachment
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.local_requests import LocalRequests
-from ensemble.tree.outcomes import Applied
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.service import Service
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import CloseSessionTxn, CreateSessionTxn
-from ensemble.zab.application import Submit
-from ensemble.zab.messages import ForwardedRequest
-from ensemble.zab.peer import Peer
 from tests.simulation import planted_ensemble
 from tests.simulation.planting import broken
+from zabka.ensemble.client.session import Session
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import Epoch, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OPEN_ACL
+from zabka.ensemble.tree.attachment import Attachment
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.local_requests import LocalRequests
+from zabka.ensemble.tree.outcomes import Applied
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import CloseSessionTxn, CreateSessionTxn
+from zabka.ensemble.zab.application import Submit
+from zabka.ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.zab.peer import Peer
 
 # -- sessions
 

@@ -11,15 +11,15 @@ import time
 from contextlib import nullcontext
 from typing import NamedTuple
 
-from controller.historical import Historical
-from simulation.run import run_seed
-from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import WorldScenario
-from simulation.settings import WorldSettings, world_settings
 from tests.simulation import planted, planted_ensemble
 from tests.simulation.disks import planted_disks
 from tests.simulation.planting import Plant
 from tests.simulation.scenarios.pairs import PAIRS
+from zabka.controller.historical import Historical
+from zabka.simulation.run import run_seed
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.settings import WorldSettings, world_settings
 
 SEEDS_MAX = 200
 RARE = {

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from journal import events as e
-from journal.events import Entry
-from simulation.seeds.chaos import CHAOS, check_played
-from simulation.seeds.seed_run import TOPIC, SeedRun
-from simulation.settings import BadSetting, world_settings
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.simulation.seeds.chaos import CHAOS, check_played
+from zabka.simulation.seeds.seed_run import TOPIC, SeedRun
+from zabka.simulation.settings import BadSetting, world_settings
 
 SHORT = ("harm.ms=12000", "harm.gap.ms=2000", "drawn.topics=false")
 

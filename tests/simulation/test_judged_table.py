@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from journal.judges.cause_chains import NAME as CAUSE_CHAINS
-from journal.judges.invariants import default_checkers
-from journal.judges.zab_invariants import zab_checkers
-from simulation.judges import kafka_rules, peer_audit, replication_audit
-from simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
-from simulation.judges.stored_commits import ANSWERED, ON_DISKS
-from simulation.serving.platters import NAME as PLATTERS
 from tests.simulation.judged_table import HEADING, HUNDRED, WHOLE, Table
+from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.judges.invariants import default_checkers
+from zabka.journal.judges.zab_invariants import zab_checkers
+from zabka.simulation.judges import kafka_rules, peer_audit, replication_audit
+from zabka.simulation.judges.heard_sessions import NAME as HEARD_SESSIONS
+from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS
+from zabka.simulation.serving.platters import NAME as PLATTERS
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "explanation" / "judges.md"
 FEW = {"chaos": range(2), "ensemble": range(5), "read-only": range(1)}

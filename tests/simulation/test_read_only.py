@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 
 import pytest
 
-from simulation.run import run_seed
-from simulation.seeds.read_only import READ_ONLY
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import BadSetting, world_settings
 from tests.simulation import planted_service
+from zabka.simulation.run import run_seed
+from zabka.simulation.seeds.read_only import READ_ONLY
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import BadSetting, world_settings
 
 BUSY_SEED = 24
 """Its reader is with a minority for a good while, and comes back."""

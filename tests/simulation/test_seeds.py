@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from simulation.run import run_seed
-from simulation.seeds.chaos import CALM, CHAOS
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import WorldSettings
 from tests.simulation import planted_table
+from zabka.simulation.run import run_seed
+from zabka.simulation.seeds.chaos import CALM, CHAOS
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import WorldSettings
 
 SEEDS, SEEDS_IN_THE_SUITE = 36, 12
 SEEDS_OF_THE_ENSEMBLE, SEEDS_OF_THE_ENSEMBLE_IN_THE_SUITE = 20, 10

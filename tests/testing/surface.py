@@ -15,21 +15,21 @@ SURFACE = Path(__file__).with_name("surface.txt")
 
 def lines() -> Iterator[str]:
     """Each public name with what it takes."""
-    import testing.cluster
-    import testing.pytest_plugin
-    from testing.container import ZabkaContainer
-    from testing.live.cluster import LiveCluster
-    from testing.live.start import running_cluster
-    from testing.simulated.cluster import SimulatedCluster, running_world
+    from zabka.testing.container import ZabkaContainer
+    from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.live.start import running_cluster
+    from zabka.testing.simulated.cluster import SimulatedCluster, running_world
 
     yield from _functions(testing.live.start.__name__, {"running_cluster": running_cluster})
     yield from _functions(testing.simulated.cluster.__name__, {"running_world": running_world})
-    own = [value for value in vars(testing.cluster).values() if getattr(value, "__module__", "") == "testing.cluster"]
+    own = [
+        value for value in vars(testing.cluster).values() if getattr(value, "__module__", "") == "zabka.testing.cluster"
+    ]
     for made in (*own, LiveCluster, SimulatedCluster, ZabkaContainer):
         if inspect.isclass(made):
             yield from _class(made)
         elif inspect.isfunction(made) and not made.__name__.startswith("_"):
-            yield from _functions("testing.cluster", {made.__name__: made})
+            yield from _functions("zabka.testing.cluster", {made.__name__: made})
     for name, value in sorted(vars(testing.pytest_plugin).items()):
         if type(value).__name__ == "FixtureFunctionDefinition":
             yield f"fixture {name}"
@@ -53,7 +53,7 @@ class _Options:
 
 
 def _options() -> list[str]:
-    from testing.pytest_plugin import pytest_addoption
+    from zabka.testing.pytest_plugin import pytest_addoption
 
     written: Any = _Options()
     pytest_addoption(written)

@@ -16,14 +16,14 @@ from typing import Any
 import httpx
 import pytest
 
-from api.agents import CALL_TIMEOUT_S
-from compose.files import load_run
-from compose.processes import STOP_TIMEOUT_S
-from compose.topology import load
-from testing.cluster import ClusterFailed
-from testing.live.cluster import LiveCluster
+from zabka.api.agents import CALL_TIMEOUT_S
+from zabka.compose.files import load_run
+from zabka.compose.processes import STOP_TIMEOUT_S
+from zabka.compose.topology import load
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.cluster import LiveCluster
 
-ZABKA = [sys.executable, "-P", "-m", "tools.cli"]
+ZABKA = [sys.executable, "-P", "-m", "zabka.cli.main"]
 FREE = ["--port", "0", "--zk-port", "0", "--kafka-port", "0"]
 
 

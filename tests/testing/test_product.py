@@ -14,15 +14,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from compose.files import RUN_FILE, is_running
-from compose.ports import CLAIM, claim_ports
-from testing.cluster import ClusterFailed
-from testing.container import ZabkaContainer
-from testing.journal_report import report
-from testing.live.cluster import LiveCluster
-from testing.live.start import start_live
-from testing.simulated.cluster import running_world
+from zabka.compose.files import RUN_FILE, is_running
+from zabka.compose.ports import CLAIM, claim_ports
 from zabka.shadowed import ROOMS, same_names, shadowed
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.container import ZabkaContainer
+from zabka.testing.journal_report import report
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.start import start_live
+from zabka.testing.simulated.cluster import running_world
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -63,7 +63,7 @@ def test_a_world_that_cannot_be_made_has_failed_as_a_cluster_has(wanted: dict[st
 
 
 def test_a_cluster_that_cannot_be_driven_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "testing.live.cluster", None)
+    monkeypatch.setitem(sys.modules, "zabka.testing.live.cluster", None)
     with pytest.raises(ImportError):
         start_live(tmp_path, peers=1, brokers=1)
     assert not is_running(tmp_path)
@@ -188,7 +188,7 @@ def test_workers_of_pytest_xdist_have_clusters_side_by_side_that_share_no_port(t
         "import json, os, time\n"
         "from pathlib import Path\n"
         "import pytest\n"
-        "from compose.topology import load\n"
+        "from zabka.compose.topology import load\n"
         "@pytest.mark.parametrize('half', [0, 1])\n"
         "def test_it(zabka_cluster, half):\n"
         "    topology = load(zabka_cluster.data)\n"

@@ -1,4 +1,4 @@
-"""The background thread under `ensemble.client.kazoo.KazooClient`: one event loop, one `Session`.
+"""The background thread under `zabka.ensemble.client.kazoo.KazooClient`: one event loop, one `Session`.
 
 A shell.  Everything but `submit`, `start` and `stop` runs on that thread.
 """
@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.sasl import SaslLogin
-from ensemble.client.service import SessionState, WatchEvent
-from ensemble.client.session import Session
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.sasl import SaslLogin
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.client.session import Session
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 Work = Callable[[Session], object]
 

@@ -24,12 +24,12 @@ from kazoo.protocol.states import Callback, KazooState, KeeperState, WatchedEven
 from kazoo.protocol.states import EventType as KazooEventType
 from kazoo.retry import KazooRetry
 
-from ensemble.client.hosts import join_host
-from ensemble.client.service import SessionState, WatchEvent
-from ensemble.client.session import NO_PASSWORD, Session
-from ensemble.client.shim.engine import Engine, EngineSettings, Work
-from ensemble.client.shim.types import EVENT_TYPES, client_ssl_context, sasl_login
-from ensemble.records import EventType
+from zabka.ensemble.client.hosts import join_host
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.client.session import NO_PASSWORD, Session
+from zabka.ensemble.client.shim.engine import Engine, EngineSettings, Work
+from zabka.ensemble.client.shim.types import EVENT_TYPES, client_ssl_context, sasl_login
+from zabka.ensemble.records import EventType
 
 _CLOSED_STATES = (KeeperState.EXPIRED_SESSION, KeeperState.AUTH_FAILED, KeeperState.CLOSED)
 _STOP_TIMEOUT_MIN_S = 10.0
@@ -42,7 +42,7 @@ _OLD_RETRY_ARGUMENTS = {
 
 
 class KazooSession:
-    """Base of `ensemble.client.kazoo.KazooClient`, which documents the arguments."""
+    """Base of `zabka.ensemble.client.kazoo.KazooClient`, which documents the arguments."""
 
     def __init__(
         self,

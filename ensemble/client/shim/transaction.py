@@ -7,9 +7,9 @@ from typing import Any
 
 from kazoo.security import OPEN_ACL_UNSAFE
 
-from ensemble.client.shim.state import KazooSession
-from ensemble.client.shim.types import from_multi, to_acls
-from ensemble.records import (
+from zabka.ensemble.client.shim.state import KazooSession
+from zabka.ensemble.client.shim.types import from_multi, to_acls
+from zabka.ensemble.records import (
     CheckVersionRequest,
     CreateRequest,
     DeleteRequest,

@@ -14,10 +14,10 @@ from kazoo.protocol.states import ZnodeStat
 from kazoo.security import ACL as KazooACL
 from kazoo.security import Id
 
-from ensemble.client.sasl import SaslLogin
-from ensemble.errors import ErrorCode
-from ensemble.errors import ZooKeeperError as EnsembleError
-from ensemble.records import (
+from zabka.ensemble.client.sasl import SaslLogin
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.errors import ZooKeeperError as EnsembleError
+from zabka.ensemble.records import (
     ACL,
     Create2Response,
     CreateResponse,

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from ensemble.ids import PeerId
-from ensemble.properties import (
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.properties import (
     JAVA_BLANKS,
     BadProperties,
     decode_properties,
@@ -21,11 +21,11 @@ from ensemble.properties import (
     split_property,
     trimmed,
 )
-from ensemble.runtime.files import HOST, Files
-from ensemble.server.config.config_values import ConfigError
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
-from ensemble.zab.membership import PEER_ID_MAX, BadMembership, Membership, membership_from
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import exists, read_bytes, remove_all, replace_file
+from zabka.ensemble.zab.membership import PEER_ID_MAX, BadMembership, Membership, membership_from
 
 _POINTER = "dynamicConfigFile"
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from ensemble.server.config.config_values import ConfigError, Values
+from zabka.ensemble.server.config.config_values import ConfigError, Values
 
 T = TypeVar("T")
 KEY = "java.security.auth.login.config"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from ensemble.server.config.config_values import ConfigError, Values, parsed
-from ensemble.server.config.security_cfg import read_admin_tls
-from ensemble.server.config.tls import ClientAuth, TlsSettings
+from zabka.ensemble.server.config.config_values import ConfigError, Values, parsed
+from zabka.ensemble.server.config.security_cfg import read_admin_tls
+from zabka.ensemble.server.config.tls import ClientAuth, TlsSettings
 
 LOOPBACK = "127.0.0.1"
 _PORT_MAX = 65535

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ensemble.auth.jaas import digest_login, digest_users
-from ensemble.auth.quorum_sasl import QuorumSasl
-from ensemble.server.config.config_values import ConfigError, Values
-from ensemble.server.config.jaas_file import KEY, read_section
+from zabka.ensemble.auth.jaas import digest_login, digest_users
+from zabka.ensemble.auth.quorum_sasl import QuorumSasl
+from zabka.ensemble.server.config.config_values import ConfigError, Values
+from zabka.ensemble.server.config.jaas_file import KEY, read_section
 
 T = TypeVar("T")
 _ENABLED, _SERVER, _LEARNER = (

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from ensemble.auth.jaas import digest_users
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import DIGEST, ENSEMBLE, IP, KEY, SASL, X509
-from ensemble.properties import logical_lines, split_property
-from ensemble.server.config.config_values import INT_MIN, ConfigError, Values, decoded
-from ensemble.server.config.jaas_file import read_section
-from ensemble.server.config.limits import HANDSHAKES_MAX, Limits, ThrottleSettings
-from ensemble.server.config.tls import VERSIONS, ClientAuth, TlsSettings
-from ensemble.server.config.tls_stores import StoreType, kind_of
+from zabka.ensemble.auth.jaas import digest_users
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import DIGEST, ENSEMBLE, IP, KEY, SASL, X509
+from zabka.ensemble.properties import logical_lines, split_property
+from zabka.ensemble.server.config.config_values import INT_MIN, ConfigError, Values, decoded
+from zabka.ensemble.server.config.jaas_file import read_section
+from zabka.ensemble.server.config.limits import HANDSHAKES_MAX, Limits, ThrottleSettings
+from zabka.ensemble.server.config.tls import VERSIONS, ClientAuth, TlsSettings
+from zabka.ensemble.server.config.tls_stores import StoreType, kind_of
 
 _PROVIDERS = {
     "org.apache.zookeeper.server.auth.DigestAuthenticationProvider": DIGEST,

@@ -6,10 +6,10 @@ from math import inf
 
 import msgspec
 
-from ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values, decoded, parsed, parsed_double
-from ensemble.txnlog.storage import QUICK_SYNC_US
-from ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
-from ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
+from zabka.ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values, decoded, parsed, parsed_double
+from zabka.ensemble.txnlog.storage import QUICK_SYNC_US
+from zabka.ensemble.zab.snapshot_pace import SNAP_COUNT, SNAP_COUNT_MAX
+from zabka.ensemble.zab.sync import COMMITTED_LOG_LENGTH, SNAPSHOT_SIZE_FACTOR
 
 _COMPRESSIONS = {"": "", "gz": ".gz", "snappy": ".snappy"}
 _RETAINED_MIN = 3

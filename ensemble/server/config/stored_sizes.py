@@ -9,11 +9,11 @@ of an ensemble from starting again.
 
 from __future__ import annotations
 
-from ensemble.ids import zxid_text
-from ensemble.server.config.limits import Limits
-from ensemble.tree.stored import StoredNodes
-from ensemble.tree.znode import HEAD_BYTES
-from ensemble.zab.effects import Recovered
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.tree.stored import StoredNodes
+from zabka.ensemble.tree.znode import HEAD_BYTES
+from zabka.ensemble.zab.effects import Recovered
 
 EXTRA_BYTES_MIN = 1024
 

@@ -15,8 +15,8 @@ from typing import Any, Literal
 
 import msgspec
 
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.tls_stores import (
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.tls_stores import (
     BadStore,
     Store,
     StoreType,
@@ -25,7 +25,7 @@ from ensemble.server.config.tls_stores import (
     load_revoked,
     load_trust,
 )
-from ensemble.server.config.trust_anchors import NO_CHECK_TIME, chain_of, encoded, expired, outdated
+from zabka.ensemble.server.config.trust_anchors import NO_CHECK_TIME, chain_of, encoded, expired, outdated
 
 ClientAuth = Literal["need", "want", "none"]
 _VERIFY = {"need": ssl.CERT_REQUIRED, "want": ssl.CERT_OPTIONAL, "none": ssl.CERT_NONE}

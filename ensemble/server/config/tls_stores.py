@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from ensemble.runtime.extras import is_installed, sentence
+from zabka.ensemble.runtime.extras import is_installed, sentence
 
 if TYPE_CHECKING:
     from cryptography import x509

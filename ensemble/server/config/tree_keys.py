@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ensemble.server.config.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigError, Values
-from ensemble.tree_rules import TreeRules
+from zabka.ensemble.server.config.config_values import INT_MAX, LONG_MAX, LONG_MIN, ConfigError, Values
+from zabka.ensemble.tree_rules import TreeRules
 
 _ID_MAX_EXTENDED = 254
 

@@ -11,24 +11,24 @@ from pathlib import Path
 
 import msgspec
 
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.quorum_sasl import QuorumSasl
-from ensemble.close_names import did_you_mean
-from ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
-from ensemble.runtime.files import HOST, Files
-from ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values
-from ensemble.server.config.config_values import ConfigError as ConfigError
-from ensemble.server.config.dynamic_config import (
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.quorum_sasl import QuorumSasl
+from zabka.ensemble.close_names import did_you_mean
+from zabka.ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values
+from zabka.ensemble.server.config.config_values import ConfigError as ConfigError
+from zabka.ensemble.server.config.dynamic_config import (
     is_membership_key,
     peer_type_warnings,
     read_membership,
     read_next_membership,
 )
-from ensemble.server.config.limits import Limits
-from ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
-from ensemble.server.config.quorum_sasl_cfg import read_quorum_sasl
-from ensemble.server.config.reachability import Reachability
-from ensemble.server.config.security_cfg import (
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
+from zabka.ensemble.server.config.quorum_sasl_cfg import read_quorum_sasl
+from zabka.ensemble.server.config.reachability import Reachability
+from zabka.ensemble.server.config.security_cfg import (
     read_auth,
     read_client_tls,
     read_limits,
@@ -37,15 +37,15 @@ from ensemble.server.config.security_cfg import (
     text_without_secrets,
     without_secrets,
 )
-from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
-from ensemble.server.config.tls import TlsSettings
-from ensemble.server.config.tree_keys import read_tree_rules
-from ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
-from ensemble.tree_rules import TreeRules
-from ensemble.txnlog.files import read_bytes, read_text
-from ensemble.zab.membership import PEER_ID_MAX, Membership
-from ensemble.zab.server_line import ServerLine
-from journal.message_log import CONTROL, LEVELS
+from zabka.ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
+from zabka.ensemble.server.config.tls import TlsSettings
+from zabka.ensemble.server.config.tree_keys import read_tree_rules
+from zabka.ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
+from zabka.ensemble.tree_rules import TreeRules
+from zabka.ensemble.txnlog.files import read_bytes, read_text
+from zabka.ensemble.zab.membership import PEER_ID_MAX, Membership
+from zabka.ensemble.zab.server_line import ServerLine
+from zabka.journal.message_log import CONTROL, LEVELS
 
 TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
 """Thirty hours, nearly: the longest time-out of a session is twenty ticks, and has to be an int of Java's."""

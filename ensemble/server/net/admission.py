@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId
-from ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Request
-from ensemble.server.config.limits import ConnectionThrottle, LimitCounts, Limits
-from ensemble.summary import Summary
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import ClientMessage, ConnectRequest, Frames, OpCode, Request
+from zabka.ensemble.server.config.limits import ConnectionThrottle, LimitCounts, Limits
+from zabka.ensemble.summary import Summary
 
 _NEVER_THROTTLED = frozenset(map(int, (OpCode.PING, OpCode.CLOSE_SESSION, OpCode.AUTH, OpCode.SASL)))
 

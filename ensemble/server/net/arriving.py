@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ensemble.records import ClientMessage, ConnectRequest, Frames
+from zabka.ensemble.records import ClientMessage, ConnectRequest, Frames
 
 
 class Arriving:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
-from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId
-from ensemble.records import ClientMessage
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import ClientMessage
 
 
 class Newcomer(NamedTuple):

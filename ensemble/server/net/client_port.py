@@ -12,13 +12,13 @@ import time
 from itertools import islice
 from typing import cast
 
-from ensemble.auth.addresses import canonical_address
-from ensemble.auth.names import subject_of
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import X509, AuthId
-from ensemble.ids import ConnectionId
-from ensemble.jute import MalformedRecord, pack_int
-from ensemble.records import (
+from zabka.ensemble.auth.addresses import canonical_address
+from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import X509, AuthId
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.jute import MalformedRecord, pack_int
+from zabka.ensemble.records import (
     REQUEST_HEADER_SIZE,
     ClientMessage,
     ConnectRequest,
@@ -28,16 +28,16 @@ from ensemble.records import (
     ReplyFrames,
     ServerMessage,
 )
-from ensemble.runtime.descriptors import may_stay
-from ensemble.server.config.tls import TlsStore, certificate_of
-from ensemble.server.net.admission import Admission, RequestGate
-from ensemble.server.net.arriving import Arriving, complaint_of_size, messages_of
-from ensemble.server.net.client_listener import ClientListener, Newcomer
-from ensemble.server.net.lingering import Lingering
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.secure_entrance import SecureEntrance
-from ensemble.server.net.sockets import keep_alive, listen, remote_name
-from ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.server.config.tls import TlsStore, certificate_of
+from zabka.ensemble.server.net.admission import Admission, RequestGate
+from zabka.ensemble.server.net.arriving import Arriving, complaint_of_size, messages_of
+from zabka.ensemble.server.net.client_listener import ClientListener, Newcomer
+from zabka.ensemble.server.net.lingering import Lingering
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.secure_entrance import SecureEntrance
+from zabka.ensemble.server.net.sockets import keep_alive, listen, remote_name
+from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 OUTSTANDING_HIGH = 4000
 OUTSTANDING_LOW = 1000

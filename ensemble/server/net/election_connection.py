@@ -1,7 +1,7 @@
 """One election connection: who opens it, how either side proves who it is, and the notifications that follow.
 
 Source: QuorumCnxManager's initiateConnection, receiveConnection, SendWorker and RecvWorker.  What it means that a
-connection stands or is gone is for `ensemble.server.net.election_port` to say.
+connection stands or is gone is for `zabka.ensemble.server.net.election_port` to say.
 """
 
 from __future__ import annotations
@@ -10,21 +10,21 @@ import asyncio
 import time
 from typing import Protocol, cast
 
-from ensemble.ids import PeerId
-from ensemble.jute import MalformedRecord
-from ensemble.runtime.descriptors import may_stay
-from ensemble.server.net.election_wire import (
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.server.net.election_wire import (
     ADDRESS_BYTES_MAX,
     FrameReader,
     Opening,
     decode_notification,
     decode_opening,
 )
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
-from ensemble.server.net.sockets import keep_alive, remote_name
-from ensemble.zab.messages import Notification
-from journal.message_log import MessageLine
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.quorum_auth import QuorumAuth, Side, step_of
+from zabka.ensemble.server.net.sockets import keep_alive, remote_name
+from zabka.ensemble.zab.messages import Notification
+from zabka.journal.message_log import MessageLine
 
 OPENING_TIMEOUT_S = 10.0
 UNACKNOWLEDGED_MS = 5_000

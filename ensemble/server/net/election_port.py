@@ -6,7 +6,7 @@ is sent again on a fresh connection, since it may have been lost with the old on
 
 Any server may connect, also one that is missing from this server's list or has another address there.  During a rolling
 restart with a changed list, some servers still run with the old one.  A server is called back at the address that it
-announces.  A server that is not in the list has no vote here: `ensemble.zab.election` counts only voters.
+announces.  A server that is not in the list has no vote here: `zabka.ensemble.zab.election` counts only voters.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from functools import partial
 from ipaddress import ip_address
 from typing import NamedTuple
 
-from ensemble.ids import PeerId
-from ensemble.runtime.links import LinkFaults
-from ensemble.runtime.supervisor import ends_loudly
-from ensemble.server.config.reachability import CHECKED, Reachability
-from ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionConnection, ElectionListener
-from ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
-from ensemble.server.net.peer_addresses import first_to_answer, listen_each
-from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.quorum_auth import QuorumAuth
-from ensemble.zab.membership import PEER_ID_MAX
-from ensemble.zab.messages import Notification
-from ensemble.zab.server_line import Address, ServerLine, bracketed
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.server.config.reachability import CHECKED, Reachability
+from zabka.ensemble.server.net.election_connection import UNIDENTIFIED_MAX, ElectionConnection, ElectionListener
+from zabka.ensemble.server.net.election_wire import Opening, encode_notification, encode_opening
+from zabka.ensemble.server.net.peer_addresses import first_to_answer, listen_each
+from zabka.ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.quorum_auth import QuorumAuth
+from zabka.ensemble.zab.membership import PEER_ID_MAX
+from zabka.ensemble.zab.messages import Notification
+from zabka.ensemble.zab.server_line import Address, ServerLine, bracketed
 
 CONNECT_TIMEOUT_S = 5.0
 RETRY_MIN_S = 0.05

@@ -10,9 +10,9 @@ import struct
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ensemble.ids import Epoch, PeerId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.zab.messages import Notification, PeerState, Vote
+from zabka.ensemble.ids import Epoch, PeerId, Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.zab.messages import Notification, PeerState, Vote
 
 PROTOCOL_V1 = -65536
 PROTOCOL_V2 = -65535

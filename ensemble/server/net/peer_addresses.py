@@ -13,9 +13,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from ensemble.runtime.links import LinkFaults
-from ensemble.server.net.peer_security import Listening
-from ensemble.server.net.sockets import PortError
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.server.net.peer_security import Listening
+from zabka.ensemble.server.net.sockets import PortError
 
 HEAD_START_S = 0.25
 """How long an address has to itself before the next is tried beside it (RFC 8305)."""

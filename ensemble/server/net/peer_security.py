@@ -12,10 +12,10 @@ import ssl
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from ensemble.server.config.limits import HANDSHAKES_MAX
-from ensemble.server.config.tls import TlsStore, certificate_of, refusal
-from ensemble.server.net.sockets import listen, remote_name
-from ensemble.server.net.tls_listener import TlsListener
+from zabka.ensemble.server.config.limits import HANDSHAKES_MAX
+from zabka.ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from zabka.ensemble.server.net.sockets import listen, remote_name
+from zabka.ensemble.server.net.tls_listener import TlsListener
 
 Report = Callable[[str, str], None]
 """Hears of (remote, reason)."""

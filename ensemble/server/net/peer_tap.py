@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from ensemble.ids import ConnectionId, counter_of
-from ensemble.jute import MalformedRecord, Reader, Record
-from ensemble.op_names import connect_content, connected_content, reply_content, request_content
-from ensemble.records import (
+from zabka.ensemble.ids import ConnectionId, counter_of
+from zabka.ensemble.jute import MalformedRecord, Reader, Record
+from zabka.ensemble.op_names import connect_content, connected_content, reply_content, request_content
+from zabka.ensemble.records import (
     NOTIFICATION_XID,
     PING_XID,
     REPLY_HEADER_SIZE,
@@ -26,11 +26,11 @@ from ensemble.records import (
     ServerMessage,
     WatcherEvent,
 )
-from ensemble.records import ConnectRequest as Connect
-from ensemble.server.net.election_wire import FrameReader, decode_notification
-from ensemble.tree.datatree import DataTree
-from ensemble.txn import CreateTxn, MultiTxn, Txn
-from ensemble.zab.messages import (
+from zabka.ensemble.records import ConnectRequest as Connect
+from zabka.ensemble.server.net.election_wire import FrameReader, decode_notification
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.txn import CreateTxn, MultiTxn, Txn
+from zabka.ensemble.zab.messages import (
     Ack,
     Commit,
     CommitAndActivate,
@@ -42,9 +42,9 @@ from ensemble.zab.messages import (
     Proposal,
     SyncRequest,
 )
-from ensemble.zab.packet_names import notification_content, packet_contents, txn_subject
-from journal.message_log import MessageLine, MessageNotes, Transport
-from journal.messages import Content
+from zabka.ensemble.zab.packet_names import notification_content, packet_contents, txn_subject
+from zabka.journal.message_log import MessageLine, MessageNotes, Transport
+from zabka.journal.messages import Content
 
 BROKER_IDS = "/brokers/ids"
 REGISTRATIONS = f"{BROKER_IDS}/"

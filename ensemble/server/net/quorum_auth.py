@@ -1,4 +1,4 @@
-"""SASL between servers, on their connections: what is in `ensemble.auth.quorum_sasl`, with time limits and a voice.
+"""SASL between servers, on their connections: what is in `zabka.ensemble.auth.quorum_sasl`, with time limits and a voice.
 
 A connection on the quorum port has a `SaslDoor` before its own protocol, which then takes its place; those on the
 election port negotiate behind their opening message, in `election_port`.
@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Callable
 from typing import cast
 
-from ensemble.auth.digest_md5 import SaslError
-from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step
-from ensemble.runtime.descriptors import may_stay
-from ensemble.server.net.sockets import remote_name
+from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.server.net.sockets import remote_name
 
 NEGOTIATING_MAX = 256
 """Negotiations of others that are under way on the quorum port; more are turned away."""

@@ -12,12 +12,12 @@ from collections.abc import Callable
 from functools import lru_cache
 from typing import Final
 
-from ensemble.ids import Epoch, PeerId, SessionId, Zxid, epoch_of
-from ensemble.jute import MalformedRecord, Reader, write_string
-from ensemble.records import OpCode
-from ensemble.txn import DIGEST_VERSION, Txn
-from ensemble.txnlog.snapshot_format import signed
-from ensemble.zab.messages import (
+from zabka.ensemble.ids import Epoch, PeerId, SessionId, Zxid, epoch_of
+from zabka.ensemble.jute import MalformedRecord, Reader, write_string
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import DIGEST_VERSION, Txn
+from zabka.ensemble.txnlog.snapshot_format import signed
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,

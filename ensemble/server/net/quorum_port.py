@@ -6,24 +6,24 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from typing import Protocol, cast
 
-from ensemble.auth.digest_md5 import SaslError
-from ensemble.auth.quorum_sasl import LearnerSide, ServerSide
-from ensemble.ids import LinkId, PeerId
-from ensemble.jute import MalformedRecord
-from ensemble.runtime.descriptors import may_stay
-from ensemble.runtime.links import LinkFaults
-from ensemble.runtime.supervisor import ends_loudly
-from ensemble.server.config.reachability import CHECKED, Reachability
-from ensemble.server.net.peer_addresses import first_to_answer, listen_each
-from ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
-from ensemble.server.net.quorum_packets import encode_shared
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.server.net.sockets import keep_alive, remote_name
-from ensemble.zab.messages import Commit, Packet, Proposal, Snap
-from ensemble.zab.server_line import Address, ServerLine
-from journal.message_log import MessageLine
+from zabka.ensemble.auth.digest_md5 import SaslError
+from zabka.ensemble.auth.quorum_sasl import LearnerSide, ServerSide
+from zabka.ensemble.ids import LinkId, PeerId
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.server.config.reachability import CHECKED, Reachability
+from zabka.ensemble.server.net.peer_addresses import first_to_answer, listen_each
+from zabka.ensemble.server.net.peer_security import Listening, PeerSecurity, open_port, tls_problem
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.quorum_auth import QuorumAuth, SaslDoor
+from zabka.ensemble.server.net.quorum_packets import encode_shared
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.server.net.sockets import keep_alive, remote_name
+from zabka.ensemble.zab.messages import Commit, Packet, Proposal, Snap
+from zabka.ensemble.zab.server_line import Address, ServerLine
+from zabka.journal.message_log import MessageLine
 
 ACCEPTED_MAX = 1024
 CHUNKS_A_TURN = 4

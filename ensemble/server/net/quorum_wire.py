@@ -1,7 +1,8 @@
 """The quorum port's bytes: typed packets to ZooKeeper's QuorumPackets and back.
 
 Packets come one after the other with no framing; a SNAP is followed by the serialised tree and the string "BenWasHere".
-A connection has a `QuorumCodec` for its end; what each packet looks like is in `ensemble.server.net.quorum_packets`.
+A connection has a `QuorumCodec` for its end; what each packet looks like is in
+`zabka.ensemble.server.net.quorum_packets`.
 """
 
 from __future__ import annotations
@@ -9,10 +10,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import MalformedRecord, write_string
-from ensemble.records import OpCode
-from ensemble.server.net.quorum_packets import (
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord, write_string
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.server.net.quorum_packets import (
     ACK,
     AUTH_BYTES_MAX,
     AUTH_ENTRIES_MAX,
@@ -47,9 +48,9 @@ from ensemble.server.net.quorum_packets import (
     request_at,
     txn_of,
 )
-from ensemble.txn import Txn, decode_plain
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
-from ensemble.zab.messages import (
+from zabka.ensemble.txn import Txn, decode_plain
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
+from zabka.ensemble.zab.messages import (
     Ack,
     ForwardedRequest,
     Packet,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ensemble.server.config.tls import TlsStore, certificate_of, refusal
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.tls_listener import TlsListener
+from zabka.ensemble.server.config.tls import TlsStore, certificate_of, refusal
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.tls_listener import TlsListener
 
 
 class SecureEntrance:

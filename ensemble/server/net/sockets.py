@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from ensemble.server.net.port_owner import port_trouble
+from zabka.ensemble.server.net.port_owner import port_trouble
 
 BACKLOG = 1024
 

@@ -10,11 +10,11 @@ import asyncio
 import socket
 from typing import Protocol
 
-from ensemble.runtime.descriptors import leaves_room
-from ensemble.runtime.supervisor import ends_loudly
-from ensemble.server.config.tls import TlsStore
-from ensemble.server.net.port_owner import port_trouble
-from ensemble.server.net.sockets import BACKLOG, PortError
+from zabka.ensemble.runtime.descriptors import leaves_room
+from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.server.config.tls import TlsStore
+from zabka.ensemble.server.net.port_owner import port_trouble
+from zabka.ensemble.server.net.sockets import BACKLOG, PortError
 
 ACCEPT_PAUSE_S = 0.2
 """How long to wait where no connection can be accepted (too many open files)."""

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import structlog
 
-from ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings
-from ensemble.server.config.tls import TlsStore
-from ensemble.server.net.sockets import PortError
-from ensemble.server.operator.admin_commands import AdminCommands
-from ensemble.server.operator.exposition import CONTENT_TYPE, prometheus_text
-from ensemble.server.operator.http_port import Failure, HttpPort, HttpRequest, HttpResponse
-from ensemble.server.operator.https import Https
-from ensemble.server.operator.metrics import Metrics
-from ensemble.txnlog.storage import Storage
+from zabka.ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings
+from zabka.ensemble.server.config.tls import TlsStore
+from zabka.ensemble.server.net.sockets import PortError
+from zabka.ensemble.server.operator.admin_commands import AdminCommands
+from zabka.ensemble.server.operator.exposition import CONTENT_TYPE, prometheus_text
+from zabka.ensemble.server.operator.http_port import Failure, HttpPort, HttpRequest, HttpResponse
+from zabka.ensemble.server.operator.https import Https
+from zabka.ensemble.server.operator.metrics import Metrics
+from zabka.ensemble.txnlog.storage import Storage
 
 
 async def open_admin_port(

@@ -11,17 +11,17 @@ from typing import Any
 
 import msgspec
 
-from ensemble.server.operator import server_facts
-from ensemble.server.operator.exposition import monitor_rows
-from ensemble.server.operator.http_port import HttpRequest
-from ensemble.server.operator.metrics import Metrics
-from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots, Refusal
-from ensemble.server.operator.restores import Restores
-from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.server.operator.words import NOT_SERVING, TraceMask
-from ensemble.tree.connections import ConnectionInfo
-from ensemble.zab.messages import PeerState
-from ensemble.zab.server_line import ServerLine, bracketed
+from zabka.ensemble.server.operator import server_facts
+from zabka.ensemble.server.operator.exposition import monitor_rows
+from zabka.ensemble.server.operator.http_port import HttpRequest
+from zabka.ensemble.server.operator.metrics import Metrics
+from zabka.ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots, Refusal
+from zabka.ensemble.server.operator.restores import Restores
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.server.operator.words import NOT_SERVING, TraceMask
+from zabka.ensemble.tree.connections import ConnectionInfo
+from zabka.ensemble.zab.messages import PeerState
+from zabka.ensemble.zab.server_line import ServerLine, bracketed
 
 Fields = dict[str, Any]
 SERVING_POLL_S = 0.1

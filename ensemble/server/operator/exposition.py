@@ -9,9 +9,9 @@ import resource
 import time
 from collections.abc import Iterator
 
-from ensemble.server.operator.metrics import Readings
-from ensemble.server.operator.server_facts import resident_bytes
-from ensemble.summary import Summary
+from zabka.ensemble.server.operator.metrics import Readings
+from zabka.ensemble.server.operator.server_facts import resident_bytes
+from zabka.ensemble.summary import Summary
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import THREADS, Workers
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import THREADS, Workers
 
 PART_BYTES = 256 * 1024
 PART_TIMEOUT_S = 10.0

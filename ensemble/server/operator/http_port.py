@@ -16,15 +16,15 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from ensemble.runtime.descriptors import may_stay
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import THREADS, Workers
-from ensemble.server.config.tls import certificate_of
-from ensemble.server.net.port_owner import port_trouble
-from ensemble.server.net.sockets import PortError, remote_name
-from ensemble.server.net.tls_listener import TlsListener
-from ensemble.server.operator.http_body import Body
-from ensemble.server.operator.https import Https
+from zabka.ensemble.runtime.descriptors import may_stay
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import THREADS, Workers
+from zabka.ensemble.server.config.tls import certificate_of
+from zabka.ensemble.server.net.port_owner import port_trouble
+from zabka.ensemble.server.net.sockets import PortError, remote_name
+from zabka.ensemble.server.net.tls_listener import TlsListener
+from zabka.ensemble.server.operator.http_body import Body
+from zabka.ensemble.server.operator.https import Https
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_TIMEOUT_S = 10.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from ensemble.server.config.tls import TlsStore
-from ensemble.server.net.tls_listener import TlsListener
+from zabka.ensemble.server.config.tls import TlsStore
+from zabka.ensemble.server.net.tls_listener import TlsListener
 
 HANDSHAKES_MAX = 16
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]

@@ -13,12 +13,12 @@ from typing import NamedTuple
 
 import msgspec
 
-from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.summary import Summary
-from ensemble.tree.counters import FIRED_AS
-from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import PeerStatus
-from journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.summary import Summary
+from zabka.ensemble.tree.counters import FIRED_AS
+from zabka.ensemble.zab.messages import PeerState
+from zabka.ensemble.zab.peer import PeerStatus
+from zabka.journal.events import Event, PeerStateChanged, SessionExpired, SnapshotTaken
 
 _GAUGES_OF_LIMITS = ("auth_failed_count", "non_mtls_remote_conn_count", "non_mtls_local_conn_count")
 """Counted among the limits, but gauges in ZooKeeper: ServerStats registers them."""

@@ -8,18 +8,18 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from ensemble.auth.addresses import canonical_address
-from ensemble.auth.names import subject_of
-from ensemble.jute import MalformedRecord
-from ensemble.records import Permission
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.operator.http_port import HttpRequest
-from ensemble.server.operator.metrics import OnDemandCounts
-from ensemble.tree.acl import allows
-from ensemble.tree.service import Service
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.storage import Storage
-from journal.events import SnapshotTaken
+from zabka.ensemble.auth.addresses import canonical_address
+from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import Permission
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.server.operator.http_port import HttpRequest
+from zabka.ensemble.server.operator.metrics import OnDemandCounts
+from zabka.ensemble.tree.acl import allows
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.storage import Storage
+from zabka.journal.events import SnapshotTaken
 
 _PERMISSIONS = (Permission.READ, Permission.WRITE, Permission.CREATE, Permission.DELETE, Permission.ADMIN)
 

@@ -7,18 +7,18 @@ from collections.abc import Callable
 
 import structlog
 
-from ensemble.ids import Zxid
-from ensemble.ports import Instant
-from ensemble.runtime.asyncio_runtime import instant_now
-from ensemble.server.operator import server_facts
-from ensemble.server.operator.http_port import Failure, HttpPort
-from ensemble.server.operator.metrics import Metrics
-from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.server.operator.words import TraceMask, Words
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.recovery import Recovery
-from ensemble.txnlog.restoring import restored_zxid
-from journal.events import Event, SnapshotTaken
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.runtime.asyncio_runtime import instant_now
+from zabka.ensemble.server.operator import server_facts
+from zabka.ensemble.server.operator.http_port import Failure, HttpPort
+from zabka.ensemble.server.operator.metrics import Metrics
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.server.operator.words import TraceMask, Words
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.recovery import Recovery
+from zabka.ensemble.txnlog.restoring import restored_zxid
+from zabka.journal.events import Event, SnapshotTaken
 
 CLOCK_CHECK_S = 1.0
 CLOCK_JUMP_MS = 2000
@@ -84,10 +84,10 @@ class OperatorView:
         """Open the ports that are configured; what they need is imported only then.  Raises PortError."""
         config = self._running.config
         if config.admin is not None:
-            from ensemble.server.operator.admin import open_admin_port
-            from ensemble.server.operator.admin_commands import AdminCommands
-            from ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots
-            from ensemble.server.operator.restores import Restores
+            from zabka.ensemble.server.operator.admin import open_admin_port
+            from zabka.ensemble.server.operator.admin_commands import AdminCommands
+            from zabka.ensemble.server.operator.on_demand_snapshots import OnDemandSnapshots
+            from zabka.ensemble.server.operator.restores import Restores
 
             storage = self._running.storage
             snapshots = OnDemandSnapshots(
@@ -112,7 +112,7 @@ class OperatorView:
             ) is not None:
                 self._ports.append(port)
         if config.metrics is not None:
-            from ensemble.server.operator.admin import open_metrics_port
+            from zabka.ensemble.server.operator.admin import open_metrics_port
 
             self._ports.append(await open_metrics_port(config.metrics, self.metrics, self._log, self._on_failure))
         self._check_clock()

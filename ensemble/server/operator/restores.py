@@ -12,15 +12,15 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from ensemble.ids import Zxid
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.workers import THREADS, Workers
-from ensemble.server.operator.http_body import Body, BodyRefused
-from ensemble.server.operator.metrics import OnDemandCounts
-from ensemble.server.operator.on_demand_snapshots import Refusal
-from ensemble.txnlog.files import unlink
-from ensemble.txnlog.restoring import ARRIVING_NAME, keep_received, read_received
-from ensemble.txnlog.snapshots import SnapshotDamaged
+from zabka.ensemble.ids import Zxid
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.workers import THREADS, Workers
+from zabka.ensemble.server.operator.http_body import Body, BodyRefused
+from zabka.ensemble.server.operator.metrics import OnDemandCounts
+from zabka.ensemble.server.operator.on_demand_snapshots import Refusal
+from zabka.ensemble.txnlog.files import unlink
+from zabka.ensemble.txnlog.restoring import ARRIVING_NAME, keep_received, read_received
+from zabka.ensemble.txnlog.snapshots import SnapshotDamaged
 
 
 class Restores:

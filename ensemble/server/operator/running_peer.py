@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_port import ClientPort
-from ensemble.tree.service import Service
-from ensemble.txnlog.storage import Storage
-from ensemble.zab.peer import Peer
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txnlog.storage import Storage
+from zabka.ensemble.zab.peer import Peer
 
 
 class RunningPeer(NamedTuple):

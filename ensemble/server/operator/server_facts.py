@@ -14,13 +14,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Protocol
 
-from ensemble.ids import PeerId, SessionId
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.tree.service import Service
-from ensemble.txnlog.directory import VERSION_DIRECTORY
-from ensemble.zab.messages import PeerState
-from ensemble.zab.peer import Peer
-from ensemble.zab.server_line import ServerLine
+from zabka.ensemble.ids import PeerId, SessionId
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txnlog.directory import VERSION_DIRECTORY
+from zabka.ensemble.zab.messages import PeerState
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.server_line import ServerLine
 
 COMPATIBLE_WITH = "3.9.5"
 _NOT_AVAILABLE = "<NA>"

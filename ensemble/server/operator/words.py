@@ -6,16 +6,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Protocol
 
-from ensemble.ids import ConnectionId
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.server.net.client_listener import Newcomer
-from ensemble.server.operator import server_facts
-from ensemble.server.operator.exposition import monitor_rows
-from ensemble.server.operator.metrics import Metrics
-from ensemble.server.operator.server_facts import version_text
-from ensemble.tree.connections import ConnectionInfo
-from ensemble.tree.service import Service
-from ensemble.zab.peer import Peer
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.server.net.client_listener import Newcomer
+from zabka.ensemble.server.operator import server_facts
+from zabka.ensemble.server.operator.exposition import monitor_rows
+from zabka.ensemble.server.operator.metrics import Metrics
+from zabka.ensemble.server.operator.server_facts import version_text
+from zabka.ensemble.tree.connections import ConnectionInfo
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.zab.peer import Peer
 
 NOT_SERVING = "This ZooKeeper instance is not currently serving requests\n"
 _SESSION = (1 << 64) - 1

@@ -23,27 +23,27 @@ from typing import Any
 
 import structlog
 
-from ensemble.auth.schemes import AuthId
-from ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
-from ensemble.records import ClientMessage
-from ensemble.runtime.asyncio_runtime import instant_now
-from ensemble.server.net.client_port import ClientPort
-from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.quorum_port import QuorumPort
-from ensemble.server.operator.operator_view import OperatorView
-from ensemble.server.process.endings import Crashed, Stopped
-from ensemble.server.process.membership_ports import MembershipPorts
-from ensemble.server.process.refusals import Refusals
-from ensemble.server.process.timers import PeerTimers
-from ensemble.tree.service import Service
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.txnlog.losses import DAMAGE_FOUND
-from ensemble.txnlog.recovery import Recovery
-from ensemble.txnlog.snapshots import WrittenSnapshot
-from ensemble.txnlog.storage import Storage
-from ensemble.zab.effects import (
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from zabka.ensemble.records import ClientMessage
+from zabka.ensemble.runtime.asyncio_runtime import instant_now
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.quorum_port import QuorumPort
+from zabka.ensemble.server.operator.operator_view import OperatorView
+from zabka.ensemble.server.process.endings import Crashed, Stopped
+from zabka.ensemble.server.process.membership_ports import MembershipPorts
+from zabka.ensemble.server.process.refusals import Refusals
+from zabka.ensemble.server.process.timers import PeerTimers
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog.losses import DAMAGE_FOUND
+from zabka.ensemble.txnlog.recovery import Recovery
+from zabka.ensemble.txnlog.snapshots import WrittenSnapshot
+from zabka.ensemble.txnlog.storage import Storage
+from zabka.ensemble.zab.effects import (
     Answer,
     Append,
     Barrier,
@@ -67,10 +67,10 @@ from ensemble.zab.effects import (
     TruncateLog,
     UseMembership,
 )
-from ensemble.zab.messages import Notification, Packet, PeerState
-from ensemble.zab.peer import Peer
-from journal.events import Event, NodeStopped, PeerStateChanged, SnapshotTaken
-from journal.writer import Journal
+from zabka.ensemble.zab.messages import Notification, Packet, PeerState
+from zabka.ensemble.zab.peer import Peer
+from zabka.journal.events import Event, NodeStopped, PeerStateChanged, SnapshotTaken
+from zabka.journal.writer import Journal
 
 ROUND_PACKETS_MAX = 2
 """So few packets of another server are a round by themselves, where nothing else has come: to go round the event loop

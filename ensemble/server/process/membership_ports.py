@@ -8,14 +8,14 @@ from collections.abc import Awaitable, Callable
 
 import structlog
 
-from ensemble.ids import PeerId
-from ensemble.runtime.supervisor import ends_loudly
-from ensemble.server.net.client_port import ClientPort
-from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.quorum_port import QuorumPort
-from ensemble.server.net.sockets import PortError
-from ensemble.zab.effects import UseMembership
-from ensemble.zab.server_line import ServerLine
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.runtime.supervisor import ends_loudly
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.quorum_port import QuorumPort
+from zabka.ensemble.server.net.sockets import PortError
+from zabka.ensemble.zab.effects import UseMembership
+from zabka.ensemble.zab.server_line import ServerLine
 
 ANY_HOST = "0.0.0.0"
 Listen = Callable[[], Awaitable[None]]

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from ensemble.runtime.files import HOST, Files
-from ensemble.server.config.dynamic_config import DynamicConfigFiles
-from ensemble.server.config.zoo_cfg import ZooConfig
-from ensemble.txnlog.directory import VERSION_DIRECTORY
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import read_bytes, replace_file, write_bytes
-from ensemble.zab.membership import Membership
-from ensemble.zab.server_line import ServerLine
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.txnlog.directory import VERSION_DIRECTORY
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import read_bytes, replace_file, write_bytes
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.server_line import ServerLine
 
 OWNER_NAME = ".owner"
 

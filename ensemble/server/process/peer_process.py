@@ -17,48 +17,48 @@ from typing import Any, NamedTuple
 import msgspec
 import structlog
 
-from ensemble.ids import PeerId, Zxid, zxid_text
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.descriptors import may_open_all_files
-from ensemble.runtime.files import HOST, Files
-from ensemble.runtime.links import ControlSocket, LinkFaults
-from ensemble.runtime.node_process import new_event_loop, node_logger
-from ensemble.runtime.workers import THREADS
-from ensemble.server.config.dynamic_config import DynamicConfigFiles
-from ensemble.server.config.stored_sizes import oversized_warning
-from ensemble.server.config.tls import TlsStore
-from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.client_port import ClientPort, now_ms
-from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.peer_security import PeerSecurity
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.server.net.quorum_auth import QuorumAuth
-from ensemble.server.net.quorum_port import QuorumPort
-from ensemble.server.net.sockets import PortError
-from ensemble.server.operator.operator_view import OperatorView
-from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.server.process.driver import PeerDriver
-from ensemble.server.process.endings import Stopped
-from ensemble.server.process.membership_ports import MembershipPorts
-from ensemble.server.process.oracle import OracleWatch
-from ensemble.server.process.ownership import OwnedMembershipFiles, claim
-from ensemble.server.process.surroundings import Surroundings
-from ensemble.tree.backlog import ANSWERS_BYTES_MAX
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import read_bytes
-from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
-from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
-from ensemble.txnlog.restoring import take_received
-from ensemble.txnlog.snapshots import write_snapshot
-from ensemble.txnlog.storage import MembershipFiles, Storage, complaint, is_full
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.peer import Peer
-from journal.events import HistoryReplaced, NodeStarted
-from journal.message_log import open_message_log
-from journal.writer import JournalWriter
+from zabka.ensemble.ids import PeerId, Zxid, zxid_text
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.descriptors import may_open_all_files
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.ensemble.runtime.links import ControlSocket, LinkFaults
+from zabka.ensemble.runtime.node_process import new_event_loop, node_logger
+from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
+from zabka.ensemble.server.config.stored_sizes import oversized_warning
+from zabka.ensemble.server.config.tls import TlsStore
+from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_port import ClientPort, now_ms
+from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.peer_security import PeerSecurity
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.server.net.quorum_auth import QuorumAuth
+from zabka.ensemble.server.net.quorum_port import QuorumPort
+from zabka.ensemble.server.net.sockets import PortError
+from zabka.ensemble.server.operator.operator_view import OperatorView
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.server.process.driver import PeerDriver
+from zabka.ensemble.server.process.endings import Stopped
+from zabka.ensemble.server.process.membership_ports import MembershipPorts
+from zabka.ensemble.server.process.oracle import OracleWatch
+from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
+from zabka.ensemble.server.process.surroundings import Surroundings
+from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import read_bytes
+from zabka.ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
+from zabka.ensemble.txnlog.recovery import Recovery, RecoveryPolicy, purge, recover
+from zabka.ensemble.txnlog.restoring import take_received
+from zabka.ensemble.txnlog.snapshots import write_snapshot
+from zabka.ensemble.txnlog.storage import MembershipFiles, Storage, complaint, is_full
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.peer import Peer
+from zabka.journal.events import HistoryReplaced, NodeStarted
+from zabka.journal.message_log import open_message_log
+from zabka.journal.writer import JournalWriter
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a peer allocates is freed by reference counting at once."""

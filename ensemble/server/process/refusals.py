@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import structlog
 
-from ensemble.ids import PeerId
-from ensemble.runtime.dropped_connections import DroppedConnections
-from ensemble.zab.messages import Notification, PeerState
-from ensemble.zab.peer import Peer
-from journal.events import Event, PeerProtocolBroken
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.runtime.dropped_connections import DroppedConnections
+from zabka.ensemble.zab.messages import Notification, PeerState
+from zabka.ensemble.zab.peer import Peer
+from zabka.journal.events import Event, PeerProtocolBroken
 
 CallLater = Callable[[int, Callable[[], None]], object]
 

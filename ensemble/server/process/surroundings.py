@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 import structlog
 
-from ensemble.runtime.files import Files
-from ensemble.runtime.workers import Workers
-from ensemble.server.operator.running_peer import RunningPeer
-from ensemble.tree.service import Service
-from ensemble.zab.application import EnsembleConfig
-from journal.message_log import MessageNotes
-from journal.writer import Journal
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.runtime.workers import Workers
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.journal.message_log import MessageNotes
+from zabka.journal.writer import Journal
 
 
 class Surroundings(NamedTuple):

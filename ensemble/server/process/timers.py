@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ensemble.zab.effects import CancelTimer, SetTimer
+from zabka.ensemble.zab.effects import CancelTimer, SetTimer
 
 
 class PeerTimers:

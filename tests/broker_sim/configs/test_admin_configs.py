@@ -6,17 +6,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.broker_config import config_from
-from broker_sim.configs.broker_keys import KAFKA_KEYS
-from broker_sim.configs.config_resources import Operation, Source
-from broker_sim.logs.log_dir import LogDir
-from journal.events import ConfigChanged
-from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
-from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.logs.small_log import append, read_all
+from zabka.broker_sim.configs.broker_config import config_from
+from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
+from zabka.broker_sim.configs.config_resources import Operation, Source
+from zabka.broker_sim.logs.log_dir import LogDir
+from zabka.journal.events import ConfigChanged
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
+from zabka.simulation.kernel.runtime import SimRuntime
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
 from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
 
 Parts = dict[str, str | None]
 EXACT, DEFAULT, ANY = 0, 1, 2

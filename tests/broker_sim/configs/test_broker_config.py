@@ -7,11 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.broker_process import main as run_broker
-from broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
-from broker_sim.configs.config_def import ConfigError, ConfigType, render
-from broker_sim.configs.replica_config import partition_config, replica_config
-from broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
+from zabka.broker_sim.broker_process import main as run_broker
+from zabka.broker_sim.configs.broker_config import BROKER_KEYS, Listener, parse_config
+from zabka.broker_sim.configs.config_def import ConfigError, ConfigType, render
+from zabka.broker_sim.configs.replica_config import partition_config, replica_config
+from zabka.broker_sim.configs.topic_config import TOPIC_KEYS, effective_topic_config, validate_topic_config
 
 LEAST = "broker.id=1\nzookeeper.connect=127.0.0.1:2181\n"
 

@@ -9,13 +9,13 @@ import pytest
 import structlog
 from kio.schema.errors import ErrorCode
 
-from broker_sim import loggers
-from broker_sim.configs.config_resources import Alteration, Operation
-from broker_sim.loggers import LoggerLevels
-from broker_sim.process_log import ProcessLog
-from journal.events import ConfigChanged, RecordsAppended
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim import loggers
+from zabka.broker_sim.configs.config_resources import Alteration, Operation
+from zabka.broker_sim.loggers import LoggerLevels
+from zabka.broker_sim.process_log import ProcessLog
+from zabka.journal.events import ConfigChanged, RecordsAppended
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 CONTROLLER = "kafka.controller.KafkaController"
 DYNAMIC_BROKER_LOGGER_CONFIG = 6

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig, parse_config
-from broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, render
-from broker_sim.configs.controller_config import controller_config
-from broker_sim.configs.replica_config import replica_config
-from broker_sim.groups.config import group_config
+from zabka.broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig, parse_config
+from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, render
+from zabka.broker_sim.configs.controller_config import controller_config
+from zabka.broker_sim.configs.replica_config import replica_config
+from zabka.broker_sim.groups.config import group_config
 
 ROOT = Path(__file__).resolve().parents[3]
 LEAST = """broker.id=1

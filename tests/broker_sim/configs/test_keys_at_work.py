@@ -12,18 +12,18 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from broker_sim.broker_process import BrokerProcess, host_surroundings
-from broker_sim.configs.broker_config import KafkaConfig, config_from
-from broker_sim.configs.replica_config import replica_config
-from broker_sim.controlled_shutdown import ControlledShutdown
-from broker_sim.quotas.client_throttling import PRODUCER_RATE, client_throttles
-from broker_sim.quotas.connection_limits import connection_quotas
-from broker_sim.quotas.connection_quotas import ConnectionLimits
-from broker_sim.quotas.replication_throttles import ReplicationThrottles
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim import broker_world
+from zabka.broker_sim.broker_process import BrokerProcess, host_surroundings
+from zabka.broker_sim.configs.broker_config import KafkaConfig, config_from
+from zabka.broker_sim.configs.replica_config import replica_config
+from zabka.broker_sim.controlled_shutdown import ControlledShutdown
+from zabka.broker_sim.quotas.client_throttling import PRODUCER_RATE, client_throttles
+from zabka.broker_sim.quotas.connection_limits import connection_quotas
+from zabka.broker_sim.quotas.connection_quotas import ConnectionLimits
+from zabka.broker_sim.quotas.replication_throttles import ReplicationThrottles
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 
 def configured(**keys: object) -> KafkaConfig:

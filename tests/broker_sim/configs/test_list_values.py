@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.config_resources import Operation
-from kafka_protocol.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.configs.config_resources import Operation
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 POLICIES = "String must be one of: compact, delete"
 

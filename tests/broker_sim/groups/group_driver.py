@@ -7,11 +7,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.store import java_hash
-from journal.events import TopicPartition
-from kafka_protocol.client.consumer_protocol import encode_assignment, encode_subscription
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster, Node
+from zabka.broker_sim.groups.store import java_hash
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.consumer_protocol import encode_assignment, encode_subscription
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 GROUP = "payments"
 OFFSETS_PARTITIONS = 4

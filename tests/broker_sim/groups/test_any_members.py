@@ -10,14 +10,14 @@ from typing import Any, cast
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import GroupConfig
-from broker_sim.groups.membership import GroupMembership
-from broker_sim.groups.metadata import Group, GroupState, JoinResult, SyncResult
-from broker_sim.groups.requests import Joining, Leaving, Syncing
-from broker_sim.groups.store import GroupStore
-from ensemble.ports import Future
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
+from zabka.broker_sim.groups.config import GroupConfig
+from zabka.broker_sim.groups.membership import GroupMembership
+from zabka.broker_sim.groups.metadata import Group, GroupState, JoinResult, SyncResult
+from zabka.broker_sim.groups.requests import Joining, Leaving, Syncing
+from zabka.broker_sim.groups.store import GroupStore
+from zabka.ensemble.ports import Future
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 STEPS = 150
 LONG_MS = 3_000_000

@@ -7,9 +7,12 @@ from collections.abc import Awaitable, Container, Iterator, Sequence
 import pytest
 from kio.schema.errors import ErrorCode
 
-from journal.events import TopicPartition
-from kafka_protocol.client.client import KafkaClient
-from kafka_protocol.client.consumer_protocol import (
+from tests.broker_sim.broker_world import Channel, Cluster
+from tests.broker_sim.groups.group_driver import a_cluster
+from tests.kafka.produced import headers_of
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.client import KafkaClient
+from zabka.kafka.client.consumer_protocol import (
     BadConsumerProtocol,
     assign_ranges,
     decode_assignment,
@@ -17,15 +20,12 @@ from kafka_protocol.client.consumer_protocol import (
     encode_assignment,
     encode_subscription,
 )
-from kafka_protocol.client.group_client import GroupSettings
-from kafka_protocol.client.group_consumer import GroupConsumer
-from kafka_protocol.ports import ChannelBroken, Endpoint, KafkaMessage
-from kafka_protocol.record_batch import HEADER, Record, build_batch, with_checksum
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of
-from simulation.kernel.runtime import SimRuntime
-from tests.broker_sim.broker_world import Channel, Cluster
-from tests.broker_sim.groups.group_driver import a_cluster
-from tests.kafka_protocol.produced import headers_of
+from zabka.kafka.client.group_client import GroupSettings
+from zabka.kafka.client.group_consumer import GroupConsumer
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.record_batch import HEADER, Record, build_batch, with_checksum
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+from zabka.simulation.kernel.runtime import SimRuntime
 
 GROUP_REQUESTS = (ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP, ApiKey.HEARTBEAT, ApiKey.OFFSET_COMMIT, ApiKey.OFFSET_FETCH)
 CONTROL = 0x20

@@ -8,17 +8,6 @@ from time import thread_time
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.log import GroupLog
-from broker_sim.groups.offsets import StoredOffset
-from broker_sim.groups.records import OffsetAndMetadata, group_key, offset_key, offset_value
-from broker_sim.groups.store import java_hash
-from broker_sim.slices import SLICE_RECORDS
-from ensemble.ports import Future
-from journal.events import LogDamageFound, TopicPartition
-from kafka_protocol.client.consumer_protocol import decode_assignment
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster, Node
 from tests.broker_sim.groups.group_driver import (
     INITIAL_DELAY_MS,
@@ -28,6 +17,17 @@ from tests.broker_sim.groups.group_driver import (
     Members,
     a_cluster,
 )
+from zabka.broker_sim.groups.log import GroupLog
+from zabka.broker_sim.groups.offsets import StoredOffset
+from zabka.broker_sim.groups.records import OffsetAndMetadata, group_key, offset_key, offset_value
+from zabka.broker_sim.groups.store import java_hash
+from zabka.broker_sim.slices import SLICE_RECORDS
+from zabka.ensemble.ports import Future
+from zabka.journal.events import LogDamageFound, TopicPartition
+from zabka.kafka.client.consumer_protocol import decode_assignment
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NONE = ErrorCode.none
 SESSION_EXPIRY_MS = 8_000

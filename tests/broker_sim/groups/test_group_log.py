@@ -5,15 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-from broker_sim.groups.log import read_group_log
-from broker_sim.groups.records import OffsetAndMetadata, offset_key, offset_value
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.guarded_directory import GuardedDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, split_batches
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
+from zabka.broker_sim.groups.log import read_group_log
+from zabka.broker_sim.groups.records import OffsetAndMetadata, offset_key, offset_value
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch, split_batches
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Scheduler
 
 OFFSETS = TopicPartition("__consumer_offsets", 0)
 COMMITTED = 20

@@ -9,18 +9,18 @@ from time import thread_time
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.config import GroupConfig
-from broker_sim.groups.membership import GroupMembership
-from broker_sim.groups.metadata import Group, JoinResult
-from broker_sim.groups.requests import Joining
-from journal.events import GroupChanged, TopicPartition
-from kafka_protocol.client.consumer_protocol import decode_assignment, encode_subscription
-from kafka_protocol.wire.frames import ResponseEncoder
-from kafka_protocol.wire.kafka_schema import ApiKey
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import INITIAL_DELAY_MS, P0, REBALANCE_MS, SESSION_MS, Members, a_cluster
+from zabka.broker_sim.groups.config import GroupConfig
+from zabka.broker_sim.groups.membership import GroupMembership
+from zabka.broker_sim.groups.metadata import Group, JoinResult
+from zabka.broker_sim.groups.requests import Joining
+from zabka.journal.events import GroupChanged, TopicPartition
+from zabka.kafka.client.consumer_protocol import decode_assignment, encode_subscription
+from zabka.kafka.wire.frames import ResponseEncoder
+from zabka.kafka.wire.kafka_schema import ApiKey
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 NONE = ErrorCode.none
 

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.groups.store import java_hash
-from broker_sim.request_context import RequestContext
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.groups.group_driver import OFFSETS_PARTITIONS, P0, Members, a_cluster, find
+from zabka.broker_sim.groups.store import java_hash
+from zabka.broker_sim.request_context import RequestContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NONE = ErrorCode.none
 P1 = TopicPartition("orders", 1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.groups.records import (
+from zabka.broker_sim.groups.records import (
     GroupKey,
     OffsetAndMetadata,
     OffsetKey,
@@ -19,7 +19,7 @@ from broker_sim.groups.records import (
     read_key,
     read_offset,
 )
-from journal.events import TopicPartition
+from zabka.journal.events import TopicPartition
 
 OFFSET_KEY = bytes.fromhex("000100016700017400000003")
 GROUP_KEY = bytes.fromhex("0002000167")

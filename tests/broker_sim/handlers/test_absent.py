@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.request_context import RequestRefused
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record
-from kafka_protocol.wire.api_versions import SUPPORTED
-from kafka_protocol.wire.frames import ResponseEncoder, decode_response
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.request_context import RequestRefused
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record
+from zabka.kafka.wire.api_versions import SUPPORTED
+from zabka.kafka.wire.frames import ResponseEncoder, decode_response
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 @pytest.fixture(scope="module")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_protocol.wire.frames import ResponseEncoder, decode_response
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.wire.frames import ResponseEncoder, decode_response
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NOT_REQUESTED = -(2**31)
 OF_CLUSTER = 8096

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.config_resources import Source
-from kafka_protocol.client.admin_client import BROKER_RESOURCE
-from kafka_protocol.wire.frames import ResponseEncoder, decode_response
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster, Node
+from zabka.broker_sim.configs.config_resources import Source
+from zabka.kafka.client.admin_client import BROKER_RESOURCE
+from zabka.kafka.wire.frames import ResponseEncoder, decode_response
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 KEYS_OF_KAFKA = 36
 

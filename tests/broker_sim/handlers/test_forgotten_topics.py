@@ -6,14 +6,14 @@ from random import Random
 from typing import Any, cast
 from uuid import UUID
 
-from broker_sim.handlers.metadata import MetadataHandlers
-from broker_sim.metadata_cache import LEADER_DURING_DELETE, MetadataCache
-from broker_sim.request_context import RequestContext
-from journal.events import TopicPartition
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once
+from zabka.broker_sim.handlers.metadata import MetadataHandlers
+from zabka.broker_sim.metadata_cache import LEADER_DURING_DELETE, MetadataCache
+from zabka.broker_sim.request_context import RequestContext
+from zabka.journal.events import TopicPartition
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 
 def told(number: int, leader: int) -> Any:

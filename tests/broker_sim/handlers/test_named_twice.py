@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_protocol.record_batch import Record, build_batch, decode_records
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.record_batch import Record, build_batch, decode_records
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 NONE = ErrorCode.none
 

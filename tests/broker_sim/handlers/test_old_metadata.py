@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 @pytest.fixture

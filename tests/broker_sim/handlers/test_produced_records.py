@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from kafka_protocol.compression import CODECS, Codec
-from kafka_protocol.message_set import Message, read_message, write_message
-from kafka_protocol.record_batch import Record, build_batch, split_batches
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.broker_world import Cluster
+from zabka.kafka.compression import CODECS, Codec
+from zabka.kafka.message_set import Message, read_message, write_message
+from zabka.kafka.record_batch import Record, build_batch, split_batches
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 ROWS = [Record(b"k", b"v", 1_000), Record(b"k", b"w", 2_000)]
 

@@ -10,14 +10,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kio.schema.errors import ErrorCode
 
-from ensemble.client.service import Op
-from journal.events import WriteFenced
-from kafka_protocol.assignment import RacksIncomplete, assign_replicas
-from kafka_protocol.ports import KafkaMessage
-from kafka_protocol.topic_names import collide, invalid_name
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
 from tests.broker_sim.broker_world import Cluster
+from zabka.ensemble.client.service import Op
+from zabka.journal.events import WriteFenced
+from zabka.kafka.assignment import RacksIncomplete, assign_replicas
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.topic_names import collide, invalid_name
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-from ensemble.runtime.workers import Threads
+from zabka.ensemble.runtime.workers import Threads
 
 P = ParamSpec("P")
 T = TypeVar("T")

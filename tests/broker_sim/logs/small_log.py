@@ -7,17 +7,17 @@ from contextlib import contextmanager
 from random import Random
 from typing import Any
 
-from broker_sim.configs.replica_config import CompactionSettings
-from broker_sim.logs.cleaner import compact
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.ports import LogDirectory
-from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP
-from tests.kafka_protocol.produced import headers_of
+from tests.kafka.produced import headers_of
+from zabka.broker_sim.configs.replica_config import CompactionSettings
+from zabka.broker_sim.logs.cleaner import compact
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.broker_sim.ports import LogDirectory
+from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Scheduler
 
 NO_LAG = CompactionSettings(dirty_ratio_min=0.0, lag_min_ms=0, lag_max_ms=1 << 60, tombstone_ms=1_000)
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.logs import checkpoints, retention
-from broker_sim.logs.partition_log import PartitionLog
-from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.logs.small_log import a_log, append, read_all, run_compaction
 from tests.broker_sim.replication.replication_cluster import TP, Cluster
-from tests.kafka_protocol.produced import headers_of
+from tests.kafka.produced import headers_of
+from zabka.broker_sim.logs import checkpoints, retention
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.kafka.record_batch import Record, build_batch
 
 
 def with_gap() -> PartitionLog:

@@ -9,26 +9,6 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import ReplicaConfig, partition_config
-from broker_sim.logs.cleaner import compact, is_filthy
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.guarded_directory import GuardedDirectory
-from broker_sim.logs.key_offsets import ENTRY_BYTES
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.slices import SLICE_RECORDS
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import (
-    HEADER_SIZE,
-    Record,
-    build_batch,
-    decode_records,
-    offset_after,
-    split_batches,
-    with_checksum,
-)
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.logs.at_once import AT_ONCE
 from tests.broker_sim.logs.small_log import (
     NO_LAG,
@@ -40,7 +20,27 @@ from tests.broker_sim.logs.small_log import (
     unheard,
 )
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
-from tests.kafka_protocol.produced import headers_of, validated
+from tests.kafka.produced import headers_of, validated
+from zabka.broker_sim.configs.replica_config import ReplicaConfig, partition_config
+from zabka.broker_sim.logs.cleaner import compact, is_filthy
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.guarded_directory import GuardedDirectory
+from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.slices import SLICE_RECORDS
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_batch import (
+    HEADER_SIZE,
+    Record,
+    build_batch,
+    decode_records,
+    offset_after,
+    split_batches,
+    with_checksum,
+)
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 
 @pytest.mark.parametrize("codec", Codec)

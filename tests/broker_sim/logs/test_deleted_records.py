@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from kafka_protocol.record_batch import split_batches
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.kafka.record_batch import split_batches
 
 DELETED = 9
 """In the midst of the second batch of six."""

@@ -7,18 +7,18 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.handlers.data import DataHandlers
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.ports import FetchParams, FetchPartition
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.events import TopicPartition
-from kafka_protocol.ports import ChannelBroken, Endpoint
-from kafka_protocol.record_batch import decode_records
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import KAFKA_CONFIG, TOPIC_ID, TP, Broker, batch
+from zabka.broker_sim.configs.replica_config import ReplicaConfig
+from zabka.broker_sim.handlers.data import DataHandlers
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.ports import ChannelBroken, Endpoint
+from zabka.kafka.record_batch import decode_records
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 class Pair:

@@ -9,15 +9,15 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.ports import DiskSpace, LogDirectory
-from ensemble.txnlog.files import write_bytes
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.filesystem.inode import BLOCK_BYTES
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import Volume
 from tests.broker_sim.broker_world import Cluster
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.ports import DiskSpace, LogDirectory
+from zabka.ensemble.txnlog.files import write_bytes
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.filesystem.inode import BLOCK_BYTES
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import Volume
 
 ROOT = Path("/logs")
 

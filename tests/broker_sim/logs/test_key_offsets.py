@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.logs.key_offsets import ENTRY_BYTES, KeyOffsets
+from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES, KeyOffsets
 
 
 @given(st.lists(st.binary(max_size=3), max_size=60), st.integers(1, 40), st.sampled_from((0.5, 0.9, 1.0)))

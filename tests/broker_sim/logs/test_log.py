@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker_sim.logs import checkpoints
-from broker_sim.logs.epoch_cache import EpochCache
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.log_manager import partition_of
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.ports import LogDirectory
-from journal.events import TopicPartition
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import (
+from tests.broker_sim.replication.replication_cluster import TP, batch
+from tests.kafka.produced import error_of, headers_of, validated
+from zabka.broker_sim.logs import checkpoints
+from zabka.broker_sim.logs.epoch_cache import EpochCache
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.log_manager import partition_of
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.ports import LogDirectory
+from zabka.journal.events import TopicPartition
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_batch import (
     BatchUnreadable,
     Record,
     build_batch,
@@ -26,8 +28,6 @@ from kafka_protocol.record_batch import (
     patch_batches,
     split_batches,
 )
-from tests.broker_sim.replication.replication_cluster import TP, batch
-from tests.kafka_protocol.produced import error_of, headers_of, validated
 
 
 @pytest.fixture(params=["memory", "disk"])

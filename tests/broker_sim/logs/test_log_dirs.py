@@ -11,19 +11,19 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker_process import main
-from broker_sim.groups.config import CONSUMER_OFFSETS
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from broker_sim.ports import FetchParams, FetchPartition
-from ensemble.runtime.files import HOST
-from journal import events as e
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from kafka_protocol.zk import znodes
 from tests.broker_sim import broker_world
 from tests.broker_sim.groups.group_driver import GROUP, find
 from tests.broker_sim.replication.replication_cluster import at_once, batch
+from zabka.broker_sim.broker_process import main
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.ensemble.runtime.files import HOST
+from zabka.journal import events as e
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.kafka.zk import znodes
 
 ORDERS = [TopicPartition("orders", number) for number in range(4)]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from broker_sim.logs import producer_snapshots
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.producer_snapshots import ProducerEntry
-from broker_sim.logs.producer_state import ProducerBatch
-from broker_sim.logs.segment import Segment
-from kafka_protocol.record_batch import BatchHeader, Record, build_batch, split_batches
 from tests.broker_sim.logs.small_log import a_log, append, run_compaction
+from zabka.broker_sim.logs import producer_snapshots
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_snapshots import ProducerEntry
+from zabka.broker_sim.logs.producer_state import ProducerBatch
+from zabka.broker_sim.logs.segment import Segment
+from zabka.kafka.record_batch import BatchHeader, Record, build_batch, split_batches
 
 A, B, C = 1, 2, 3
 

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs import producer_snapshots, retention
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.producer_snapshots import ProducerEntry
-from broker_sim.logs.producer_state import ProducerBatch
-from journal import events as e
-from kafka_protocol.record_batch import decode_records
 from tests.broker_sim.logs.small_log import a_log, append, read_all
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
-from tests.kafka_protocol.produced import error_of, headers_of
+from tests.kafka.produced import error_of, headers_of
+from zabka.broker_sim.logs import producer_snapshots, retention
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.producer_snapshots import ProducerEntry
+from zabka.broker_sim.logs.producer_state import ProducerBatch
+from zabka.journal import events as e
+from zabka.kafka.record_batch import decode_records
 
 # ---- retention -------------------------------------------------------------------------------------------------
 

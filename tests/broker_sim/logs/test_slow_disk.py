@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.logs.checkpoints import read_topic_id
-from broker_sim.logs.cleaner import compact
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.ports import FetchParams, FetchPartition
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from journal.events import TopicPartition
-from kafka_protocol.topic_ids import topic_id_from_kafka
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.processes.machine import Machine
 from tests.broker_sim.logs.small_log import NO_LAG, append, unheard
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, batch
 from tests.simulation.processes.small_world import HERE, SmallWorld
+from zabka.broker_sim.configs.replica_config import ReplicaConfig
+from zabka.broker_sim.logs.checkpoints import read_topic_id
+from zabka.broker_sim.logs.cleaner import compact
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.processes.machine import Machine
 
 SYNC_US = 50_000
 PARTITIONS = 20

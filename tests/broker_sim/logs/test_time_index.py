@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.newest_record import newest_record
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.logs.time_search import offset_for_timestamp
-from broker_sim.slices import SLICE_RECORDS
-from kafka_protocol.record_batch import Record, build_batch, empty_batch
 from tests.broker_sim.logs.small_log import a_log, append, run_compaction
-from tests.kafka_protocol.produced import headers_of
+from tests.kafka.produced import headers_of
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.broker_sim.logs.time_search import offset_for_timestamp
+from zabka.broker_sim.slices import SLICE_RECORDS
+from zabka.kafka.record_batch import Record, build_batch, empty_batch
 
 TIMES = st.lists(st.integers(0, 20), min_size=1, max_size=60)
 

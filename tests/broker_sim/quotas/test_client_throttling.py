@@ -11,8 +11,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.quotas.client_meters import METERS_MAX
-from broker_sim.quotas.client_throttling import (
+from tests.broker_sim import broker_world
+from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.quotas.client_meters import METERS_MAX
+from zabka.broker_sim.quotas.client_throttling import (
     CONSUMER_RATE,
     MUTATION_RATE,
     PRODUCER_RATE,
@@ -20,15 +22,13 @@ from broker_sim.quotas.client_throttling import (
     ClientQuota,
     ClientThrottles,
 )
-from broker_sim.request_context import RequestContext
-from journal import events as e
-from kafka_protocol.wire.data_messages import FetchResponse, ProduceResponse
-from kafka_protocol.wire.kafka_schema import ApiKey, as_time, milliseconds, request
-from kafka_protocol.zk import znodes
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
-from tests.broker_sim import broker_world
-from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.request_context import RequestContext
+from zabka.journal import events as e
+from zabka.kafka.wire.data_messages import FetchResponse, ProduceResponse
+from zabka.kafka.wire.kafka_schema import ApiKey, as_time, milliseconds, request
+from zabka.kafka.zk import znodes
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 KILOBYTE = 1_000
 LEVELS = [
@@ -295,9 +295,9 @@ def test_of_several_bad_quotas_the_one_that_is_defined_first_is_named(cluster: C
 
 
 def test_a_throttled_connection_is_answered_first_and_not_heard_then() -> None:
-    from kafka_protocol.channel import AsyncioChannel
-    from kafka_protocol.ports import Endpoint
     from tests.broker_sim.test_port_connection import serving
+    from zabka.kafka.channel import AsyncioChannel
+    from zabka.kafka.ports import Endpoint
 
     async def play() -> None:
         loop = asyncio.get_running_loop()

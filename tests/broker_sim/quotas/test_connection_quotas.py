@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.broker_config import config_from
-from broker_sim.configs.config_def import ConfigError
-from broker_sim.quotas.connection_quotas import (
+from tests.broker_sim import broker_world
+from zabka.broker_sim.configs.broker_config import config_from
+from zabka.broker_sim.configs.config_def import ConfigError
+from zabka.broker_sim.quotas.connection_quotas import (
     ConnectionLimits,
     ConnectionQuotas,
     ConnectionThrottled,
     ListenerLimits,
     TooManyConnections,
 )
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
-from tests.broker_sim import broker_world
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 INNER, OUTER = "INNER", "OUTER"
 

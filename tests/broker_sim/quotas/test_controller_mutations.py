@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.quotas.controller_mutations import MutationQuota
-from broker_sim.refusals import Refused
-from broker_sim.request_context import RequestContext
-from kafka_protocol.wire.kafka_schema import ApiKey, milliseconds, request
 from tests.broker_sim.quotas.test_client_throttling import Cluster, Watch
 from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.quotas.controller_mutations import MutationQuota
+from zabka.broker_sim.refusals import Refused
+from zabka.broker_sim.request_context import RequestContext
+from zabka.kafka.wire.kafka_schema import ApiKey, milliseconds, request
 
 EXCEEDED = ErrorCode.throttling_quota_exceeded
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.configs.replica_config import ALL_LISTED, listed, lists
-from broker_sim.quotas.replication_throttles import FOLLOWER_RATE, LEADER_RATE, MOVES_RATE
-from broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms, simple_rate
-from journal.events import TopicPartition
-from kafka_protocol.client.admin_client import BROKER_RESOURCE
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from tests.broker_sim.replication.test_log_dir_moves import ORDERS, RIGHT, Brokers
+from zabka.broker_sim.configs.replica_config import ALL_LISTED, listed, lists
+from zabka.broker_sim.quotas.replication_throttles import FOLLOWER_RATE, LEADER_RATE, MOVES_RATE
+from zabka.broker_sim.quotas.sampled_rate import SampledAmount, rate, rate_window_ms, simple_rate
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import BROKER_RESOURCE
 
 MEGABYTE = 1_000_000
 LEADERS = "leader.replication.throttled.replicas"

@@ -11,18 +11,18 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from broker_sim.logs.key_offsets import ENTRY_BYTES
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.newest_record import newest_record
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.time_search import offset_for_timestamp
-from journal import events as e
-from journal.judges.invariants import check
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
-from simulation.kernel.runtime import SimRuntime
 from tests.broker_sim.logs.test_time_index import outcome
 from tests.broker_sim.replication.replication_cluster import TP, Broker, Cluster
+from zabka.broker_sim.logs.key_offsets import ENTRY_BYTES
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.time_search import offset_for_timestamp
+from zabka.journal import events as e
+from zabka.journal.judges.invariants import check
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_batch import NO_PRODUCER, Record, build_batch, decode_records, split_batches
+from zabka.simulation.kernel.runtime import SimRuntime
 
 BROKERS = (1, 2, 3)
 KEYS = "abcde"

@@ -10,23 +10,23 @@ from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.configs.broker_config import parse_config
-from broker_sim.configs.replica_config import ReplicaConfig
-from broker_sim.handlers.data import DataHandlers
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
-from broker_sim.replication.partition import Partition
-from broker_sim.replication.replica_manager import ReplicaManager
-from broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
-from broker_sim.request_context import RequestContext
-from journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
-from journal.high_watermarks import high_watermarks_reached
-from journal.judges.record_invariants import CommittedRecordsSurvive
-from kafka_protocol.ports import ChannelBroken, Endpoint
-from kafka_protocol.record_batch import Record, build_batch, decode_records
-from kafka_protocol.wire.kafka_schema import ApiKey, api_key_of, request, respond
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
+from zabka.broker_sim.configs.broker_config import parse_config
+from zabka.broker_sim.configs.replica_config import ReplicaConfig
+from zabka.broker_sim.handlers.data import DataHandlers
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.ports import FetchedPartition, FetchParams, FetchPartition, ProducedPartition
+from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
+from zabka.broker_sim.request_context import RequestContext
+from zabka.journal.events import Entry, Event, FaultInjected, LeaderElected, TopicPartition
+from zabka.journal.high_watermarks import high_watermarks_reached
+from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
+from zabka.kafka.ports import ChannelBroken, Endpoint
+from zabka.kafka.record_batch import Record, build_batch, decode_records
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request, respond
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Scheduler
 
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from broker_sim.logs import cleaner, partition_log
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.logs.segment import Segment
-from broker_sim.replication import following
-from kafka_protocol.record_batch import Record
 from tests.broker_sim.replication.compacted_outages import CompactedOutages
 from tests.broker_sim.replication.replication_cluster import Cluster
+from zabka.broker_sim.logs import cleaner, partition_log
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.logs.segment import Segment
+from zabka.broker_sim.replication import following
+from zabka.kafka.record_batch import Record
 
 STEPS = 60
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import CLEANED_SUFFIX
-from journal import events as e
-from journal.judges.invariants import check
-from kafka_protocol.record_batch import Record, build_batch
 from tests.broker_sim.replication.compacted_outages import SlowDisk, read
 from tests.broker_sim.replication.replication_cluster import TP, Cluster
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import CLEANED_SUFFIX
+from zabka.journal import events as e
+from zabka.journal.judges.invariants import check
+from zabka.kafka.record_batch import Record, build_batch
 
 
 def keyed(keys: str) -> bytes:

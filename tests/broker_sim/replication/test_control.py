@@ -8,11 +8,11 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs import checkpoints
-from journal import events as e
-from kafka_protocol.topic_ids import topic_id_from_kafka
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, batch
+from zabka.broker_sim.logs import checkpoints
+from zabka.journal import events as e
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 
 @pytest.fixture

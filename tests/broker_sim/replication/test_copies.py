@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from broker_sim.replication.log_dir_moves import _append, _make_agree
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, split_batches
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.broker_sim.replication.log_dir_moves import _append, _make_agree
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch, split_batches
 
 TP = TopicPartition("orders", 0)
 

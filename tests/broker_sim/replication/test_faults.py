@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from journal import events as e
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
+from zabka.journal import events as e
 
 
 class Storm:

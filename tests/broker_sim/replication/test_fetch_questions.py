@@ -2,13 +2,13 @@ from __future__ import annotations
 
 from kio.schema.errors import ErrorCode
 
-from broker_sim.replication.fetch_questions import FetchQuestions
-from broker_sim.replication.purgatory import Purgatory
-from journal.events import TopicPartition
-from kafka_protocol.wire.data_messages import FetchPartition, FetchResponse
-from simulation.kernel.draws import derive_random
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
+from zabka.broker_sim.replication.fetch_questions import FetchQuestions
+from zabka.broker_sim.replication.purgatory import Purgatory
+from zabka.journal.events import TopicPartition
+from zabka.kafka.wire.data_messages import FetchPartition, FetchResponse
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 A, B = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -7,11 +7,11 @@ from random import Random
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition
-from broker_sim.replication.fetch_session import FetchContext, FetchKey, FetchRefused, FetchSessions, Rows
-from journal.events import TopicPartition
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from tests.broker_sim.replication.test_requests import create, session_request
+from zabka.broker_sim.ports import FetchedPartition
+from zabka.broker_sim.replication.fetch_session import FetchContext, FetchKey, FetchRefused, FetchSessions, Rows
+from zabka.journal.events import TopicPartition
 
 EPOCH_MAX = 2**31 - 1
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchParams, FetchPartition
-from journal import events as e
-from kafka_protocol.record_batch import Record, build_batch, decode_records
 from tests.broker_sim.replication.replication_cluster import TP, Channel, Cluster, at_once, batch
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.journal import events as e
+from zabka.kafka.record_batch import Record, build_batch, decode_records
 
 
 @pytest.fixture

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.replication.isr import Committed
-from controller.historical import NO_HISTORY, Historical
-from journal import events as e
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
+from zabka.broker_sim.replication.isr import Committed
+from zabka.controller.historical import NO_HISTORY, Historical
+from zabka.journal import events as e
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
 
 P0 = TopicPartition("orders", 0)
 

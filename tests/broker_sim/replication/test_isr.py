@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
-from journal.events import HighWatermarkMoved, IsrProposed, ReplicaProgressed, ReplicaStanding, TopicPartition
-from kafka_protocol.wire.kafka_schema import respond
 from tests.broker_sim.replication.replication_cluster import LAG_MS, TOPIC_ID, TP, Cluster, batch
+from zabka.broker_sim.replication.isr import Committed, PendingExpand, PendingShrink
+from zabka.journal.events import HighWatermarkMoved, IsrProposed, ReplicaProgressed, ReplicaStanding, TopicPartition
+from zabka.kafka.wire.kafka_schema import respond
 
 # ---- PartitionTest ------------------------------------------------------------------------------------------------
 

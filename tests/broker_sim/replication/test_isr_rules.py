@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from broker_sim.replication.follower_state import FollowerState
-from broker_sim.replication.isr_rules import IsrRules, begin_leader_epoch, note_fetch, note_still_level
-from controller.historical import Historical
+from zabka.broker_sim.replication.follower_state import FollowerState
+from zabka.broker_sim.replication.isr_rules import IsrRules, begin_leader_epoch, note_fetch, note_still_level
+from zabka.controller.historical import Historical
 
 LAG = 100
 RULES = IsrRules(LAG)

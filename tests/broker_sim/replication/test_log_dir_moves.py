@@ -10,18 +10,18 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.broker import Broker
-from broker_sim.logs.log_manager import DuplicateReplicas
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from broker_sim.replication.offset_listing import MAX_TIMESTAMP, list_offset
-from broker_sim.replication.partition import Partition
-from journal import events as e
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, decode_records, split_batches
-from kafka_protocol.wire.kafka_schema import ApiKey, request
-from simulation.kernel.futures import SimFuture
 from tests.broker_sim import broker_world
 from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.broker import Broker
+from zabka.broker_sim.logs.log_manager import DuplicateReplicas
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
+from zabka.broker_sim.replication.offset_listing import MAX_TIMESTAMP, list_offset
+from zabka.broker_sim.replication.partition import Partition
+from zabka.journal import events as e
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.kernel.futures import SimFuture
 
 ORDERS = TopicPartition("orders", 0)
 LEFT, RIGHT = "/left", "/right"

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
-from broker_sim.slices import PAUSE_MS
-from journal.events import TopicPartition
-from kafka_protocol.compression import Codec
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.record_refusals import RecordsRefused
-from kafka_protocol.record_rules import Append, TopicRules
-from kafka_protocol.record_validation import SLICE_RECORDS, validate
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, at_once, batch
+from zabka.broker_sim.replication.validation_turns import BEGUN_MAX, COST_MIN, SLICES_AT_ONCE, ValidationTurns, cost_of
+from zabka.broker_sim.slices import PAUSE_MS
+from zabka.journal.events import TopicPartition
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.record_refusals import RecordsRefused
+from zabka.kafka.record_rules import Append, TopicRules
+from zabka.kafka.record_validation import SLICE_RECORDS, validate
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 MANY = 40 * SLICE_RECORDS
 OTHER = TopicPartition("others", 0)

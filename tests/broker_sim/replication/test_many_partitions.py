@@ -8,13 +8,13 @@ from time import thread_time
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchParams, FetchPartition
-from broker_sim.replication.follower_state import FollowerState
-from broker_sim.replication.replica_manager import ReplicaManager
-from journal.events import TopicPartition
-from simulation.kernel.futures import SimFuture
 from tests.broker_sim.broker_world import Cluster
 from tests.broker_sim.replication.replication_cluster import batch
+from zabka.broker_sim.ports import FetchParams, FetchPartition
+from zabka.broker_sim.replication.follower_state import FollowerState
+from zabka.broker_sim.replication.replica_manager import ReplicaManager
+from zabka.journal.events import TopicPartition
+from zabka.simulation.kernel.futures import SimFuture
 
 PARTITIONS = [TopicPartition("orders", number) for number in range(1_500)]
 ONE = batch("v" * 100)

@@ -9,15 +9,15 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.ports import FetchedPartition, FetchPartition
-from broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
-from broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
-from broker_sim.request_context import RequestContext
-from kafka_protocol.record_batch import decode_records, empty_batch
-from kafka_protocol.wire.kafka_schema import ApiKey, request
 from tests.broker_sim.replication.replication_cluster import TOPIC_ID, TP, Cluster, batch
-from tests.kafka_protocol.produced import headers_of
-from tests.kafka_protocol.test_message_set import messages_of
+from tests.kafka.produced import headers_of
+from tests.kafka.test_message_set import messages_of
+from zabka.broker_sim.ports import FetchedPartition, FetchPartition
+from zabka.broker_sim.replication.fetch_session import FetchRefused, FetchSessions, Request
+from zabka.broker_sim.replication.replica_selector import RACK_AWARE_SELECTOR, ReplicaView, select_in_rack
+from zabka.broker_sim.request_context import RequestContext
+from zabka.kafka.record_batch import decode_records, empty_batch
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
 ANOTHER_ID = UUID(int=8)
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs.log_manager import LogManager
-from broker_sim.replication.isr import PendingExpand
-from journal import events as e
 from tests.broker_sim.replication.replication_cluster import TP, Cluster, batch
 from tests.broker_sim.replication.test_isr import catch_up, still
+from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.replication.isr import PendingExpand
+from zabka.journal import events as e
 
 
 def test_nothing_periodic_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from broker_sim.logs import checkpoints
-from journal import events as e
-from kafka_protocol.record_batch import decode_records
-from kafka_protocol.topic_ids import topic_id_from_kafka
 from tests.broker_sim.replication.replication_cluster import LATENCY_MS, TOPIC_ID, TP, Cluster, at_once, batch
+from zabka.broker_sim.logs import checkpoints
+from zabka.journal import events as e
+from zabka.kafka.record_batch import decode_records
+from zabka.kafka.topic_ids import topic_id_from_kafka
 
 
 def logs_are_identical(cluster: Cluster, *brokers: int) -> bool:

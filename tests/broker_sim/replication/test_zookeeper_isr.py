@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from random import Random
 
-from broker_sim.replication.partition_host import IsrAnswer, IsrProposal
-from broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
-from journal.events import TopicPartition
-from kafka_protocol.zk import znodes
-from kafka_protocol.zk.coordination import Zk
-from kafka_protocol.zk.znodes import LeaderAndIsr
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
 from tests.controller.fake_ensemble import FakeEnsemble, FakeSession
+from zabka.broker_sim.replication.partition_host import IsrAnswer, IsrProposal
+from zabka.broker_sim.replication.zookeeper_isr import ZooKeeperIsrWriter
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.znodes import LeaderAndIsr
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
 
 TP = TopicPartition("orders", 0)
 STATE = znodes.partition_state_path(TP)

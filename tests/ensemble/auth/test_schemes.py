@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.auth.addresses import canonical_address, within
-from ensemble.auth.jaas import DIGEST_MODULE, digest_users
-from ensemble.auth.names import subject_of
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import digest_of, is_valid, matches, opens
-from ensemble.jute import MalformedRecord
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.acl import READ_ACL, allows, fixed_up, interned, masked
+from zabka.ensemble.auth.addresses import canonical_address, within
+from zabka.ensemble.auth.jaas import DIGEST_MODULE, digest_users
+from zabka.ensemble.auth.names import subject_of
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import digest_of, is_valid, matches, opens
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.tree.acl import READ_ACL, allows, fixed_up, interned, masked
 
 ANYONE = ACL(31, "world", "anyone")
 VALID = {

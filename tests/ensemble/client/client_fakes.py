@@ -6,9 +6,9 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from ensemble.client.client import Client
-from ensemble.client.service import Receiver, SessionState, WatchEvent
-from ensemble.records import (
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import Receiver, SessionState, WatchEvent
+from zabka.ensemble.records import (
     AUTH_XID,
     PING_XID,
     SET_WATCHES_XID,
@@ -26,8 +26,8 @@ from ensemble.records import (
     StatResponse,
     SyncResponse,
 )
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Scheduler
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Scheduler
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 PASSWORD = b"p" * 16

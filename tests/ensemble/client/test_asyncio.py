@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from ensemble.client import connect
-from ensemble.client.asyncio_connector import FRAME_BYTES_MAX, AsyncioConnector, ClientConnection
-from ensemble.client.client import Client
-from ensemble.client.service import SessionState, WatchEvent
-from ensemble.errors import ConnectionLoss
-from ensemble.jute import pack_int
-from ensemble.records import (
+from zabka.ensemble.client import connect
+from zabka.ensemble.client.asyncio_connector import FRAME_BYTES_MAX, AsyncioConnector, ClientConnection
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.errors import ConnectionLoss
+from zabka.ensemble.jute import pack_int
+from zabka.ensemble.records import (
     NOTIFICATION_XID,
     ConnectRequest,
     ConnectResponse,
@@ -27,9 +27,9 @@ from ensemble.records import (
     SyncResponse,
     WatcherEvent,
 )
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.link_fault import HeldFault
-from ensemble.runtime.links import FaultTable, LinkFaults
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.links import FaultTable, LinkFaults
 
 STAT = Stat(1, 2, 3, 4, 5, 6, 7, 0, 8, 9, 10)
 WAIT_S = 10.0

@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 
-from ensemble.client.client import Client
-from ensemble.client.service import Create, GetChildren, GetData, Receiver, WatchEvent
-from ensemble.client.watches import Watches, WatchKind
-from ensemble.errors import ErrorCode, NoNode, NoWatcher, QuotaExceeded, Unimplemented, ZooKeeperError
-from ensemble.records import (
+from tests.ensemble.client.client_fakes import FakeConnection, FakeEnsemble
+from tests.ensemble.tree.tree_driver import Ensemble
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import Create, GetChildren, GetData, Receiver, WatchEvent
+from zabka.ensemble.client.watches import Watches, WatchKind
+from zabka.ensemble.errors import ErrorCode, NoNode, NoWatcher, QuotaExceeded, Unimplemented, ZooKeeperError
+from zabka.ensemble.records import (
     ClientMessage,
     EventType,
     OpCode,
@@ -21,9 +23,7 @@ from ensemble.records import (
     WatcherEvent,
     WatcherType,
 )
-from ensemble.tree_rules import TreeRules
-from tests.ensemble.client.client_fakes import FakeConnection, FakeEnsemble
-from tests.ensemble.tree.tree_driver import Ensemble
+from zabka.ensemble.tree_rules import TreeRules
 
 CREATED, DELETED, DATA = EventType.CREATED, EventType.DELETED, EventType.DATA_CHANGED
 CHILDREN, NONE = EventType.CHILDREN_CHANGED, EventType.NONE

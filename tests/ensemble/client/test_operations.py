@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from ensemble.client.hosts import Hosts, parse_hosts, split_host
-from ensemble.client.service import Check, Create, Delete, Op, OpResult, SetData, WatchEvent
-from ensemble.errors import BadVersion, ErrorCode, NoNode, OtherError, ZooKeeperError, error_for
-from ensemble.records import (
+from tests.ensemble.client.client_fakes import STAT, FakeConnection, FakeEnsemble
+from zabka.ensemble.client.hosts import Hosts, parse_hosts, split_host
+from zabka.ensemble.client.service import Check, Create, Delete, Op, OpResult, SetData, WatchEvent
+from zabka.ensemble.errors import BadVersion, ErrorCode, NoNode, OtherError, ZooKeeperError, error_for
+from zabka.ensemble.records import (
     CheckVersionRequest,
     Create2Response,
     CreateRequest,
@@ -28,7 +29,6 @@ from ensemble.records import (
     SetDataRequest,
     StatResponse,
 )
-from tests.ensemble.client.client_fakes import STAT, FakeConnection, FakeEnsemble
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from ensemble.client.asyncio_connector import AsyncioConnector
-from ensemble.client.client import Client
-from ensemble.client.service import SessionState
-from ensemble.records import ConnectRequest, ConnectResponse
 from tests.ensemble.client.client_fakes import PASSWORD, FakeEnsemble
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState
+from zabka.ensemble.records import ConnectRequest, ConnectResponse
 
 CONNECTED, SUSPENDED, READ_ONLY = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.CONNECTED_READ_ONLY
 NEW, RESUMED = (0, bytes(16)), (0x1000, PASSWORD)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.auth.digest_md5 import DigestMd5Server, SaslError, proof, secret_of
-from ensemble.auth.digest_md5_client import DigestMd5Client
-from ensemble.client.sasl import SaslLogin
-from ensemble.client.service import SessionState
-from ensemble.client.session import Session
-from ensemble.errors import AuthFailed, ErrorCode
-from ensemble.records import AUTH_XID, OpCode, PathWatchRequest, Reply, Request, SaslRequest, SaslResponse
 from tests.ensemble.client.client_fakes import FakeConnection, FakeEnsemble
+from zabka.ensemble.auth.digest_md5 import DigestMd5Server, SaslError, proof, secret_of
+from zabka.ensemble.auth.digest_md5_client import DigestMd5Client
+from zabka.ensemble.client.sasl import SaslLogin
+from zabka.ensemble.client.service import SessionState
+from zabka.ensemble.client.session import Session
+from zabka.ensemble.errors import AuthFailed, ErrorCode
+from zabka.ensemble.records import AUTH_XID, OpCode, PathWatchRequest, Reply, Request, SaslRequest, SaslResponse
 
 USER, PASSWORD = 'a "quoted" \\ user', "secret"
 

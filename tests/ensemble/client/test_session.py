@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from ensemble.client.service import SessionState, WatchEvent
-from ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, SessionExpired, ZooKeeperError
-from ensemble.records import (
+from tests.ensemble.client.client_fakes import PASSWORD, FakeEnsemble
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.errors import AuthFailed, ConnectionLoss, ErrorCode, SessionExpired, ZooKeeperError
+from zabka.ensemble.records import (
     AUTH_XID,
     PING_XID,
     SET_WATCHES_XID,
@@ -20,7 +21,6 @@ from ensemble.records import (
     Request,
     SetWatches,
 )
-from tests.ensemble.client.client_fakes import PASSWORD, FakeEnsemble
 
 CONNECTED, SUSPENDED, EXPIRED = SessionState.CONNECTED, SessionState.SUSPENDED, SessionState.EXPIRED
 

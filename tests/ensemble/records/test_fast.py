@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import Codec, MalformedRecord, Reader, Record, record, vector
-from ensemble.records import ACL, ACLS, OPEN_ACL, CreateRequest, OpCode, SetDataRequest
-from ensemble.txn import CreateTxn, SetDataTxn, Txn
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import Codec, MalformedRecord, Reader, Record, record, vector
+from zabka.ensemble.records import ACL, ACLS, OPEN_ACL, CreateRequest, OpCode, SetDataRequest
+from zabka.ensemble.txn import CreateTxn, SetDataTxn, Txn
 
 PATHS = st.one_of(st.sampled_from(["", "/", "/a/b", "/ü\U0001f600", "/\ud800"]), st.text(max_size=20))
 DATA = st.one_of(st.none(), st.binary(max_size=40))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ensemble.runtime.dropped_connections import REASONS_MAX, DroppedConnections
+from zabka.ensemble.runtime.dropped_connections import REASONS_MAX, DroppedConnections
 
 
 class Reports:

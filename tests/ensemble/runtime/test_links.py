@@ -11,8 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from ensemble.runtime.link_fault import ANY, DELAY_MS_MAX, HeldFault, Impairment, Kind, LinkFault, impairment
-from ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, LinkState
+from zabka.ensemble.runtime.link_fault import ANY, DELAY_MS_MAX, HeldFault, Impairment, Kind, LinkFault, impairment
+from zabka.ensemble.runtime.links import ControlSocket, FaultTable, LinkFaults, LinkState
 
 PATIENCE_S = 5.0
 SHORT_S = 0.05

@@ -1,4 +1,4 @@
-"""The asyncio runtime: its tasks and futures behave as `ensemble.ports` says."""
+"""The asyncio runtime: its tasks and futures behave as `zabka.ensemble.ports` says."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 
 
 def test_a_failing_task_of_an_owned_loop_is_reported_by_name() -> None:

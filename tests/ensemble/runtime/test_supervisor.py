@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ensemble.runtime import supervisor
-from ensemble.runtime.asyncio_runtime import AsyncioRuntime
-from ensemble.runtime.supervisor import ends_loudly, kept_up
+from zabka.ensemble.runtime import supervisor
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.runtime.supervisor import ends_loudly, kept_up
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:

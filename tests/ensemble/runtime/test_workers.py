@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Pause
+from zabka.ensemble.runtime.workers import GO_ON, THREADS, WAIT, Job, Pause
 
 
 def test_a_job_waits_until_it_is_woken_and_sees_what_changed_before() -> None:

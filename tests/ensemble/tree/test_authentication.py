@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.auth.digest_md5 import DigestMd5Server, SaslError, proof, secret_of
-from ensemble.auth.policy import AuthPolicy
-from ensemble.auth.schemes import digest_of
-from ensemble.errors import ErrorCode
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_acl, set_data
+from zabka.ensemble.auth.digest_md5 import DigestMd5Server, SaslError, proof, secret_of
+from zabka.ensemble.auth.policy import AuthPolicy
+from zabka.ensemble.auth.schemes import digest_of
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     AuthPacket,
@@ -22,8 +23,7 @@ from ensemble.records import (
     SaslRequest,
     SaslResponse,
 )
-from ensemble.tree.acl import masked
-from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_acl, set_data
+from zabka.ensemble.tree.acl import masked
 
 HERE = (("ip", "127.0.0.1"),)
 USERS = {"jaasuser": "jaas_password", "super": "secret", "jörg": "ß"}

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.errors import ErrorCode
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, multi, set_data, sync
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import (
     ACL,
     AddWatchRequest,
     AuthPacket,
@@ -22,9 +23,8 @@ from ensemble.records import (
     Reply,
     Request,
 )
-from ensemble.tree import answer_queues
-from ensemble.tree.backlog import MULTI_READ_BYTES_MAX
-from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, children, create, exists, get, multi, set_data, sync
+from zabka.ensemble.tree import answer_queues
+from zabka.ensemble.tree.backlog import MULTI_READ_BYTES_MAX
 
 TAKEN = Frames([])
 SETTLED_BYTES_MAX = 8 << 20

@@ -7,16 +7,16 @@ from zlib import adler32
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import Record
-from ensemble.records import ACL, OPEN_ACL, OpCode
-from ensemble.tree.blocks import ACLS_MAX, BLOCK_ZNODES
-from ensemble.tree.capture import Capture, Piece
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.stored import LARGE_BYTES, AclTable
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import CreateTxn, DeleteTxn, SetACLTxn, SetDataTxn, Txn
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_head, encode_tree
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import ACL, OPEN_ACL, OpCode
+from zabka.ensemble.tree.blocks import ACLS_MAX, BLOCK_ZNODES
+from zabka.ensemble.tree.capture import Capture, Piece
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.stored import LARGE_BYTES, AclTable
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import CreateTxn, DeleteTxn, SetACLTxn, SetDataTxn, Txn
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_head, encode_tree
 
 SECRETS = [(ACL(31, "digest", f"u:{n}"),) for n in range(3)]
 

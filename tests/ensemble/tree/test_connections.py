@@ -2,24 +2,6 @@
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
-from ensemble.records import (
-    ConnectRequest,
-    ConnectResponse,
-    EmptyRequest,
-    OpCode,
-    PathRequest,
-    Request,
-)
-from ensemble.tree.sessions import NO_PASSWORD, password_of
-from ensemble.zab.effects import CloseConnection
-from journal.cause import expiry_cause
-from journal.events import (
-    SessionClosed,
-    SessionCreated,
-    SessionExpired,
-)
 from tests.ensemble.tree.tree_driver import (
     CLOSE,
     PING,
@@ -29,6 +11,24 @@ from tests.ensemble.tree.tree_driver import (
     multi,
     set_data,
     sync,
+)
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.records import (
+    ConnectRequest,
+    ConnectResponse,
+    EmptyRequest,
+    OpCode,
+    PathRequest,
+    Request,
+)
+from zabka.ensemble.tree.sessions import NO_PASSWORD, password_of
+from zabka.ensemble.zab.effects import CloseConnection
+from zabka.journal.cause import expiry_cause
+from zabka.journal.events import (
+    SessionClosed,
+    SessionCreated,
+    SessionExpired,
 )
 
 GONE = ConnectResponse(0, 0, 0, NO_PASSWORD)

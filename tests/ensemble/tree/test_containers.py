@@ -2,15 +2,15 @@
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
-from ensemble.records import ACL, OPEN_ACL, AuthPacket, CreateFlag, CreateTTLRequest, OpCode, PathRequest
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_rules import TreeRules
-from ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
-from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
-from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, create, delete, exists, get, multi, set_data
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.records import ACL, OPEN_ACL, AuthPacket, CreateFlag, CreateTTLRequest, OpCode, PathRequest
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_rules import TreeRules
+from zabka.ensemble.txn import CreateContainerTxn, CreateTTLTxn, DeleteTxn, Txn
+from zabka.ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 CONTAINER_OWNER = 0x8000000000000000
 TTL_OWNER = 0xFF00000000000000

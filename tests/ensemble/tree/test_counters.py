@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import pytest
 
-from ensemble.ids import ConnectionId
-from ensemble.ports import Instant
-from ensemble.records import EventType, OpCode
-from ensemble.tree.connections import Connection, Waiting
-from ensemble.tree.counters import DIGESTS_EVERY, Counters
 from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, set_data
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import EventType, OpCode
+from zabka.ensemble.tree.connections import Connection, Waiting
+from zabka.ensemble.tree.counters import DIGESTS_EVERY, Counters
 
 NOW_MS = 100
 FIELDS = ("packets_sent", "answers", "latency_min_ms", "latency_max_ms", "latency_total_ms")

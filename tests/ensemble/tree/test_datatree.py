@@ -2,13 +2,13 @@
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.records import ACL, OPEN_ACL, EventType, OpCode
-from ensemble.tree.create_modes import CONTAINER_OWNER, is_ephemeral, ttl_owner
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.znode import next_version
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import ACL, OPEN_ACL, EventType, OpCode
+from zabka.ensemble.tree.create_modes import CONTAINER_OWNER, is_ephemeral, ttl_owner
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.znode import next_version
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import (
     CloseSessionTxn,
     CreateContainerTxn,
     CreateSessionTxn,
@@ -22,7 +22,7 @@ from ensemble.txn import (
     SubTxn,
     Txn,
 )
-from ensemble.znode_paths import is_valid_path
+from zabka.ensemble.znode_paths import is_valid_path
 
 
 class Writer:

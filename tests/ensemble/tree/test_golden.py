@@ -1,14 +1,14 @@
 """What a real ZooKeeper 3.9.5 wrote to its log for a small session, byte for byte: types, versions and digests."""
 
-from ensemble.ids import SessionId
-from ensemble.ports import Instant
-from ensemble.records import ACL, OpCode
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.sessions import SessionTracker
-from ensemble.txn import CreateSessionTxn, Txn
-from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import CLOSE, create, delete, multi, set_acl, set_data
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ACL, OpCode
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.txn import CreateSessionTxn, Txn
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 SESSION = SessionId(0x0100002B3EFF0000)
 LOG = [

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_data
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import (
     ACL,
     AuthPacket,
     CheckVersionRequest,
@@ -25,7 +26,6 @@ from ensemble.records import (
     Request,
     WhoAmIResponse,
 )
-from tests.ensemble.tree.tree_driver import Ensemble, children, create, exists, get, set_data
 
 ANN = (OpCode.AUTH, AuthPacket(0, "digest", b"ann:secret"))
 MINE = (ACL(31, "auth", ""),)

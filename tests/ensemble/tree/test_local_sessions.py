@@ -2,12 +2,12 @@
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, SessionId
-from ensemble.records import OPEN_ACL, ConnectResponse, CreateFlag, CreateTTLRequest, Frames, OpCode, Request
-from ensemble.tree.local_sessions import LocalSessions
-from ensemble.txn import CreateSessionTxn
 from tests.ensemble.tree.tree_driver import CLOSE, PING, Ensemble, create, exists, multi, set_data, sync
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, SessionId
+from zabka.ensemble.records import OPEN_ACL, ConnectResponse, CreateFlag, CreateTTLRequest, Frames, OpCode, Request
+from zabka.ensemble.tree.local_sessions import LocalSessions
+from zabka.ensemble.txn import CreateSessionTxn
 
 EPHEMERAL = CreateFlag.EPHEMERAL
 OK = ErrorCode.OK

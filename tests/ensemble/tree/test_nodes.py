@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.tree.nodes import Nodes
-from ensemble.tree.znode import (
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree.znode import (
     FLAGS_AT,
     HEAD_BYTES,
     UNCOUNTED,

@@ -4,8 +4,9 @@ import random
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, multi, set_data
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import (
     ACL,
     AddWatchMode,
     AddWatchRequest,
@@ -21,7 +22,6 @@ from ensemble.records import (
     WatcherType,
     WatchesRequest,
 )
-from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, multi, set_data
 
 CREATED, DELETED = EventType.CREATED, EventType.DELETED
 DATA, CHILDREN = EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED

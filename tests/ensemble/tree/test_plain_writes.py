@@ -6,19 +6,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import LinkId, SessionId, Zxid
-from ensemble.jute import pack_int
-from ensemble.ports import Instant
-from ensemble.records import ACL, OPEN_ACL, CreateFlag, Frames, OpCode, Request
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.paths import QUOTA
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.sessions import LOCAL, SessionTracker
-from ensemble.tree.znode import digest_seed
-from ensemble.txn import CreateSessionTxn, CreateTxn, ErrorTxn, SetDataTxn, Txn, decode_plain
-from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import Ensemble, create, delete, multi, set_acl, set_data
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import LinkId, SessionId, Zxid
+from zabka.ensemble.jute import pack_int
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ACL, OPEN_ACL, CreateFlag, Frames, OpCode, Request
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.paths import QUOTA
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.sessions import LOCAL, SessionTracker
+from zabka.ensemble.tree.znode import digest_seed
+from zabka.ensemble.txn import CreateSessionTxn, CreateTxn, ErrorTxn, SetDataTxn, Txn, decode_plain
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 READABLE = (ACL(1, "world", "anyone"), ACL(30, "digest", "u:x"))
 PATH = st.sampled_from(

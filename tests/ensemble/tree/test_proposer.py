@@ -4,17 +4,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.auth.schemes import digest_of
-from ensemble.errors import ErrorCode
-from ensemble.ids import LinkId, SessionId
-from ensemble.ports import Instant
-from ensemble.records import ACL, OPEN_ACL, CheckVersionRequest, CreateTTLRequest, MultiOp, MultiRequest, OpCode
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.sessions import SessionTracker
-from ensemble.txn import CloseSessionTxn, CreateSessionTxn, ErrorTxn, MultiTxn, SetACLTxn, SetDataTxn
-from ensemble.zab.messages import ForwardedRequest
 from tests.ensemble.tree.tree_driver import CLOSE, create, delete, multi, set_acl, set_data
+from zabka.ensemble.auth.schemes import digest_of
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import LinkId, SessionId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ACL, OPEN_ACL, CheckVersionRequest, CreateTTLRequest, MultiOp, MultiRequest, OpCode
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.txn import CloseSessionTxn, CreateSessionTxn, ErrorTxn, MultiTxn, SetACLTxn, SetDataTxn
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 NOW = Instant(1000, 5000)
 ANN = ("digest", digest_of("ann:secret"))

@@ -4,14 +4,14 @@ import random
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.records import OpCode
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.quota import Limits, parse_limits, usage_of
-from ensemble.tree_rules import TreeRules
-from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
-from journal.events import QuotaExceeded
 from tests.ensemble.tree.tree_driver import CLOSE, Ensemble, create, delete, get, multi, set_data
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.quota import Limits, parse_limits, usage_of
+from zabka.ensemble.tree_rules import TreeRules
+from zabka.ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from zabka.journal.events import QuotaExceeded
 
 ENFORCED = TreeRules(enforce_quota=True)
 REFUSED = ErrorCode.QUOTA_EXCEEDED

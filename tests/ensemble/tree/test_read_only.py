@@ -4,31 +4,6 @@ from random import Random
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId, Epoch, PeerId, SessionId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode, Reply, Request, SetWatches
-from ensemble.server.config.zoo_cfg import parse
-from ensemble.server.operator.words import NOT_SERVING, TraceMask, Words
-from ensemble.tree.service import Service
-from ensemble.tree.sessions import password_of
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import (
-    Answer,
-    Append,
-    Barrier,
-    CloseConnection,
-    Recovered,
-    SaveAcceptedEpoch,
-    SaveCurrentEpoch,
-    SaveSnapshot,
-    SendNotification,
-    SetTimer,
-    TruncateLog,
-)
-from ensemble.zab.messages import Notification, PeerState, Vote
-from ensemble.zab.peer import READ_ONLY_TIMER, Peer
-from journal.events import TxnLogTruncated
 from tests.ensemble.tree.tree_driver import (
     CLOSE,
     PING,
@@ -44,6 +19,31 @@ from tests.ensemble.tree.tree_driver import (
     sync,
 )
 from tests.ensemble.zab import zab_driver
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId, Epoch, PeerId, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode, Reply, Request, SetWatches
+from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.server.operator.words import NOT_SERVING, TraceMask, Words
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.tree.sessions import password_of
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
+    Answer,
+    Append,
+    Barrier,
+    CloseConnection,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveSnapshot,
+    SendNotification,
+    SetTimer,
+    TruncateLog,
+)
+from zabka.ensemble.zab.messages import Notification, PeerState, Vote
+from zabka.ensemble.zab.peer import READ_ONLY_TIMER, Peer
+from zabka.journal.events import TxnLogTruncated
 
 OK, REFUSED = ErrorCode.OK, ErrorCode.NOT_READ_ONLY
 LEADER, ALONE = 0, 1

@@ -6,23 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.errors import ErrorCode
-from ensemble.jute import pack_int
-from ensemble.records import (
-    ACL,
-    OPEN_ACL,
-    AuthPacket,
-    EmptyRequest,
-    Frames,
-    OpCode,
-    PathWatchRequest,
-    Reply,
-    Request,
-    SetDataRequest,
-)
-from ensemble.tree.answer_queues import PLAIN_READS_MAX
-from ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX, answer_plain_reads, is_well_formed
-from ensemble.tree.requests import OUTSTANDING_MAX
 from tests.ensemble.tree.tree_driver import (
     Ensemble,
     children,
@@ -35,6 +18,23 @@ from tests.ensemble.tree.tree_driver import (
     set_data,
     sync,
 )
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.jute import pack_int
+from zabka.ensemble.records import (
+    ACL,
+    OPEN_ACL,
+    AuthPacket,
+    EmptyRequest,
+    Frames,
+    OpCode,
+    PathWatchRequest,
+    Reply,
+    Request,
+    SetDataRequest,
+)
+from zabka.ensemble.tree.answer_queues import PLAIN_READS_MAX
+from zabka.ensemble.tree.ready_answers import RESPONSE_BYTES_MAX, RESPONSES_MAX, answer_plain_reads, is_well_formed
+from zabka.ensemble.tree.requests import OUTSTANDING_MAX
 
 PATHS = ("/a", "/b", "/a/c", "/ü", "/open", "/closed", "/nowhere", "", "x", "/a/../b")
 ADMIN_ONLY = (ACL(31, "digest", "u:x"),)

@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, SessionId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import OpCode, ReconfigRequest
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.reconfig import new_membership
-from ensemble.tree.sessions import SessionTracker
-from ensemble.txn import ErrorTxn, SetDataTxn, Txn
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode, ReconfigRequest
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.reconfig import new_membership
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.txn import ErrorTxn, SetDataTxn, Txn
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 THREE = Membership.parse(
     "server.1=10.0.0.1:1:2:participant;0.0.0.0:3\n"

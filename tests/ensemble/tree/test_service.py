@@ -4,9 +4,23 @@ import struct
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId
-from ensemble.records import (
+from tests.ensemble.tree.tree_driver import (
+    CLOSE,
+    PING,
+    Ensemble,
+    children,
+    create,
+    delete,
+    exists,
+    get,
+    multi,
+    set_acl,
+    set_data,
+    sync,
+)
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId
+from zabka.ensemble.records import (
     ACL,
     OPEN_ACL,
     AuthPacket,
@@ -23,9 +37,9 @@ from ensemble.records import (
     Request,
     SetWatches,
 )
-from ensemble.tree.requests import OUTSTANDING_MAX
-from ensemble.txn import CreateTxn, Txn
-from journal.events import (
+from zabka.ensemble.tree.requests import OUTSTANDING_MAX
+from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.journal.events import (
     EphemeralCreated,
     EphemeralDeleted,
     InvariantViolated,
@@ -34,20 +48,6 @@ from journal.events import (
     TxnCommitted,
     WriteAcknowledged,
     ZxidCheckpoint,
-)
-from tests.ensemble.tree.tree_driver import (
-    CLOSE,
-    PING,
-    Ensemble,
-    children,
-    create,
-    delete,
-    exists,
-    get,
-    multi,
-    set_acl,
-    set_data,
-    sync,
 )
 
 
@@ -396,7 +396,7 @@ def test_a_peer_whose_tree_differs_says_so_once():
 
 
 def _request(ensemble, client):
-    from ensemble.zab.messages import ForwardedRequest
+    from zabka.ensemble.zab.messages import ForwardedRequest
 
     return ForwardedRequest(SessionId(ensemble.session(client)[0]), 9, OpCode.SET_DATA, set_data("/")[1].encode())
 

@@ -1,8 +1,8 @@
 """Session ids, passwords and the leader's expiry."""
 
-from ensemble.ids import PeerId
-from ensemble.ports import Instant
-from ensemble.tree.sessions import LOCAL, Overdue, SessionIds, SessionTracker, password_of
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.tree.sessions import LOCAL, Overdue, SessionIds, SessionTracker, password_of
 
 TICK_MS = 100
 

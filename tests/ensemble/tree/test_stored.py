@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.records import ACL, OPEN_ACL, OpCode
-from ensemble.tree.create_modes import CONTAINER_OWNER, ttl_owner
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.stored import AclTable, records_of
-from ensemble.tree.znode import FLAGS_AT, UNSEALED
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
-from ensemble.txnlog.snapshot_format import DIGEST, TreeDecoder, encode_tree
-from ensemble.txnlog.snapshots import read_snapshot, write_snapshot
 from tests.ensemble.txnlog.test_formats import node, some_snapshot
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import ACL, OPEN_ACL, OpCode
+from zabka.ensemble.tree.create_modes import CONTAINER_OWNER, ttl_owner
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.stored import AclTable, records_of
+from zabka.ensemble.tree.znode import FLAGS_AT, UNSEALED
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import CreateTxn, DeleteTxn, SetDataTxn, Txn
+from zabka.ensemble.txnlog.snapshot_format import DIGEST, TreeDecoder, encode_tree
+from zabka.ensemble.txnlog.snapshots import read_snapshot, write_snapshot
 
 SECRET = (ACL(31, "digest", "u:x"),)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import Record
-from ensemble.ports import Instant
-from ensemble.records import (
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import Record
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import (
     CREATES,
     OPEN_ACL,
     CheckVersionRequest,
@@ -24,14 +24,14 @@ from ensemble.records import (
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.proposer import Proposer
-from ensemble.tree.sessions import SessionTracker
-from ensemble.tree_rules import TreeRules
-from ensemble.txn import TXN_BODIES, CreateSessionTxn, ErrorTxn, MultiTxn, Txn
-from ensemble.zab.application import EnsembleView
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import ForwardedRequest
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.proposer import Proposer
+from zabka.ensemble.tree.sessions import SessionTracker
+from zabka.ensemble.tree_rules import TreeRules
+from zabka.ensemble.txn import TXN_BODIES, CreateSessionTxn, ErrorTxn, MultiTxn, Txn
+from zabka.ensemble.zab.application import EnsembleView
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import ForwardedRequest
 
 NOW = Instant(0, 1_000_000)
 TWO = Membership.parse("server.1=10.0.0.1:1:2:participant\nserver.2=10.0.0.2:1:2:participant\nversion=100000000")

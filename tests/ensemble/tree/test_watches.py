@@ -2,8 +2,8 @@
 
 import pytest
 
-from ensemble.records import ACL, AuthPacket, EventType, OpCode, Reply, SetWatches, WatcherEvent
 from tests.ensemble.tree.tree_driver import Ensemble, children, create, delete, exists, get, multi, set_acl, set_data
+from zabka.ensemble.records import ACL, AuthPacket, EventType, OpCode, Reply, SetWatches, WatcherEvent
 
 CREATED, DELETED = EventType.CREATED, EventType.DELETED
 DATA, CHILDREN = EventType.DATA_CHANGED, EventType.CHILDREN_CHANGED

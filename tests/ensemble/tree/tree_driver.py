@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import (
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import (
     OPEN_ACL,
     ConnectRequest,
     ConnectResponse,
@@ -23,10 +23,10 @@ from ensemble.records import (
     SetACLRequest,
     SetDataRequest,
 )
-from ensemble.tree.service import Service
-from ensemble.txn import Txn
-from ensemble.zab.application import AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
-from ensemble.zab.effects import Answer, CloseConnection, Effect, Emit, SetTimer
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import AskRevalidate, EnsembleConfig, Submit, SubmitSync, TreeDiffers
+from zabka.ensemble.zab.effects import Answer, CloseConnection, Effect, Emit, SetTimer
 
 
 def create(path, data=b"", flags=0, acl=OPEN_ACL, op=OpCode.CREATE2):

@@ -9,19 +9,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ensemble.ids import LinkId, Zxid
-from ensemble.txnlog import losses
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import LogWriter, read_log
-from ensemble.txnlog.log_reading import LogReader
-from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
-from ensemble.txnlog.records import HEADER, frame_record
-from ensemble.txnlog.recovery import RecoveryPolicy, recover, replace_history, truncate
-from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
-from ensemble.zab.effects import ReadLog
 from tests.ensemble.txnlog.test_formats import REAL, a_txn, some_snapshot
 from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
+from zabka.ensemble.ids import LinkId, Zxid
+from zabka.ensemble.txnlog import losses
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import LogWriter, read_log
+from zabka.ensemble.txnlog.log_reading import LogReader
+from zabka.ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME
+from zabka.ensemble.txnlog.records import HEADER, frame_record
+from zabka.ensemble.txnlog.recovery import RecoveryPolicy, recover, replace_history, truncate
+from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from zabka.ensemble.zab.effects import ReadLog
 
 ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 FLIPS = (0x01, 0xFF)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, check_epochs, read_epoch, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, TEMPORARY_SUFFIX, check_epochs, read_epoch, write_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
 
 LAST = (3 << 32) + 7
 """The last logged transaction is of epoch 3."""

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.runtime.files import HOST
-from ensemble.txnlog import files
-from ensemble.txnlog.files import (
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog import files
+from zabka.ensemble.txnlog.files import (
     LOG_PREFIX,
     SNAPSHOT_PREFIX,
     by_zxid,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import ACL, OPEN_ACL, OpCode
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import CreateTxn, SetDataTxn, Txn
-from ensemble.txnlog.log import ZEROS_AHEAD_BYTES, LogWriter, read_log
-from ensemble.txnlog.records import LOG_HEADER, Damage, frame_record, whole_record_after
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
-from ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import ACL, OPEN_ACL, OpCode
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import CreateTxn, SetDataTxn, Txn
+from zabka.ensemble.txnlog.log import ZEROS_AHEAD_BYTES, LogWriter, read_log
+from zabka.ensemble.txnlog.records import LOG_HEADER, Damage, frame_record, whole_record_after
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_tree
+from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_snapshot, write_snapshot
 
 REAL = Path(__file__).parent / "written_by_zookeeper_3_9_5"
 

@@ -8,12 +8,14 @@ from zlib import adler32
 
 import pytest
 
-from ensemble.ids import LinkId, Zxid
-from ensemble.runtime.files import HOST
-from ensemble.txnlog import log_reading
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import (
+from tests.ensemble.txnlog.test_formats import a_txn
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
+from zabka.ensemble.ids import LinkId, Zxid
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog import log_reading
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import (
     FORGET_BYTES,
     ZEROS_AHEAD_BYTES,
     ZEROS_AT_ONCE_BYTES,
@@ -24,8 +26,8 @@ from ensemble.txnlog.log import (
     read_log,
     truncate_logs,
 )
-from ensemble.txnlog.log_reading import LogReader
-from ensemble.txnlog.records import (
+from zabka.ensemble.txnlog.log_reading import LogReader
+from zabka.ensemble.txnlog.records import (
     HEADER,
     LOG_HEADER,
     LOG_MAGIC,
@@ -37,10 +39,8 @@ from ensemble.txnlog.records import (
     scan,
     whole_record_after,
 )
-from ensemble.txnlog.recovery import follows
-from ensemble.zab.effects import ReadLog
-from tests.ensemble.txnlog.test_formats import a_txn
-from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
+from zabka.ensemble.txnlog.recovery import follows
+from zabka.ensemble.zab.effects import ReadLog
 
 RECORD = frame_record(a_txn(EPOCH_1 + 1))
 

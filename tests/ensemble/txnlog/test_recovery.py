@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import zxid_text
-from ensemble.runtime.files import HOST
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import LogWriter, list_logs, read_log
-from ensemble.txnlog.losses import clear
-from ensemble.txnlog.records import LOG_HEADER, frame_record
-from ensemble.txnlog.recovery import (
+from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, write_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import LogWriter, list_logs, read_log
+from zabka.ensemble.txnlog.losses import clear
+from zabka.ensemble.txnlog.records import LOG_HEADER, frame_record
+from zabka.ensemble.txnlog.recovery import (
     REPLACEMENT_NAME,
     REPLACING_NAME,
     RecoveryPolicy,
@@ -25,8 +26,7 @@ from ensemble.txnlog.recovery import (
     replace_history,
     truncate,
 )
-from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
-from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
+from zabka.ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
 
 EPOCH_1 = 1 << 32
 

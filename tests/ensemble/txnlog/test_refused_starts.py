@@ -10,15 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.runtime.files import HOST
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import LogWriter, read_log
-from ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME, UNCHANGED, copy_aside, note_doubt, set_aside
-from ensemble.txnlog.newest_log import note_begun
-from ensemble.txnlog.records import HEADER
-from ensemble.txnlog.recovery import (
+from tests.ensemble.txnlog.test_formats import a_txn
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, damage_log, directories_with
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import LogWriter, read_log
+from zabka.ensemble.txnlog.losses import ASIDE_PREFIX, MARKER_NAME, UNCHANGED, copy_aside, note_doubt, set_aside
+from zabka.ensemble.txnlog.newest_log import note_begun
+from zabka.ensemble.txnlog.records import HEADER
+from zabka.ensemble.txnlog.recovery import (
     LONE,
     REPLACEMENT_NAME,
     REPLACING_NAME,
@@ -26,8 +28,6 @@ from ensemble.txnlog.recovery import (
     purge,
     recover,
 )
-from tests.ensemble.txnlog.test_formats import a_txn
-from tests.ensemble.txnlog.test_recovery import EPOCH_1, damage_log, directories_with
 
 ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 TRUSTS = RecoveryPolicy(other_voters=2, trusts_empty=True)

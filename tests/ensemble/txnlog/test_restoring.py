@@ -6,18 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import Epoch, Zxid, make_zxid
-from ensemble.runtime.files import HOST
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.losses import MARKER_NAME
-from ensemble.txnlog.recovery import RecoveryPolicy, recover
-from ensemble.txnlog.restoring import ARRIVING_NAME, RECEIVED_NAME, keep_received, read_received, take_received
-from ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
 from tests.ensemble.txnlog.test_formats import REAL
+from zabka.ensemble.ids import Epoch, Zxid, make_zxid
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_epoch
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.losses import MARKER_NAME
+from zabka.ensemble.txnlog.recovery import RecoveryPolicy, recover
+from zabka.ensemble.txnlog.restoring import ARRIVING_NAME, RECEIVED_NAME, keep_received, read_received, take_received
+from zabka.ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
 
 ZXID = make_zxid(Epoch(5), 7)
 

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import Epoch, make_zxid
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.restoring import read_received
-from ensemble.txnlog.snappy_stream import BLOCK_BYTES, SnappyDamaged, SnappyReader, SnappyWriter
-from ensemble.txnlog.snapshots import read_snapshot, stage_snapshot
+from zabka.ensemble.ids import Epoch, make_zxid
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.restoring import read_received
+from zabka.ensemble.txnlog.snappy_stream import BLOCK_BYTES, SnappyDamaged, SnappyReader, SnappyWriter
+from zabka.ensemble.txnlog.snapshots import read_snapshot, stage_snapshot
 
 HEADER = b"\x82SNAPPY\0" + bytes.fromhex("0000000100000001")
 

@@ -12,14 +12,15 @@ from zlib import adler32
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.records import ACL, OPEN_ACL
-from ensemble.runtime.files import HOST
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txnlog import snapshot_format, snapshots
-from ensemble.txnlog.snapshot_format import TreeDecoder, encode_digest, encode_tree, in_chunks, seal, signed
-from ensemble.txnlog.snapshots import (
+from tests.ensemble.txnlog.test_formats import REAL, node, some_snapshot
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import ACL, OPEN_ACL
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txnlog import snapshot_format, snapshots
+from zabka.ensemble.txnlog.snapshot_format import TreeDecoder, encode_digest, encode_tree, in_chunks, seal, signed
+from zabka.ensemble.txnlog.snapshots import (
     SNAPSHOT_HEADER,
     SYNC_BYTES,
     SnapshotDamaged,
@@ -28,7 +29,6 @@ from ensemble.txnlog.snapshots import (
     stage_snapshot,
     write_snapshot,
 )
-from tests.ensemble.txnlog.test_formats import REAL, node, some_snapshot
 
 INT, LONG = struct.Struct(">i"), struct.Struct(">q")
 NO_SESSIONS_NO_LISTS = bytes(8)

@@ -13,20 +13,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.runtime.files import HOST
-from ensemble.runtime.workers import THREADS
-from ensemble.tree.blocks import BLOCK_ZNODES
-from ensemble.tree.datatree import DataTree
-from ensemble.tree.nodes import Nodes
-from ensemble.tree_snapshot import NodeImage
-from ensemble.txn import SetACLTxn
-from ensemble.txnlog import snapshot_writer
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.snapshot_writer import SnapshotWriter, adler32_of_both
-from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, read_snapshot
 from tests.ensemble.tree.test_capture import SECRETS, World
 from tests.ensemble.txnlog.test_formats import some_snapshot
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.runtime.workers import THREADS
+from zabka.ensemble.tree.blocks import BLOCK_ZNODES
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree.nodes import Nodes
+from zabka.ensemble.tree_snapshot import NodeImage
+from zabka.ensemble.txn import SetACLTxn
+from zabka.ensemble.txnlog import snapshot_writer
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.snapshot_writer import SnapshotWriter, adler32_of_both
+from zabka.ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, read_snapshot
 
 SPOILED = "spoiled"
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.runtime.files import HOST
-from ensemble.txnlog.stage_times import StageTimes
-from ensemble.txnlog.storage import Storage, complaint, is_full
-from ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 from tests.ensemble.txnlog.test_formats import some_snapshot
 from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
 from tests.ensemble.txnlog.test_storage import Owner, Zxid, appends
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog.stage_times import StageTimes
+from zabka.ensemble.txnlog.storage import Storage, complaint, is_full
+from zabka.ensemble.zab.effects import Barrier, SaveSnapshot, TruncateLog
 
 MS = 1_000_000
 A_TXNS_TIME_MS = 3

@@ -13,18 +13,20 @@ from typing import Any
 
 import pytest
 
-from ensemble.ids import Epoch, LinkId, Zxid
-from ensemble.runtime.files import HOST
-from ensemble.tree.datatree import DataTree
-from ensemble.txn import Txn
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
-from ensemble.txnlog.log_reading import PIECE_TXNS, LogReader
-from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover, truncate
-from ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, write_snapshot
-from ensemble.txnlog.storage import Storage
-from ensemble.zab.effects import (
+from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
+from zabka.ensemble.ids import Epoch, LinkId, Zxid
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import LogWriter, cut_file, list_logs, read_log
+from zabka.ensemble.txnlog.log_reading import PIECE_TXNS, LogReader
+from zabka.ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover, truncate
+from zabka.ensemble.txnlog.snapshots import WrittenSnapshot, list_snapshots, write_snapshot
+from zabka.ensemble.txnlog.storage import Storage
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
@@ -34,8 +36,6 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
-from tests.ensemble.txnlog.test_recovery import EPOCH_1, counters, directories_with
 
 EPOCH_2 = 2 << 32
 ONE_OF_THREE = RecoveryPolicy(other_voters=2)

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid
-from ensemble.runtime.files import HOST
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.losses import DOUBT_NAME, MARKER_NAME
-from ensemble.txnlog.recovery import RecoveryPolicy, purge, recover
-from ensemble.txnlog.snapshots import list_snapshots
-from ensemble.zab.effects import (
+from tests.ensemble.txnlog.test_formats import some_snapshot
+from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
+from tests.ensemble.txnlog.test_storage import Owner, appends
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, Zxid
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.log import list_logs
+from zabka.ensemble.txnlog.losses import DOUBT_NAME, MARKER_NAME
+from zabka.ensemble.txnlog.recovery import RecoveryPolicy, purge, recover
+from zabka.ensemble.txnlog.snapshots import list_snapshots
+from zabka.ensemble.zab.effects import (
     Barrier,
     Effect,
     ReadLog,
@@ -24,10 +27,7 @@ from ensemble.zab.effects import (
     SaveMembership,
     SaveNextMembership,
 )
-from ensemble.zab.membership import Membership
-from tests.ensemble.txnlog.test_formats import some_snapshot
-from tests.ensemble.txnlog.test_recovery import EPOCH_1, directories_with
-from tests.ensemble.txnlog.test_storage import Owner, appends
+from zabka.ensemble.zab.membership import Membership
 
 ONE_OF_THREE = RecoveryPolicy(other_voters=2)
 

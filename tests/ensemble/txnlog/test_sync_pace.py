@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import Epoch
-from ensemble.runtime.files import HOST
-from ensemble.txnlog.log import list_logs
-from ensemble.txnlog.storage import WAIT_TXNS_MAX, Storage
-from ensemble.txnlog.sync_pace import BAR_NS_MAX, BAR_NS_MIN, STALL_NS, WINDOW, SyncPace
-from ensemble.zab.effects import Barrier, Effect, SaveAcceptedEpoch
 from tests.ensemble.txnlog.test_recovery import counters, directories_with
 from tests.ensemble.txnlog.test_storage import Owner, appends
+from zabka.ensemble.ids import Epoch
+from zabka.ensemble.runtime.files import HOST
+from zabka.ensemble.txnlog.log import list_logs
+from zabka.ensemble.txnlog.storage import WAIT_TXNS_MAX, Storage
+from zabka.ensemble.txnlog.sync_pace import BAR_NS_MAX, BAR_NS_MIN, STALL_NS, WINDOW, SyncPace
+from zabka.ensemble.zab.effects import Barrier, Effect, SaveAcceptedEpoch
 
 MS = 1_000_000
 

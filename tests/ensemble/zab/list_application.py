@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
-from ensemble.jute import Reader
-from ensemble.ports import Instant
-from ensemble.records import ClientMessage, OpCode, ReconfigRequest, Reply, Request
-from ensemble.tree.reconfig import new_membership
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import EnsembleView, Submit, SubmitSync
-from ensemble.zab.effects import (
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, epoch_of
+from zabka.ensemble.jute import Reader
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ClientMessage, OpCode, ReconfigRequest, Reply, Request
+from zabka.ensemble.tree.reconfig import new_membership
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.application import EnsembleView, Submit, SubmitSync
+from zabka.ensemble.zab.effects import (
     Answer,
     CloseConnection,
     Effect,
 )
-from ensemble.zab.messages import ForwardedRequest, SyncRequest
-from journal.events import ZxidCheckpoint
+from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
+from zabka.journal.events import ZxidCheckpoint
 
 Entry = tuple[int, bytes]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from random import Random
 
-from ensemble.ids import Epoch
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import Txn
-from ensemble.zab.effects import (
+from zabka.ensemble.ids import Epoch
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
@@ -21,7 +21,7 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.membership import Membership
+from zabka.ensemble.zab.membership import Membership
 
 
 class Disk:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode, Request
-from ensemble.zab import broadcast, core
-from ensemble.zab.effects import Append, Barrier, CloseLink, Effect, SendPackets
-from ensemble.zab.messages import (
+from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.records import OpCode, Request
+from zabka.ensemble.zab import broadcast, core
+from zabka.ensemble.zab.effects import Append, Barrier, CloseLink, Effect, SendPackets
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -22,9 +23,8 @@ from ensemble.zab.messages import (
     Proposal,
     UpToDate,
 )
-from ensemble.zab.role import Phase
-from journal.events import PeerProtocolBroken
-from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import PeerProtocolBroken
 
 E1 = make_zxid(1, 0)
 OTHER = LinkId(8)

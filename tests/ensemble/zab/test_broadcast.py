@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.zab.effects import (
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import E1, E2, Solo, established_leader, request, synced_follower, txn
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import (
     Barrier,
     Emit,
 )
-from ensemble.zab.leader import HALF_TICK_TIMER
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -20,10 +22,8 @@ from ensemble.zab.messages import (
     Ping,
     Proposal,
 )
-from ensemble.zab.role import Phase
-from journal.events import TxnLogged
-from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import E1, E2, Solo, established_leader, request, synced_follower, txn
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import TxnLogged
 
 
 def test_cumulative_acks_and_commits_are_used_where_both_sides_offer_them() -> None:

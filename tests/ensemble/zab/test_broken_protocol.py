@@ -7,17 +7,19 @@ from collections.abc import Callable
 import pytest
 from msgspec.structs import replace
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import OpCode
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txn import DeleteTxn, SetDataTxn, Txn
-from ensemble.zab import observer_master, peer
-from ensemble.zab.application import LAPSING_TIMER, LOCAL_SESSIONS_TIMER
-from ensemble.zab.effects import CloseLink, Effect, Emit, Halt, TruncateLog
-from ensemble.zab.learner import FORCE_SNAP_ZXID
-from ensemble.zab.membership import BadMembership
-from ensemble.zab.messages import (
+from tests.ensemble.zab.list_application import ListApplication
+from tests.ensemble.zab.zab_solo import E1, LINK, Solo, request, tree, txn
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import DeleteTxn, SetDataTxn, Txn
+from zabka.ensemble.zab import observer_master, peer
+from zabka.ensemble.zab.application import LAPSING_TIMER, LOCAL_SESSIONS_TIMER
+from zabka.ensemble.zab.effects import CloseLink, Effect, Emit, Halt, TruncateLog
+from zabka.ensemble.zab.learner import FORCE_SNAP_ZXID
+from zabka.ensemble.zab.membership import BadMembership
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -38,11 +40,9 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
-from ensemble.zab.observer_master import MASTER_TIMER
-from ensemble.zab.reconfiguration import membership_in
-from journal.events import InvariantViolated, PeerProtocolBroken
-from tests.ensemble.zab.list_application import ListApplication
-from tests.ensemble.zab.zab_solo import E1, LINK, Solo, request, tree, txn
+from zabka.ensemble.zab.observer_master import MASTER_TIMER
+from zabka.ensemble.zab.reconfiguration import membership_in
+from zabka.journal.events import InvariantViolated, PeerProtocolBroken
 
 Z11, Z12, Z15 = (make_zxid(1, n) for n in (1, 2, 5))
 OBSERVERS, AGAIN = LinkId(20), LinkId(21)

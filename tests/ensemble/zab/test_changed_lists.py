@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid, make_zxid
-from ensemble.zab.effects import CloseLink
-from ensemble.zab.messages import Ack, AckEpoch, FollowerInfo, LeaderInfo, Proposal, UpToDate
-from ensemble.zab.role import Phase
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import E1, Solo, established_leader, request
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import CloseLink
+from zabka.ensemble.zab.messages import Ack, AckEpoch, FollowerInfo, LeaderInfo, Proposal, UpToDate
+from zabka.ensemble.zab.role import Phase
 
 UNLISTED = LinkId(20)
 

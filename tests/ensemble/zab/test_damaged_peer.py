@@ -7,12 +7,15 @@ from random import Random
 import msgspec
 import pytest
 
-from ensemble.ids import Epoch, PeerId, make_zxid
-from ensemble.records import OpCode
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import SendNotification
-from ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
-from ensemble.zab.messages import (
+from tests.ensemble.zab.test_reconfig import ensemble, line
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.ids import Epoch, PeerId, make_zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import SendNotification
+from zabka.ensemble.zab.election import NO_DATA_ZXID, RESEND_TIMER
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -23,13 +26,10 @@ from ensemble.zab.messages import (
     Proposal,
     UpToDate,
 )
-from ensemble.zab.peer import Peer
-from ensemble.zab.role import Phase
-from ensemble.zab.sync import what_both_may_commit
-from journal.events import LearnerSynced
-from tests.ensemble.zab.test_reconfig import ensemble, line
-from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.role import Phase
+from zabka.ensemble.zab.sync import what_both_may_commit
+from zabka.journal.events import LearnerSynced
 
 
 def world_with_history(writes: int = 20, **options: object) -> World:

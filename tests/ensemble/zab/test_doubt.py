@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 import pytest
 
-from ensemble.ids import Epoch, PeerId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.txn import Txn
-from ensemble.zab.application import TreeDiffers
-from ensemble.zab.effects import CloseLink, Effect, SaveDoubt, SendNotification
-from ensemble.zab.election import FINALIZE_TIMER, NO_DATA_ZXID
-from ensemble.zab.messages import (
+from tests.ensemble.zab.zab_driver import ListApplication, World
+from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
+from zabka.ensemble.ids import Epoch, PeerId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import TreeDiffers
+from zabka.ensemble.zab.effects import CloseLink, Effect, SaveDoubt, SendNotification
+from zabka.ensemble.zab.election import FINALIZE_TIMER, NO_DATA_ZXID
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -26,8 +28,6 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from tests.ensemble.zab.zab_driver import ListApplication, World
-from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
 
 E2 = make_zxid(2, 0)
 

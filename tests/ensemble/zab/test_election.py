@@ -6,12 +6,12 @@ import itertools
 
 import pytest
 
-from ensemble.ids import Epoch, PeerId, Zxid, make_zxid
-from ensemble.zab.effects import SendNotification, SetTimer
-from ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS, better
-from ensemble.zab.messages import PeerState, Vote
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import Solo, txn
+from zabka.ensemble.ids import Epoch, PeerId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import SendNotification, SetTimer
+from zabka.ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS, better
+from zabka.ensemble.zab.messages import PeerState, Vote
 
 L, F, LEAD = PeerState.LOOKING, PeerState.FOLLOWING, PeerState.LEADING
 

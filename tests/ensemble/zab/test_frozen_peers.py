@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import PeerId
-from ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS
-from ensemble.zab.messages import PeerState
 from tests.ensemble.zab.zab_driver import World
 from tests.ensemble.zab.zab_solo import Solo
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.zab.election import FINALIZE_TIMER, FINALIZE_WAIT_MS
+from zabka.ensemble.zab.messages import PeerState
 
 ON_TOP_MS = 250
 """How much longer than `syncLimit` it may take until writes go on."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode, ReconfigRequest, Request
-from ensemble.zab.effects import SetTimer
-from ensemble.zab.leader_acks import REMINDER_MS, REMINDER_TIMER
-from ensemble.zab.messages import (
+from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.records import OpCode, ReconfigRequest, Request
+from zabka.ensemble.zab.effects import SetTimer
+from zabka.ensemble.zab.leader_acks import REMINDER_MS, REMINDER_TIMER
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -24,14 +25,13 @@ from ensemble.zab.messages import (
     SyncRequest,
     UpToDate,
 )
-from ensemble.zab.quorum import Quorum, SurvivorQuorum
-from ensemble.zab.reconfiguration import Reconfiguration
-from ensemble.zab.role import Phase
-from journal.events import PeerProtocolBroken
-from simulation.cores.cores import Cores
-from simulation.scenarios.core_player import play_steps, recover
-from simulation.scenarios.core_steps import Crash, Deliver, Elect, Run, Start, SyncDisk, Write
-from tests.ensemble.zab.zab_solo import LINK, Solo, txn
+from zabka.ensemble.zab.quorum import Quorum, SurvivorQuorum
+from zabka.ensemble.zab.reconfiguration import Reconfiguration
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import PeerProtocolBroken
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.scenarios.core_player import play_steps, recover
+from zabka.simulation.scenarios.core_steps import Crash, Deliver, Elect, Run, Start, SyncDisk, Write
 
 E1 = make_zxid(1, 0)
 OTHER, AGAIN = LinkId(8), LinkId(9)

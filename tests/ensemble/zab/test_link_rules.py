@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from ensemble.ids import EPOCH_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import OpCode
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.effects import CloseLink, Effect, Emit, OpenLink, SaveAcceptedEpoch, SetTimer
-from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, UNKNOWN_LINKS_MAX
-from ensemble.zab.learner import CONNECT_BUDGET_MS, CONNECT_TIMER, EPOCH_LEAP_MAX, LIVENESS_TIMER, RETRY_MAX_MS
-from ensemble.zab.messages import (
+from tests.ensemble.zab.list_application import ListApplication
+from tests.ensemble.zab.zab_solo import E1, LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.ids import EPOCH_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.effects import CloseLink, Effect, Emit, OpenLink, SaveAcceptedEpoch, SetTimer
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, UNKNOWN_LINKS_MAX
+from zabka.ensemble.zab.learner import CONNECT_BUDGET_MS, CONNECT_TIMER, EPOCH_LEAP_MAX, LIVENESS_TIMER, RETRY_MAX_MS
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -33,11 +35,9 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
-from ensemble.zab.peer import PARKED_LINKS_MAX
-from ensemble.zab.role import Phase
-from journal.events import PeerProtocolBroken, TxnLogged
-from tests.ensemble.zab.list_application import ListApplication
-from tests.ensemble.zab.zab_solo import E1, LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.zab.peer import PARKED_LINKS_MAX
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import PeerProtocolBroken, TxnLogged
 
 TICK_MS = 100
 """A `Solo`'s; initLimit and syncLimit are those of its EnsembleConfig."""

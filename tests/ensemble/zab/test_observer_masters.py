@@ -9,14 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.zab.effects import CloseLink, SendPackets, SetTimer
-from ensemble.zab.learner import Learner
-from ensemble.zab.messages import AckEpoch, FollowerInfo, Inform, Packet, PeerState, Proposal
-from ensemble.zab.observer_master import MASTER_TIMER
-from ensemble.zab.peer import LearnerStatus
 from tests.ensemble.zab.test_faults import heal_and_converge, inject, mend
 from tests.ensemble.zab.zab_driver import World
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import CloseLink, SendPackets, SetTimer
+from zabka.ensemble.zab.learner import Learner
+from zabka.ensemble.zab.messages import AckEpoch, FollowerInfo, Inform, Packet, PeerState, Proposal
+from zabka.ensemble.zab.observer_master import MASTER_TIMER
+from zabka.ensemble.zab.peer import LearnerStatus
 
 MASTERS = {"observes_followers": True, "serves_observers": True}
 OBSERVER = 4

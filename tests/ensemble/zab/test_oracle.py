@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import PeerId
-from ensemble.server.process.oracle import ask
-from ensemble.zab.effects import Answer, Effect
-from ensemble.zab.quorum import Quorum, SurvivorQuorum
-from journal.events import LeaderEstablished
 from tests.ensemble.zab.zab_driver import Node, World
+from zabka.ensemble.ids import PeerId
+from zabka.ensemble.server.process.oracle import ask
+from zabka.ensemble.zab.effects import Answer, Effect
+from zabka.ensemble.zab.quorum import Quorum, SurvivorQuorum
+from zabka.journal.events import LeaderEstablished
 
 TICK_MS = 200
 PATIENCE_MS = 5_000

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
-from ensemble.records import OpCode
-from ensemble.txn import CloseSessionTxn, CreateSessionTxn, DeleteTxn, ErrorTxn, MultiTxn, SubTxn, Txn
-from ensemble.zab.messages import (
+from tests.ensemble.zab.zab_solo import tree, txn
+from zabka.ensemble.ids import Epoch, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import CloseSessionTxn, CreateSessionTxn, DeleteTxn, ErrorTxn, MultiTxn, SubTxn, Txn
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -31,9 +32,8 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from ensemble.zab.packet_names import notification_content, packet_contents, txn_subject
-from journal.messages import LISTED_MAX
-from tests.ensemble.zab.zab_solo import tree, txn
+from zabka.ensemble.zab.packet_names import notification_content, packet_contents, txn_subject
+from zabka.journal.messages import LISTED_MAX
 
 Z = make_zxid(3, 0x1A)
 OF_TXN = {"zxid": "0x10000001a", "session": "0x1", "op": "setData", "path": "/"}

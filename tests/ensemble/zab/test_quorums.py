@@ -6,12 +6,12 @@ from itertools import combinations
 
 import pytest
 
-from ensemble.ids import Epoch, PeerId, Zxid
-from ensemble.zab.election import preferred
-from ensemble.zab.membership import BadMembership, Membership
-from ensemble.zab.messages import Vote
-from ensemble.zab.quorum import HierarchicalQuorum, JointQuorum, Quorum, QuorumSystem
 from tests.ensemble.zab.zab_driver import World
+from zabka.ensemble.ids import Epoch, PeerId, Zxid
+from zabka.ensemble.zab.election import preferred
+from zabka.ensemble.zab.membership import BadMembership, Membership
+from zabka.ensemble.zab.messages import Vote
+from zabka.ensemble.zab.quorum import HierarchicalQuorum, JointQuorum, Quorum, QuorumSystem
 
 NINE = HierarchicalQuorum({1: (1, 2, 3), 2: (4, 5, 6), 3: (7, 8, 9)}, {})
 WEIGHTED = HierarchicalQuorum({1: (1, 2, 3, 4)}, {PeerId(1): 3, PeerId(4): 0})

@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import PeerId, Zxid, make_zxid
-from ensemble.zab import leader as zab_leader
-from ensemble.zab.core import Core
-from ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, SendPackets
-from ensemble.zab.handover import Handover, designated_leader
-from ensemble.zab.learner_link import LearnerLink, Step
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import NewLeader, PeerState, Proposal
-from ensemble.zab.quorum import JointQuorum
-from ensemble.zab.reconfiguration import Reconfiguration
-from journal.events import LeaderEstablished, PeerStateChanged
 from tests.ensemble.zab.zab_driver import Node, World
 from tests.simulation.planting import broken
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import PeerId, Zxid, make_zxid
+from zabka.ensemble.zab import leader as zab_leader
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Effect, SaveMembership, SaveNextMembership, SendPackets
+from zabka.ensemble.zab.handover import Handover, designated_leader
+from zabka.ensemble.zab.learner_link import LearnerLink, Step
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import NewLeader, PeerState, Proposal
+from zabka.ensemble.zab.quorum import JointQuorum
+from zabka.ensemble.zab.reconfiguration import Reconfiguration
+from zabka.journal.events import LeaderEstablished, PeerStateChanged
 
 
 def line(i: int, role: str = "participant", host: str = "") -> str:

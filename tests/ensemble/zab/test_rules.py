@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, Zxid, make_zxid
-from ensemble.zab.effects import (
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import E1, E2, LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.ids import COUNTER_MAX, ConnectionId, Epoch, LinkId, PeerId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     CloseLink,
@@ -16,8 +18,8 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from ensemble.zab.leader import Leader
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.leader import Leader
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -32,10 +34,8 @@ from ensemble.zab.messages import (
     Trunc,
     UpToDate,
 )
-from ensemble.zab.role import Phase
-from journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogTruncated
-from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import E1, E2, LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import LeaderEstablished, LearnerSynced, PeerProtocolBroken, TxnLogTruncated
 
 # -- discovery: an epoch is promised once it is durable
 

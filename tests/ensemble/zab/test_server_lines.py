@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.zab.server_line import Address, ServerLine, bracketed, parse_server_line
+from zabka.ensemble.zab.server_line import Address, ServerLine, bracketed, parse_server_line
 
 READ = [
     ("h1:2888:3888", ServerLine("h1", 2888, 3888), "h1:2888:3888:participant"),

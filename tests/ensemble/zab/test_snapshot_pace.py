@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import OpCode
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.snapshot_pace import SnapshotPace
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.snapshot_pace import SnapshotPace
 
 
 class Draws:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.ids import Zxid, make_zxid
-from ensemble.zab.effects import ReadLog
-from ensemble.zab.messages import AckEpoch, Diff, NewLeader, Packet, Proposal, Snap
-from ensemble.zab.sync import follows, plan_sync
 from tests.ensemble.zab.zab_solo import LINK, Solo, tree, txn
+from zabka.ensemble.ids import Zxid, make_zxid
+from zabka.ensemble.zab.effects import ReadLog
+from zabka.ensemble.zab.messages import AckEpoch, Diff, NewLeader, Packet, Proposal, Snap
+from zabka.ensemble.zab.sync import follows, plan_sync
 
 LOG = [txn(1, 3), txn(1, 4), txn(1, 5), txn(3, 1), txn(3, 2)]
 

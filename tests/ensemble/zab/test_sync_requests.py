@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from ensemble.ids import ConnectionId, SessionId, make_zxid
-from ensemble.records import OpCode, Request
-from ensemble.zab.effects import (
+from tests.ensemble.zab.zab_driver import World
+from tests.ensemble.zab.zab_solo import E1, Solo, established_leader, request, synced_follower
+from zabka.ensemble.ids import ConnectionId, SessionId, make_zxid
+from zabka.ensemble.records import OpCode, Request
+from zabka.ensemble.zab.effects import (
     Answer,
 )
-from ensemble.zab.leader import HALF_TICK_TIMER
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER
+from zabka.ensemble.zab.messages import (
     Ack,
     Commit,
     Ping,
     Revalidate,
     SyncRequest,
 )
-from tests.ensemble.zab.zab_driver import World
-from tests.ensemble.zab.zab_solo import E1, Solo, established_leader, request, synced_follower
 
 
 def sync_at_the_leader(solo: Solo) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid, make_zxid
-from ensemble.zab.effects import (
+from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, Zxid, make_zxid
+from zabka.ensemble.zab.effects import (
     OpenLink,
     ReadLog,
     SetTimer,
 )
-from ensemble.zab.election import NO_DATA_ZXID
-from ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, LOOKING_GRACE_MS
-from ensemble.zab.learner import LIVENESS_TIMER
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.election import NO_DATA_ZXID
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER, LOOKING_GRACE_MS
+from zabka.ensemble.zab.learner import LIVENESS_TIMER
+from zabka.ensemble.zab.messages import (
     AckEpoch,
     FollowerInfo,
     LeaderInfo,
     PeerState,
     Ping,
 )
-from ensemble.zab.role import Phase
-from tests.ensemble.zab.zab_solo import LINK, Solo, established_leader, request, synced_follower, tree, txn
+from zabka.ensemble.zab.role import Phase
 
 
 def test_a_leader_without_a_quorum_of_learners_steps_down() -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble.ids import zxid_text
-from ensemble.zab.effects import SendPackets
-from ensemble.zab.messages import Ack, AckEpoch, Commit, Packet, Ping, Proposal, Snap
-from journal.events import LearnerSynced
 from tests.ensemble.zab.zab_driver import World
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.zab.effects import SendPackets
+from zabka.ensemble.zab.messages import Ack, AckEpoch, Commit, Packet, Ping, Proposal, Snap
+from zabka.journal.events import LearnerSynced
 
 
 def told(world: World, source: int, target: int) -> list[str]:

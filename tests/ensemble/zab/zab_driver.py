@@ -10,11 +10,13 @@ from random import Random
 
 import msgspec
 
-from ensemble.ids import ConnectionId, LinkId, PeerId, counter_of, epoch_of
-from ensemble.ports import Instant
-from ensemble.records import OpCode, ReconfigRequest, Reply, Request
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import (
+from tests.ensemble.zab.list_application import Entry, ListApplication
+from tests.ensemble.zab.peer_disk import Disk
+from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, counter_of, epoch_of
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode, ReconfigRequest, Reply, Request
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
     Answer,
     Barrier,
     CancelTimer,
@@ -32,14 +34,12 @@ from ensemble.zab.effects import (
     TruncateLog,
     UseMembership,
 )
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, Packet
-from ensemble.zab.peer import Peer
-from ensemble.zab.role import Phase
-from journal.events import Event, LeaderEstablished
-from simulation.network.wire import one_by_one
-from tests.ensemble.zab.list_application import Entry, ListApplication
-from tests.ensemble.zab.peer_disk import Disk
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, Packet
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import Event, LeaderEstablished
+from zabka.simulation.network.wire import one_by_one
 
 
 class Link:

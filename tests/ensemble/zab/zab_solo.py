@@ -6,13 +6,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import TypeVar
 
-from ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
-from ensemble.ports import Instant
-from ensemble.records import OpCode
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import (
+from tests.ensemble.zab.list_application import ListApplication
+from tests.ensemble.zab.peer_disk import Disk
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
@@ -24,7 +26,7 @@ from ensemble.zab.effects import (
     SendPackets,
     TruncateLog,
 )
-from ensemble.zab.messages import (
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Diff,
@@ -38,10 +40,8 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from ensemble.zab.peer import Peer
-from ensemble.zab.role import Phase
-from tests.ensemble.zab.list_application import ListApplication
-from tests.ensemble.zab.peer_disk import Disk
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.role import Phase
 
 LINK = LinkId(7)
 E1, E2 = make_zxid(1, 0), make_zxid(2, 0)

@@ -18,7 +18,7 @@ from bench.free_ports import free_ports
 
 ROOT = Path(__file__).resolve().parents[3]
 COMMAND = (
-    "import sys; from pathlib import Path; from ensemble.server.process.peer_process import main; "
+    "import sys; from pathlib import Path; from zabka.ensemble.server.process.peer_process import main; "
     "sys.exit(main(Path(sys.argv[1])))"
 )
 READY_S = 30.0

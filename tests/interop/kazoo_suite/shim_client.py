@@ -15,7 +15,7 @@ import kazoo.testing.harness as harness
 import pytest
 from kazoo.protocol.connection import _CONNECTION_DROP, _SESSION_EXPIRED
 
-from ensemble.client.kazoo import KazooClient
+from zabka.ensemble.client.kazoo import KazooClient
 
 _SOCKET = "reaches into kazoo's connection thread: its socket, its wake-up pipe or its read loop"
 _HANDLER = "our client runs on threads: gevent's and eventlet's handlers are refused"

@@ -9,7 +9,7 @@ import sys
 import time
 from pathlib import Path
 
-from ensemble.server.process.peer_process import main as run_peer
+from zabka.ensemble.server.process.peer_process import main as run_peer
 
 STARTED = "started"
 LOOKS_EVERY_S = 0.02

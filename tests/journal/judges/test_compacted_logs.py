@@ -5,10 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.events import Event
-from journal.judges.record_invariants import CommittedRecordsSurvive
-from journal.judges.replication_invariants import HighWatermarkWithinLog, LogsMatch
 from tests.journal.judges.test_invariants import (
     IN_SYNC,
     acknowledged,
@@ -19,6 +15,10 @@ from tests.journal.judges.test_invariants import (
     replicated,
     violated,
 )
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.journal.judges.record_invariants import CommittedRecordsSurvive
+from zabka.journal.judges.replication_invariants import HighWatermarkWithinLog, LogsMatch
 
 Rows = list[tuple[str, Event]]
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.events import Entry, Event
-from journal.judges.invariants import check
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.journal.judges.invariants import check
 
 CHECKSUM = 77
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.judges.kafka_analysis import Anomaly, KafkaHistory, Polled, Sent
+from zabka.journal.judges.kafka_analysis import Anomaly, KafkaHistory, Polled, Sent
 
 
 def history(sent: list[tuple[str, int | None]], *polls: list[tuple[int, str]], end: int | None = None) -> KafkaHistory:

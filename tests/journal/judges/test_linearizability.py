@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from journal.judges.linearizability import Operation, check, check_one
-from journal.judges.znode_register import UNKNOWN, Answered, Asked, step
+from zabka.journal.judges.linearizability import Operation, check, check_one
+from zabka.journal.judges.znode_register import UNKNOWN, Answered, Asked, step
 
 OK = Answered("ok")
 

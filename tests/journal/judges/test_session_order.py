@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from journal.judges.session_order import Seen, violations
+from zabka.journal.judges.session_order import Seen, violations
 
 
 def told(*seen: tuple[str, int]) -> list[str]:

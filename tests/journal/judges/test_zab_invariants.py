@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from journal.events import (
+from zabka.journal.events import (
     Entry,
     Event,
     HistoryReplaced,
@@ -18,8 +18,8 @@ from journal.events import (
     TxnProposed,
     ZxidCheckpoint,
 )
-from journal.judges.invariants import Watchdog
-from journal.judges.zab_invariants import zab_checkers
+from zabka.journal.judges.invariants import Watchdog
+from zabka.journal.judges.zab_invariants import zab_checkers
 
 
 def z(epoch: int, counter: int) -> int:

@@ -16,24 +16,24 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from journal import events as e
-from journal.events import Entry
-from journal.judges.cause_chains import broken_chains
-from journal.judges.invariants import Violation
-from journal.reader import BadLine, read_file
-from journal.sentence_file import read_sentences
-from journal.writer import encode_line
-from pipeline import places, versions
-from pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
-from pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
-from pipeline.audits.judging import judge
-from pipeline.entries import ENTRIES
-from pipeline.ranges import FileRange, batches, read_range
-from simulation.run import SCENARIOS
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import world_settings
 from tests.simulation import planted, planted_ensemble
 from tests.simulation.planting import Plant
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.journal.judges.cause_chains import broken_chains
+from zabka.journal.judges.invariants import Violation
+from zabka.journal.reader import BadLine, read_file
+from zabka.journal.sentence_file import read_sentences
+from zabka.journal.writer import encode_line
+from zabka.pipeline import places, versions
+from zabka.pipeline.audits.histories import History, histories, in_order, lines_of, replay_command
+from zabka.pipeline.audits.jobs import INVARIANTS, SHARE_BYTES, _shares, audit, audit_rows, own_place, rows
+from zabka.pipeline.audits.judging import judge
+from zabka.pipeline.entries import ENTRIES
+from zabka.pipeline.ranges import FileRange, batches, read_range
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import world_settings
 
 CLEAN = [("ensemble", 1, None), ("ensemble", 3, None), ("chaos", 7, None)]
 BROKEN = [
@@ -216,7 +216,7 @@ def test_the_work_is_shared_out_by_bytes_and_no_history_is_cut() -> None:
 
 
 def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_one(written: Written) -> None:
-    from journal.reader import read_file
+    from zabka.journal.reader import read_file
 
     entries = list(read_file(written.directory / "chaos-seed-7.jsonl"))
     calls: list[int] = []
@@ -233,7 +233,7 @@ def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_on
 
 
 def test_a_directory_of_somebody_elses_is_not_replaced_by_the_table(tmp_path: Path) -> None:
-    from tools.audit import audited as command
+    from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()
     (tmp_path / "audits").mkdir()
@@ -245,7 +245,7 @@ def test_a_directory_of_somebody_elses_is_not_replaced_by_the_table(tmp_path: Pa
 def test_two_audits_do_not_write_one_table_and_the_stream_is_not_waited_for(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from tools.audit import audited as command
+    from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()
     with versions.locked(own_place(tmp_path)):
@@ -272,7 +272,7 @@ def test_an_audit_is_a_version_and_the_one_before_stays_for_who_reads_it(
 def test_the_command_tells_each_violation_and_ends_with_one(written: Written, tmp_path: Path) -> None:
     shutil.copy(written.directory / "established-without-a-quorum-20.jsonl", tmp_path / "seed-1.jsonl")
     done = subprocess.run(
-        [sys.executable, "-m", "tools.cli", "pipeline", "audit", str(tmp_path)],
+        [sys.executable, "-m", "zabka.cli.main", "pipeline", "audit", str(tmp_path)],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[3])},
         capture_output=True, text=True, check=False,
     )  # fmt: skip

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from typer.testing import CliRunner
 
-from journal import events as e
-from journal.writer import JournalWriter
-from tools.campaign import app
+from zabka.cli.campaign import app
+from zabka.journal import events as e
+from zabka.journal.writer import JournalWriter
 
 SHIPPED = Path(__file__).resolve().parents[3] / "docs/campaigns/lag.toml"
 

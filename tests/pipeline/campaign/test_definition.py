@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pipeline.campaign.definition import BadCampaign, parse_campaign, read_campaign
-from pipeline.campaign.design import Range, hypercube_points
+from zabka.pipeline.campaign.definition import BadCampaign, parse_campaign, read_campaign
+from zabka.pipeline.campaign.design import Range, hypercube_points
 
 SHIPPED = sorted((Path(__file__).resolve().parents[3] / "docs/campaigns").glob("*.toml"))
 FILE = """

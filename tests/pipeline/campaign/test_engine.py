@@ -9,15 +9,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from pipeline.campaign import play
-from pipeline.campaign.code import MEASURES, ROOMS
-from pipeline.campaign.definition import Campaign, parse_campaign
-from pipeline.campaign.engine import Keep, NotPlayed, Progress, run_campaign
-from pipeline.campaign.ledger import CODE, RUNS, NotThisCampaign, opened
-from pipeline.campaign.measures import Measures
-from pipeline.campaign.partition_times import Window
-from pipeline.campaign.play import Played, Run
 from tests.house.test_layout import MAY_IMPORT
+from zabka.pipeline.campaign import play
+from zabka.pipeline.campaign.code import MEASURES, ROOMS
+from zabka.pipeline.campaign.definition import Campaign, parse_campaign
+from zabka.pipeline.campaign.engine import Keep, NotPlayed, Progress, run_campaign
+from zabka.pipeline.campaign.ledger import CODE, RUNS, NotThisCampaign, opened
+from zabka.pipeline.campaign.measures import Measures
+from zabka.pipeline.campaign.partition_times import Window
+from zabka.pipeline.campaign.play import Played, Run
 
 TEXT = """
 question = "Which?"
@@ -134,7 +134,7 @@ def test_runs_of_another_zabka_are_not_taken_for_this_ones(
 ) -> None:
     with opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, Players())
-    monkeypatch.setattr("pipeline.campaign.ledger.digest", lambda: "another")
+    monkeypatch.setattr("zabka.pipeline.campaign.ledger.digest", lambda: "another")
     with pytest.raises(NotThisCampaign, match="another version of zabka played"), opened(tmp_path, TEXT):
         pass
     (tmp_path / CODE).unlink()

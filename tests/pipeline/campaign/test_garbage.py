@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[3]
 LOOKED_AT = """
 import gc
 import msgspec
-from pipeline.campaign.play import Run, row
+from zabka.pipeline.campaign.play import Run, row
 run = msgspec.json.encode(Run(0, 1, "calm", ("harm.ms=100", "drawn.topics=false")))
 for _ in range(3):
     row(run)

@@ -7,17 +7,17 @@ from itertools import pairwise
 
 import pytest
 
-from journal import events as e
-from journal.events import Entry, Event
-from journal.judges.kafka_analysis import Anomaly, KafkaHistory, Read, Sent
-from pipeline.campaign.clients import client_views, nearest_rank, stale_reads
-from pipeline.campaign.failovers import CONTROLLER, ELECTED, PARTITION, RETURNED
-from pipeline.campaign.measures import Asked, Measures, measure
-from pipeline.campaign.partition_times import Window
-from pipeline.campaign.play import asked
-from simulation.run import SCENARIOS
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import world_settings
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.journal.judges.kafka_analysis import Anomaly, KafkaHistory, Read, Sent
+from zabka.pipeline.campaign.clients import client_views, nearest_rank, stale_reads
+from zabka.pipeline.campaign.failovers import CONTROLLER, ELECTED, PARTITION, RETURNED
+from zabka.pipeline.campaign.measures import Asked, Measures, measure
+from zabka.pipeline.campaign.partition_times import Window
+from zabka.pipeline.campaign.play import asked
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import world_settings
 
 MS = 1_000
 HARMED = (

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from journal import events as e
-from journal.events import Entry, Event
-from journal.writer import JournalWriter
-from pipeline.campaign.definition import parse_campaign
-from pipeline.campaign.observed import campaign_text, observe
-from tools.campaign import app
+from zabka.cli.campaign import app
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.journal.writer import JournalWriter
+from zabka.pipeline.campaign.definition import parse_campaign
+from zabka.pipeline.campaign.observed import campaign_text, observe
 
 BROKER = {
     "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000", "min.insync.replicas": "2",

@@ -29,7 +29,18 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 def start(directory: Path, master: str) -> subprocess.Popen[str]:
     (directory / "small.toml").write_text(SMALL)
-    command = [sys.executable, "-m", "tools.cli", "campaign", "run", "small.toml", "--master", master, "--out", "out"]
+    command = [
+        sys.executable,
+        "-m",
+        "zabka.cli.main",
+        "campaign",
+        "run",
+        "small.toml",
+        "--master",
+        master,
+        "--out",
+        "out",
+    ]
     return subprocess.Popen(
         command, cwd=directory, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

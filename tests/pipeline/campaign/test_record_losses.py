@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from journal import events as e
-from journal.events import Entry, Event
-from pipeline.campaign.record_losses import RecordLosses
+from zabka.journal import events as e
+from zabka.journal.events import Entry, Event
+from zabka.pipeline.campaign.record_losses import RecordLosses
 
 
 def losses(*events: Event) -> dict[str, int]:

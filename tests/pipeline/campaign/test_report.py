@@ -9,16 +9,16 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from pipeline.campaign.answer import answer
-from pipeline.campaign.charts import _names, number_axis, told
-from pipeline.campaign.definition import parse_campaign
-from pipeline.campaign.engine import Ended
-from pipeline.campaign.play import Played
-from pipeline.campaign.report import report
-from pipeline.campaign.results import Results, results, write_tables
-from pipeline.campaign.statistics import Estimate
-from pipeline.campaign.stopping import rivals
 from tests.pipeline.campaign.test_engine import NOTHING
+from zabka.pipeline.campaign.answer import answer
+from zabka.pipeline.campaign.charts import _names, number_axis, told
+from zabka.pipeline.campaign.definition import parse_campaign
+from zabka.pipeline.campaign.engine import Ended
+from zabka.pipeline.campaign.play import Played
+from zabka.pipeline.campaign.report import report
+from zabka.pipeline.campaign.results import Results, results, write_tables
+from zabka.pipeline.campaign.statistics import Estimate
+from zabka.pipeline.campaign.stopping import rivals
 
 TEXT = """
 question = "Which <timeout>?"

@@ -8,8 +8,8 @@ from math import comb
 import numpy as np
 import pytest
 
-from pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference, estimate, seeds_to_differ, sign_flip_p
-from pipeline.campaign.stopping import Verdict, compare, is_clear
+from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference, estimate, seeds_to_differ, sign_flip_p
+from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear
 
 
 def test_the_p_value_is_the_share_of_sign_patterns_that_are_as_far_from_zero() -> None:

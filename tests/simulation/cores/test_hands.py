@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ensemble.runtime.workers import GO_ON, WAIT, Job, Pause
-from simulation.cores.hands import Hands
+from zabka.ensemble.runtime.workers import GO_ON, WAIT, Job, Pause
+from zabka.simulation.cores.hands import Hands
 
 
 def job(said: list[str], name: str, *pauses: Pause) -> Job:

@@ -8,14 +8,14 @@ from contextlib import contextmanager, suppress
 from typing import Any, NoReturn
 from zlib import adler32
 
-from broker_sim.logs import guarded_directory
-from broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
-from controller import log_dir_failures
-from controller.context import Replica
-from controller.reign import Reign
-from ensemble.txnlog import log, log_reading, recovery
-from ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
 from tests.simulation.planting import Plant, broken
+from zabka.broker_sim.logs import guarded_directory
+from zabka.broker_sim.logs.guarded_directory import GuardedDirectory, LogDirFailed
+from zabka.controller import log_dir_failures
+from zabka.controller.context import Replica
+from zabka.controller.reign import Reign
+from zabka.ensemble.txnlog import log, log_reading, recovery
+from zabka.ensemble.txnlog.records import RECORD_HEAD, Damage, ScannedLog, scan
 
 
 @contextmanager

@@ -9,13 +9,15 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from ensemble.ids import Epoch, LinkId, SessionId, Zxid
-from ensemble.records import OpCode
-from ensemble.tree.service import Service
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.txnlog.sync_pace import WINDOW
-from ensemble.zab.application import EnsembleConfig
-from ensemble.zab.effects import (
+from tests.simulation import planted_table
+from tests.simulation.disks import planted_disks
+from zabka.ensemble.ids import Epoch, LinkId, SessionId, Zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.txnlog.sync_pace import WINDOW
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     ReadLog,
@@ -24,17 +26,23 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from journal.events import LogDamageFound
-from simulation.disks.faulty_disk import FaultyDisk, Flip
-from simulation.disks.faulty_log_directory import FLUSH, OPERATIONS, READ, TEXT, WRITE, BrokerDisks, FaultyLogDirectory
-from simulation.faults.disk_faults import LOG_DIR_FAULTS, PEER_DISK_FAULTS
-from simulation.kernel.draws import derive_random
-from simulation.kernel.scheduler import Scheduler
-from simulation.run import run_seed
-from simulation.seeds.disks import DISKS
-from simulation.seeds.seed_run import SeedRun
-from tests.simulation import planted_table
-from tests.simulation.disks import planted_disks
+from zabka.journal.events import LogDamageFound
+from zabka.simulation.disks.faulty_disk import FaultyDisk, Flip
+from zabka.simulation.disks.faulty_log_directory import (
+    FLUSH,
+    OPERATIONS,
+    READ,
+    TEXT,
+    WRITE,
+    BrokerDisks,
+    FaultyLogDirectory,
+)
+from zabka.simulation.faults.disk_faults import LOG_DIR_FAULTS, PEER_DISK_FAULTS
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.run import run_seed
+from zabka.simulation.seeds.disks import DISKS
+from zabka.simulation.seeds.seed_run import SeedRun
 
 CONFIG = EnsembleConfig(my_id=1, voters=(1, 2, 3))
 EPOCH_1 = 1 << 32

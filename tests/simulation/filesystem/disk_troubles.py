@@ -8,7 +8,7 @@ from random import Random
 from types import MappingProxyType
 from typing import NamedTuple
 
-from simulation.filesystem.volume import Volume
+from zabka.simulation.filesystem.volume import Volume
 
 COMMON = ("power", "kill", "full", "sync fails", "write fails", "read fails")
 """What any run knows; each run leaves some of them out."""

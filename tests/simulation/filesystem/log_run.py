@@ -10,19 +10,25 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from broker_sim.logs.checkpoints import PARTITION_METADATA, read_offsets, read_topic_id, write_offsets, write_topic_id
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.meta_properties import InconsistentMetaProperties, claim_log_directory, stored_broker_id
-from broker_sim.logs.partition_log import PartitionLog
-from ensemble.ports import Future
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, patch_batches, read_header, split_batches
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import PowerLost, Volume
-from simulation.filesystem.workers import SimWorkers
-from simulation.kernel.draws import derive_random
-from simulation.kernel.scheduler import Scheduler
 from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
+from zabka.broker_sim.logs.checkpoints import (
+    PARTITION_METADATA,
+    read_offsets,
+    read_topic_id,
+    write_offsets,
+    write_topic_id,
+)
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, claim_log_directory, stored_broker_id
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.ensemble.ports import Future
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch, patch_batches, read_header, split_batches
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import PowerLost, Volume
+from zabka.simulation.filesystem.workers import SimWorkers
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.scheduler import Scheduler
 
 ROOT = Path("/var/kafka")
 TP = TopicPartition("orders", 0)

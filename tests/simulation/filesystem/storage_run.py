@@ -12,20 +12,21 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
-from ensemble.ids import Epoch, LinkId, SessionId, Zxid, epoch_of, zxid_text
-from ensemble.ports import Future
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.tree.datatree import DataTree
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import CreateTxn, SetDataTxn, Txn
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX
-from ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover
-from ensemble.txnlog.snapshots import WrittenSnapshot, write_snapshot
-from ensemble.txnlog.storage import Storage
-from ensemble.zab.effects import (
+from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
+from zabka.ensemble.ids import Epoch, LinkId, SessionId, Zxid, epoch_of, zxid_text
+from zabka.ensemble.ports import Future
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import CreateTxn, SetDataTxn, Txn
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX
+from zabka.ensemble.txnlog.recovery import Recovery, RecoveryPolicy, recover
+from zabka.ensemble.txnlog.snapshots import WrittenSnapshot, write_snapshot
+from zabka.ensemble.txnlog.storage import Storage
+from zabka.ensemble.zab.effects import (
     Append,
     Barrier,
     Effect,
@@ -35,12 +36,11 @@ from ensemble.zab.effects import (
     SaveSnapshot,
     TruncateLog,
 )
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import PowerLost, Volume
-from simulation.filesystem.workers import SimWorkers
-from simulation.kernel.draws import derive_random
-from simulation.kernel.scheduler import Scheduler
-from tests.simulation.filesystem.disk_troubles import COMMON, DiskTroubles, Measure
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import PowerLost, Volume
+from zabka.simulation.filesystem.workers import SimWorkers
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.scheduler import Scheduler
 
 DATA = Path("/data")
 POLICY = RecoveryPolicy(other_voters=2)

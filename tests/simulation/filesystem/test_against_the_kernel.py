@@ -17,10 +17,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.runtime.files import HOST, Files
-from simulation.filesystem.inode import SECTOR_BYTES
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import Volume
+from zabka.ensemble.runtime.files import HOST, Files
+from zabka.simulation.filesystem.inode import SECTOR_BYTES
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import Volume
 
 NAMES = ("a", "b", "d", "d/a", "d/b", "missing/a")
 FLAGS = (os.O_RDONLY, os.O_RDWR, os.O_RDWR | os.O_CREAT, os.O_RDWR | os.O_CREAT | os.O_TRUNC,

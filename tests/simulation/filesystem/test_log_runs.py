@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import pytest
 
-from broker_sim.logs.file_log_directory import DiskLogFile, FileLogDirectory
-from ensemble.txnlog.files import write_bytes
 from tests.simulation.filesystem.log_run import KINDS, LogRun, Violation
+from zabka.broker_sim.logs.file_log_directory import DiskLogFile, FileLogDirectory
+from zabka.ensemble.txnlog.files import write_bytes
 
 SEEDS = range(80)
 SEEDS_FOR_A_PLANT = range(300)

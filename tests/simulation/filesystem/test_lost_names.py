@@ -8,14 +8,14 @@ from random import Random
 
 import pytest
 
-from broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
-from broker_sim.logs.file_log_directory import FileLogDirectory
-from broker_sim.logs.partition_log import PartitionLog
-from journal.events import TopicPartition
-from kafka_protocol.record_batch import Record, build_batch, decode_records, patch_batches, split_batches
-from simulation.filesystem.inode import SECTOR_BYTES
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import Volume
+from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH
+from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
+from zabka.broker_sim.logs.partition_log import PartitionLog
+from zabka.journal.events import TopicPartition
+from zabka.kafka.record_batch import Record, build_batch, decode_records, patch_batches, split_batches
+from zabka.simulation.filesystem.inode import SECTOR_BYTES
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import Volume
 
 TP = TopicPartition("orders", 0)
 SEEDS = range(60)

@@ -10,11 +10,11 @@ from random import Random
 
 import pytest
 
-from ensemble.runtime.files import Files
-from ensemble.txnlog.files import exists, read_bytes, replace_file, sync_directory, sync_file, write_bytes
-from simulation.filesystem.inode import BLOCK_BYTES, SECTOR_BYTES
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import BOOT_ID, PowerLost, Volume
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.txnlog.files import exists, read_bytes, replace_file, sync_directory, sync_file, write_bytes
+from zabka.simulation.filesystem.inode import BLOCK_BYTES, SECTOR_BYTES
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import BOOT_ID, PowerLost, Volume
 
 ROOT = Path("/")
 FILE = Path("/file")

@@ -14,20 +14,20 @@ from unittest.mock import patch
 
 import pytest
 
-from ensemble.runtime.files import Files
-from ensemble.txnlog import files as small_files
-from ensemble.txnlog import log, log_reading, recovery, snapshot_writer, snapshots, storage, sync_pace
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.log import LogWriter
-from ensemble.txnlog.log_reading import LogReader
-from ensemble.txnlog.records import HEADER
-from ensemble.txnlog.snapshots import write_snapshot
-from ensemble.zab.effects import SaveCurrentEpoch
-from simulation.filesystem.process_files import ProcessFiles
-from simulation.filesystem.volume import PowerLost, Volume
 from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
 from tests.simulation.filesystem.storage_run import KINDS, StorageRun, Violation
+from zabka.ensemble.runtime.files import Files
+from zabka.ensemble.txnlog import files as small_files
+from zabka.ensemble.txnlog import log, log_reading, recovery, snapshot_writer, snapshots, storage, sync_pace
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.log import LogWriter
+from zabka.ensemble.txnlog.log_reading import LogReader
+from zabka.ensemble.txnlog.records import HEADER
+from zabka.ensemble.txnlog.snapshots import write_snapshot
+from zabka.ensemble.zab.effects import SaveCurrentEpoch
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.filesystem.volume import PowerLost, Volume
 
 SEEDS = range(60)
 SEEDS_FOR_A_PLANT = range(400)

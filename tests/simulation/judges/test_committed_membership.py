@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble.ids import Epoch, SessionId, Zxid
-from ensemble.records import OpCode
-from ensemble.txn import SetDataTxn, Txn
-from simulation.judges.committed_membership import CommittedMembership, voters_of
-from simulation.judges.rules import DurableState
+from zabka.ensemble.ids import Epoch, SessionId, Zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.simulation.judges.committed_membership import CommittedMembership, voters_of
+from zabka.simulation.judges.rules import DurableState
 
 
 class _Disk:

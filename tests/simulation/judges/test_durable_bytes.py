@@ -6,7 +6,7 @@ import gzip
 import struct
 from zlib import adler32
 
-from simulation.judges.durable_bytes import DurableBytes, is_whole_snapshot, zxids_in_log
+from zabka.simulation.judges.durable_bytes import DurableBytes, is_whole_snapshot, zxids_in_log
 
 HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
 """FileHeader: magic, version, dbid."""

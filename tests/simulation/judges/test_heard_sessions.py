@@ -9,18 +9,18 @@ from unittest.mock import patch
 
 import pytest
 
-from ensemble.ids import ConnectionId, Zxid
-from ensemble.records import ConnectResponse
-from ensemble.tree.service import Service
-from ensemble.zab.messages import Ping
-from journal.events import Entry, InvariantViolated, SessionExpired
-from journal.judges.judged import Judged
-from simulation.judges.heard_sessions import NAME, HeardSessions, Hearing
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
-from simulation.network.network import Endpoint, Link, Network
-from simulation.run import run_seed
-from simulation.settings import WorldSettings
+from zabka.ensemble.ids import ConnectionId, Zxid
+from zabka.ensemble.records import ConnectResponse
+from zabka.ensemble.tree.service import Service
+from zabka.ensemble.zab.messages import Ping
+from zabka.journal.events import Entry, InvariantViolated, SessionExpired
+from zabka.journal.judges.judged import Judged
+from zabka.simulation.judges.heard_sessions import NAME, HeardSessions, Hearing
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.network.network import Endpoint, Link, Network
+from zabka.simulation.run import run_seed
+from zabka.simulation.settings import WorldSettings
 
 FEW = WorldSettings(peers=3, brokers=3)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.txn import CreateTxn, DeleteTxn, Txn
-from journal.events import (
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.txn import CreateTxn, DeleteTxn, Txn
+from zabka.journal.events import (
     Entry,
     Event,
     IsrProposed,
@@ -18,10 +18,10 @@ from journal.events import (
     RecordsReplicated,
     TopicPartition,
 )
-from journal.judges.judged import Judged
-from kafka_protocol.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment, encode_topic
-from simulation.judges.kafka_rules import KafkaRules
-from simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.zk.znodes import LeaderAndIsr, ReplicaAssignment, TopicAssignment, encode_topic
+from zabka.simulation.judges.kafka_rules import KafkaRules
+from zabka.simulation.judges.kafka_znodes import KafkaZnodes, StateWritten, TopicGone
 
 T0 = TopicPartition("t", 0)
 TOPIC = encode_topic(TopicAssignment(None, {0: ReplicaAssignment((1,))}))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.judges.minimums import Minimums
+from zabka.simulation.judges.minimums import Minimums
 
 SESSION_MS = 6_000
 HEARD_US = 2 * SESSION_MS * 1000

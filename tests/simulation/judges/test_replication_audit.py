@@ -7,28 +7,28 @@ from typing import Any
 
 import pytest
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from ensemble.errors import ErrorCode
-from ensemble.ids import SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, SubTxn, Txn
-from journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
-from journal.judges.judged import Judged
-from kafka_protocol.record_batch import Record, build_batch, read_header
-from kafka_protocol.zk.znodes import (
+from tests.simulation import planted
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, ErrorTxn, MultiTxn, SetDataTxn, SubTxn, Txn
+from zabka.journal.events import Entry, FaultInjected, HighWatermarkMoved, InvariantViolated, TopicPartition
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.record_batch import Record, build_batch, read_header
+from zabka.kafka.zk.znodes import (
     LeaderAndIsr,
     ReplicaAssignment,
     TopicAssignment,
     encode_partition_state,
     encode_topic,
 )
-from simulation.judges.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
-from simulation.judges.minimums import Minimums
-from simulation.judges.replica_logs import ReplicaLog
-from simulation.judges.replication_audit import ReplicationAudit, judge_write
-from simulation.kernel.scheduler import Scheduler
-from simulation.run import run_seed
-from tests.simulation import planted
+from zabka.simulation.judges.kafka_znodes import Configured, KafkaZnodes, Registered, StateWritten, TopicGone
+from zabka.simulation.judges.minimums import Minimums
+from zabka.simulation.judges.replica_logs import ReplicaLog
+from zabka.simulation.judges.replication_audit import ReplicationAudit, judge_write
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.run import run_seed
 
 T0 = TopicPartition("t", 0)
 STATE = "/brokers/topics/t/partitions/0/state"

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from broker_sim.logs.memory_log_directory import MemoryLogDirectory
-from journal.events import InvariantViolated, TopicPartition
-from journal.judges.judged import Judged
-from kafka_protocol.record_batch import Record, build_batch
-from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
-from simulation.judges.stored_commits import ANSWERED, ON_DISKS, StoredCommits, commits_in
+from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory
+from zabka.journal.events import InvariantViolated, TopicPartition
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.record_batch import Record, build_batch
+from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
+from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS, StoredCommits, commits_in
 
 T0 = TopicPartition("t", 0)
 KEPT_IN = "__consumer_offsets-0"

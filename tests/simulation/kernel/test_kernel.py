@@ -8,10 +8,10 @@ from contextlib import suppress
 
 import pytest
 
-from simulation.kernel.draws import derive_random, draw_below
-from simulation.kernel.futures import SimFuture
-from simulation.kernel.runtime import SimRuntime, run_task
-from simulation.kernel.scheduler import Deadlock, Scheduler
+from zabka.simulation.kernel.draws import derive_random, draw_below
+from zabka.simulation.kernel.futures import SimFuture
+from zabka.simulation.kernel.runtime import SimRuntime, run_task
+from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
 
 
 def runtime(scheduler: Scheduler | None = None) -> SimRuntime:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from random import Random
 
-from simulation.kernel.draws import derive_random, draw_below
-from simulation.kernel.tape import RECORDED_MAX, WORD_MAX, Stream, Tape, TapedSeed
+from zabka.simulation.kernel.draws import derive_random, draw_below
+from zabka.simulation.kernel.tape import RECORDED_MAX, WORD_MAX, Stream, Tape, TapedSeed
 
 
 def mixed_draws(random: Random) -> list[float]:

@@ -7,14 +7,14 @@ from functools import cache
 import msgspec
 import pytest
 
-from journal.causes import End
-from journal.events import BY_NAME, AdminRequested, Entry, FaultInjected
-from journal.rules import rule_of
-from simulation.lessons import LESSONS, Lesson, NoMoment, Scene
-from simulation.lessons.lesson import Moment
-from simulation.scenarios.library import LIBRARY, seeded
-from simulation.scenarios.scenario import StepTaken, Verdict, WorldScenario
-from simulation.scenarios.world_player import play
+from zabka.journal.causes import End
+from zabka.journal.events import BY_NAME, AdminRequested, Entry, FaultInjected
+from zabka.journal.rules import rule_of
+from zabka.simulation.lessons import LESSONS, Lesson, NoMoment, Scene
+from zabka.simulation.lessons.lesson import Moment
+from zabka.simulation.scenarios.library import LIBRARY, seeded
+from zabka.simulation.scenarios.scenario import StepTaken, Verdict, WorldScenario
+from zabka.simulation.scenarios.world_player import play
 
 TWELVE = 12
 DOES_SOMETHING = ("kill", "pause", "cut", "delay", "stop", "elect", "reassign")

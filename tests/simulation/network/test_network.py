@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from ensemble.ids import Epoch, SessionId, Zxid
-from ensemble.records import OpCode
-from ensemble.txn import DeleteTxn, Txn
-from ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch
-from simulation.disks.disk import SimDisk
-from simulation.kernel.draws import derive_random
-from simulation.kernel.runtime import SimRuntime
-from simulation.kernel.scheduler import Scheduler
-from simulation.network.network import Endpoint, Network
+from zabka.ensemble.ids import Epoch, SessionId, Zxid
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import DeleteTxn, Txn
+from zabka.ensemble.zab.effects import Append, Barrier, SaveAcceptedEpoch, SaveCurrentEpoch
+from zabka.simulation.disks.disk import SimDisk
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.network.network import Endpoint, Network
 
 
 class Pair:

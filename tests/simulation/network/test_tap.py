@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from journal.events import ControllerElected, FaultInjected, LearnerSynced, SessionExpired, TxnProposed
-from journal.messages import Message, message_line, read_message
-from simulation.network.network import CLOSED, Endpoint, Network
-from simulation.network.tap import PROCESS_GONE, MessageTap
-from simulation.run import run_with_journal
-from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import Verdict
+from zabka.journal.events import ControllerElected, FaultInjected, LearnerSynced, SessionExpired, TxnProposed
+from zabka.journal.messages import Message, message_line, read_message
+from zabka.simulation.network.network import CLOSED, Endpoint, Network
+from zabka.simulation.network.tap import PROCESS_GONE, MessageTap
+from zabka.simulation.run import run_with_journal
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import Verdict
 
 FAILOVER = "kafka-1211"
 TYPED, WIRE = 1, 9

@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, cast
 
-from simulation.kernel.scheduler import Scheduler
-from simulation.processes.machine import Ground, Machine, SimProcess
-from simulation.processes.virtual_time import virtual_time
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.processes.machine import Ground, Machine, SimProcess
+from zabka.simulation.processes.virtual_time import virtual_time
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"
 PORT = 7000

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from ensemble.server.net.sockets import keep_alive
-from simulation.processes.tcp import RECEIVE_BUFFER, SEND_BUFFER
 from tests.simulation.processes.small_world import HERE, PORT, THERE, Noted, SmallWorld, calling, serving
+from zabka.ensemble.server.net.sockets import keep_alive
+from zabka.simulation.processes.tcp import RECEIVE_BUFFER, SEND_BUFFER
 
 
 @pytest.fixture
@@ -146,7 +146,7 @@ def test_keepalive_finds_a_machine_that_lost_its_power(world: SmallWorld) -> Non
     assert caller.transport is not None
     keep_alive(caller.transport)
     world.machines[THERE].lose_power()
-    # Idle for 10 s, then three probes 5 s apart: `ensemble.server.net.sockets.keep_alive`.
+    # Idle for 10 s, then three probes 5 s apart: `zabka.ensemble.server.net.sockets.keep_alive`.
     world.run(20)
     assert caller.happened == ["made"]
     world.run(10)

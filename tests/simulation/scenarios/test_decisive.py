@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from journal import events as e
-from journal.events import Event
-from simulation.scenarios.decisive import decisive
-from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import CoreScenario
+from zabka.journal import events as e
+from zabka.journal.events import Event
+from zabka.simulation.scenarios.decisive import decisive
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import CoreScenario
 
 LONE = sorted(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from controller.historical import Historical
-from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import WithBug, WorldScenario
 from tests.simulation import planted_table
-from tools import outage_library as cli
+from zabka.cli import outage_library as cli
+from zabka.controller.historical import Historical
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import WithBug, WorldScenario
 
 REPLAYABLE = [
     "KAFKA-2729", "KAFKA-6082", "KAFKA-13407", "KAFKA-12315", "14845", "KAFKA-7235", "KAFKA-4447", "KAFKA-4443",

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.zab.quorum import Quorum
-from simulation.disks import disk
-from simulation.scenarios.core_steps import Elect, Expect, Run, Start, Write
-from simulation.scenarios.kafka_steps import Cast, Produce, Settled, Topic
-from simulation.scenarios.library import LIBRARY, play
-from simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
-from simulation.scenarios.world_steps import Agree, Ask, Join
 from tests.simulation import planted, planted_table
 from tests.simulation.planting import NotServingCode, Plant, broken
 from tests.simulation.plants import PLANTS
 from tests.simulation.scenarios.pairs import PAIRS, Pair
+from zabka.ensemble.zab.quorum import Quorum
+from zabka.simulation.disks import disk
+from zabka.simulation.scenarios.core_steps import Elect, Expect, Run, Start, Write
+from zabka.simulation.scenarios.kafka_steps import Cast, Produce, Settled, Topic
+from zabka.simulation.scenarios.library import LIBRARY, play
+from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileScenario, WorldScenario
+from zabka.simulation.scenarios.world_steps import Agree, Ask, Join
 
 ALL = (1, 2, 3)
 AN_ORDINARY_START = (Start(), Elect(ALL), Run(), Write(3), Run(), Expect("log", 1, "1.1"))

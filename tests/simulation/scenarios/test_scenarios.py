@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from simulation.scenarios.core_steps import Expect, Start
-from simulation.scenarios.file_steps import Purge
-from simulation.scenarios.library import LIBRARY, configured, play
-from simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
-from simulation.settings import BadSetting
-from testing.live.running import running_obstacle
-from testing.live.scenarios import LivePlayer
-from tools import outage_library as cli
+from zabka.cli import outage_library as cli
+from zabka.simulation.scenarios.core_steps import Expect, Start
+from zabka.simulation.scenarios.file_steps import Purge
+from zabka.simulation.scenarios.library import LIBRARY, configured, play
+from zabka.simulation.scenarios.scenario import CoreScenario, WorldScenario, read_scenario, write_scenario
+from zabka.simulation.settings import BadSetting
+from zabka.testing.live.running import running_obstacle
+from zabka.testing.live.scenarios import LivePlayer
 
 SERIOUS_BUGS = [
     1549, 1558, 4837, 1675, 2136, 3600, 2845, 3104, 3642, 5094, 3911, 3023, 4646, 4643, 4685, 4394, 4785, 4712, 4925,

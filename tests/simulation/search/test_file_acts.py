@@ -8,18 +8,18 @@ from random import Random
 
 import pytest
 
-from ensemble.ids import Epoch
-from ensemble.zab.effects import SaveAcceptedEpoch
-from ensemble.zab.messages import PeerState
-from simulation.cores.file_cores import FileCores
-from simulation.scenarios.core_player import recover
-from simulation.scenarios.core_steps import Crash, Elect, Isolate, Run, Start, Write
-from simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
-from simulation.search import file_acts
-from simulation.search.explore_steps import leading, serving
-from simulation.search.protocol import Quiet
-from simulation.search.stretches import Stretch
 from tests.simulation.planted_histories import PLANTED
+from zabka.ensemble.ids import Epoch
+from zabka.ensemble.zab.effects import SaveAcceptedEpoch
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.file_cores import FileCores
+from zabka.simulation.scenarios.core_player import recover
+from zabka.simulation.scenarios.core_steps import Crash, Elect, Isolate, Run, Start, Write
+from zabka.simulation.scenarios.file_steps import Confer, Rot, SpoilSnapshot, Vanish
+from zabka.simulation.search import file_acts
+from zabka.simulation.search.explore_steps import leading, serving
+from zabka.simulation.search.protocol import Quiet
+from zabka.simulation.search.stretches import Stretch
 
 ALL = (1, 2, 3)
 

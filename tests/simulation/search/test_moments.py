@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 
-from simulation.faults.acts import Deed, Stage
-from simulation.faults.broker_deeds import commit_alone, lose_leader
-from simulation.faults.deeds import MENDING, rest
-from simulation.run import SCENARIOS
-from simulation.seeds import swarm
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import world_settings
+from zabka.simulation.faults.acts import Deed, Stage
+from zabka.simulation.faults.broker_deeds import commit_alone, lose_leader
+from zabka.simulation.faults.deeds import MENDING, rest
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.seeds import swarm
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import world_settings
 
 
 @pytest.fixture

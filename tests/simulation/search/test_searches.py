@@ -10,21 +10,21 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 
-from simulation.cores.canonical import ANY_ORDER, HEARD, LEFT_OUT
-from simulation.cores.cloning import clone, fields_of, fingerprint
-from simulation.cores.cores import Cores
-from simulation.cores.turns import RememberedTurns
-from simulation.scenarios.core_player import play_steps, recover, unsettled
-from simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write, confer
-from simulation.scenarios.library import play
-from simulation.scenarios.scenario import read_scenario
-from simulation.scenarios.step import StepFailed
-from simulation.search.explore import Begin, Bounds, explore
-from simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
-from simulation.search.transcript import transcript
 from tests.simulation import planted_ensemble
 from tests.simulation.search.zab_machine import ZabMachine
-from tools import explore as explore_cli
+from zabka.cli import explore as explore_cli
+from zabka.simulation.cores.canonical import ANY_ORDER, HEARD, LEFT_OUT
+from zabka.simulation.cores.cloning import clone, fields_of, fingerprint
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.turns import RememberedTurns
+from zabka.simulation.scenarios.core_player import play_steps, recover, unsettled
+from zabka.simulation.scenarios.core_steps import CoreSteps, Crash, Deliver, Elect, Run, Start, SyncDisk, Write, confer
+from zabka.simulation.scenarios.library import play
+from zabka.simulation.scenarios.scenario import read_scenario
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.search.explore import Begin, Bounds, explore
+from zabka.simulation.search.explore_steps import crashes, elections, losses, ordinary_steps, restarts, serving
+from zabka.simulation.search.transcript import transcript
 
 QUICK = settings(
     max_examples=12, stateful_step_count=60, deadline=None, derandomize=True, database=None,

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from simulation.cores.cores import Cores
-from simulation.scenarios.core_steps import Break, Elect, Run, Start, Write
-from simulation.search.protocol import Quiet
-from simulation.search.stretches import Stretch, blips, uneven_writes
 from tests.simulation import planted_ensemble
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.scenarios.core_steps import Break, Elect, Run, Start, Write
+from zabka.simulation.search.protocol import Quiet
+from zabka.simulation.search.stretches import Stretch, blips, uneven_writes
 
 ALL = (1, 2, 3)
 

@@ -9,19 +9,19 @@ from random import Random
 import msgspec
 import pytest
 
-from simulation.faults.acts import ACT_WORDS, ACTS
-from simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
-from simulation.run import SCENARIOS
-from simulation.search.corpus import Corpus
-from simulation.search.mutation import gone_on_from, mutated
-from simulation.search.runs import SEARCHED, run_tape, tell
-from simulation.search.shrinking import Shrinking
-from simulation.search.tape_file import TapeFile, read_tape, write_tape
-from simulation.search.tape_folder import OtherSearch, TapeFolder
-from simulation.search.tape_search import Found, TapeSearch, Wanted, kind_of, planted, shrunk
-from simulation.seeds.seed_run import SeedRun
-from simulation.settings import WorldSettings
 from tests.simulation import planted_ensemble, search_table
+from zabka.simulation.faults.acts import ACT_WORDS, ACTS
+from zabka.simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.search.corpus import Corpus
+from zabka.simulation.search.mutation import gone_on_from, mutated
+from zabka.simulation.search.runs import SEARCHED, run_tape, tell
+from zabka.simulation.search.shrinking import Shrinking
+from zabka.simulation.search.tape_file import TapeFile, read_tape, write_tape
+from zabka.simulation.search.tape_folder import OtherSearch, TapeFolder
+from zabka.simulation.search.tape_search import Found, TapeSearch, Wanted, kind_of, planted, shrunk
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import WorldSettings
 
 PROTOCOL, FILES = "swarm-protocol", "swarm-files"
 SETTINGS = WorldSettings()

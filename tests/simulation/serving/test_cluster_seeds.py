@@ -14,15 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from broker_sim.logs.checkpoints import CLEAN_SHUTDOWN
-from journal.events import LogDamageFound, NodeStopped
-from simulation.judges.stored_commits import ANSWERED, ON_DISKS
-from simulation.kernel.draws import derive_random
-from simulation.run import run_seed
-from simulation.serving.broker_machine import BrokerMachine
-from simulation.serving.cluster_reached import PLACES
-from simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun, serve_cluster
-from simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
 from tests.simulation.planted_brokers import (
     a_broker_uses_a_descriptor_that_it_has_closed,
     a_commit_of_offsets_fails_by_a_mistake,
@@ -35,6 +26,15 @@ from tests.simulation.planted_log_files import (
     a_flush_is_not_awaited,
     a_torn_tail_is_trusted,
 )
+from zabka.broker_sim.logs.checkpoints import CLEAN_SHUTDOWN
+from zabka.journal.events import LogDamageFound, NodeStopped
+from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.run import run_seed
+from zabka.simulation.serving.broker_machine import BrokerMachine
+from zabka.simulation.serving.cluster_reached import PLACES
+from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun, serve_cluster
+from zabka.simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
 
 SEEDS, SEEDS_IN_THE_SUITE = 60, 2
 A_TENTH = 10
@@ -71,7 +71,7 @@ def test_a_seed_of_whole_brokers_holds_every_invariant_and_recovers(seed: int) -
 
 def test_the_same_seed_of_whole_brokers_gives_the_same_bytes_whatever_strings_hash_to() -> None:
     code = (
-        "from hashlib import sha256; from simulation.run import run_with_journal; "
+        "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
         "print(sha256(b''.join(run_with_journal(1, 'whole-cluster')[1])).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parents[3])}

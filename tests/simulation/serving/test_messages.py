@@ -13,18 +13,18 @@ from typing import Any
 
 import pytest
 
-from journal.events import ControllerElected, Entry, FaultInjected, TxnProposed
-from journal.messages import Message
-from journal.reader import decode_line
-from journal.sightings import UNSENT
-from simulation.network.tap import MessageTap
-from simulation.processes.heard import NEVER_READ, ProcessNotes
-from simulation.processes.machine import Ground, Machine, Main
-from simulation.processes.transports import SocketTransport
-from simulation.run import run_with_journal
-from simulation.serving.cluster_seed import WHOLE_CLUSTER
-from simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT
-from simulation.serving.serving_seed import WHOLE
+from zabka.journal.events import ControllerElected, Entry, FaultInjected, TxnProposed
+from zabka.journal.messages import Message
+from zabka.journal.reader import decode_line
+from zabka.journal.sightings import UNSENT
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.processes.heard import NEVER_READ, ProcessNotes
+from zabka.simulation.processes.machine import Ground, Machine, Main
+from zabka.simulation.processes.transports import SocketTransport
+from zabka.simulation.run import run_with_journal
+from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER
+from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT
+from zabka.simulation.serving.serving_seed import WHOLE
 
 SEED = {WHOLE: 1, WHOLE_CLUSTER: 3}
 """Seeds with three peers, a killed process and a machine that loses its power."""
@@ -222,8 +222,8 @@ def test_the_same_seed_says_the_same_whatever_strings_hash_to() -> None:
     tap = MessageTap()
     run_with_journal(SEED[WHOLE_CLUSTER], WHOLE_CLUSTER, tap=tap)
     code = (
-        "from hashlib import sha256; from simulation.network.tap import MessageTap; "
-        "from simulation.run import run_with_journal; tap = MessageTap(); "
+        "from hashlib import sha256; from zabka.simulation.network.tap import MessageTap; "
+        "from zabka.simulation.run import run_with_journal; tap = MessageTap(); "
         f"run_with_journal({SEED[WHOLE_CLUSTER]}, 'whole-cluster', tap=tap); "
         "print(sha256(b''.join(tap.lines())).hexdigest())"
     )

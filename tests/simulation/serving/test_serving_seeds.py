@@ -17,21 +17,21 @@ from unittest.mock import patch
 
 import pytest
 
-from ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
-from ensemble.txnlog.log import LogWriter
-from ensemble.zab.effects import Effect
-from ensemble.zab.peer import Peer
-from simulation.kernel.draws import derive_random
-from simulation.kernel.tape import STRIKE, Tape
-from simulation.run import run_seed
-from simulation.scenarios.story import told_acts
-from simulation.search.runs import run_tape, tell
-from simulation.search.tape_search import Found, Wanted, kind_of, shrunk
-from simulation.serving.platters import NAME as PLATTERS
-from simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
-from simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
-from simulation.serving.shape import Shape, draw_shape
 from tests.simulation.planted_histories import the_log_is_read_by_its_numbers
+from zabka.ensemble.txnlog.files import SNAPSHOT_PREFIX, zxid_of
+from zabka.ensemble.txnlog.log import LogWriter
+from zabka.ensemble.zab.effects import Effect
+from zabka.ensemble.zab.peer import Peer
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.tape import STRIKE, Tape
+from zabka.simulation.run import run_seed
+from zabka.simulation.scenarios.story import told_acts
+from zabka.simulation.search.runs import run_tape, tell
+from zabka.simulation.search.tape_search import Found, Wanted, kind_of, shrunk
+from zabka.simulation.serving.platters import NAME as PLATTERS
+from zabka.simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
+from zabka.simulation.serving.serving_seed import WHOLE, ServingRun, serve_seed
+from zabka.simulation.serving.shape import Shape, draw_shape
 
 SEEDS, SEEDS_IN_THE_SUITE = 60, 3
 A_TENTH = 10
@@ -65,7 +65,7 @@ def test_a_seed_of_whole_processes_holds_every_invariant_and_recovers(seed: int)
 
 def test_the_same_seed_gives_the_same_bytes_whatever_strings_hash_to() -> None:
     code = (
-        "from hashlib import sha256; from simulation.run import run_with_journal; "
+        "from hashlib import sha256; from zabka.simulation.run import run_with_journal; "
         "print(sha256(b''.join(run_with_journal(1, 'whole')[1])).hexdigest())"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "4242", "PYTHONPATH": str(Path(__file__).parents[3])}

@@ -6,16 +6,16 @@ from unittest.mock import patch
 
 import pytest
 
-from broker_sim.groups.config import CONSUMER_OFFSETS
-from broker_sim.groups.store import java_hash
-from journal.events import TopicPartition
-from journal.judges.kafka_analysis import KafkaHistory, Sent
-from kafka_protocol.record_batch import Record
-from kafka_protocol.zk.znodes import ReplicaAssignment, TopicAssignment
-from simulation.judges.replication_audit import ReplicationAudit
-from simulation.workloads.consuming import GROUP, Consuming
-from simulation.workloads.producing import clients_in
-from simulation.world import World
+from zabka.broker_sim.groups.config import CONSUMER_OFFSETS
+from zabka.broker_sim.groups.store import java_hash
+from zabka.journal.events import TopicPartition
+from zabka.journal.judges.kafka_analysis import KafkaHistory, Sent
+from zabka.kafka.record_batch import Record
+from zabka.kafka.zk.znodes import ReplicaAssignment, TopicAssignment
+from zabka.simulation.judges.replication_audit import ReplicationAudit
+from zabka.simulation.workloads.consuming import GROUP, Consuming
+from zabka.simulation.workloads.producing import clients_in
+from zabka.simulation.world import World
 
 P0 = TopicPartition("orders", 0)
 

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import pytest
 
-from journal.events import MembershipActivated, PeerStateChanged
-from simulation.seeds.reconfiguring import RECONFIGURING
-from simulation.seeds.seed_run import SeedRun
+from zabka.journal.events import MembershipActivated, PeerStateChanged
+from zabka.simulation.seeds.reconfiguring import RECONFIGURING
+from zabka.simulation.seeds.seed_run import SeedRun
 
 
 @pytest.mark.parametrize("seed", [5, 6, 9])

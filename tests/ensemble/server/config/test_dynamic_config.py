@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.dynamic_config import DynamicConfigFiles
-from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.zab.membership import Membership
+from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
+from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.zab.membership import Membership
 
 STATIC = """# our ensemble
 dataDir={data}

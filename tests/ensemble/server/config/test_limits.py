@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId
-from ensemble.records import ConnectRequest, Frames, OpCode, PathWatchRequest, Request
-from ensemble.server.config.limits import ConnectionThrottle, Limits, ThrottleSettings
-from ensemble.server.net.admission import Admission, RequestGate
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import ConnectRequest, Frames, OpCode, PathWatchRequest, Request
+from zabka.ensemble.server.config.limits import ConnectionThrottle, Limits, ThrottleSettings
+from zabka.ensemble.server.net.admission import Admission, RequestGate
 
 ONE, TWO = ConnectionId(1), ConnectionId(2)
 GET = Request(1, OpCode.GET_DATA, PathWatchRequest("/", False)).encode()

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.limits import Limits, ThrottleSettings
-from ensemble.server.config.security_cfg import HIDDEN
-from ensemble.server.config.tls import TlsSettings
-from ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, parse
+from zabka.ensemble.server.config.limits import Limits, ThrottleSettings
+from zabka.ensemble.server.config.security_cfg import HIDDEN
+from zabka.ensemble.server.config.tls import TlsSettings
+from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, parse
 
 PROVIDER = "org.apache.zookeeper.server.auth."
 JAAS = 'Server { org.apache.zookeeper.server.auth.DigestLoginModule required user_ann="secret" user_super="one"; };'

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ensemble.server.config.config_values import Values
-from ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
+from zabka.ensemble.server.config.config_values import Values
+from zabka.ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
 
 
 def read(**keys: str) -> StorageSettings:

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.ids import Epoch, SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.server.config.limits import Limits
-from ensemble.server.config.stored_sizes import oversized_warning, readable_bytes
-from ensemble.tree.datatree import DataTree
-from ensemble.txn import CreateTxn, Txn
-from ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
-from ensemble.zab.effects import Recovered
+from zabka.ensemble.ids import Epoch, SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.config.stored_sizes import oversized_warning, readable_bytes
+from zabka.ensemble.tree.datatree import DataTree
+from zabka.ensemble.txn import CreateTxn, Txn
+from zabka.ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot
+from zabka.ensemble.zab.effects import Recovered
 
 
 def made(size: int) -> Txn:

@@ -18,9 +18,9 @@ from cryptography.hazmat.primitives.serialization import (
     pkcs12,
 )
 
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.tls import TlsSettings, TlsStore, offered_versions, unchosen_suites
-from ensemble.server.config.tls_stores import kind_of
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.tls import TlsSettings, TlsStore, offered_versions, unchosen_suites
+from zabka.ensemble.server.config.tls_stores import kind_of
 
 NOW = datetime.datetime.now(datetime.UTC)
 DAY = datetime.timedelta(days=1)

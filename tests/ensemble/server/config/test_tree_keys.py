@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.zoo_cfg import ConfigError, parse
-from ensemble.tree_rules import TreeRules
+from zabka.ensemble.server.config.zoo_cfg import ConfigError, parse
+from zabka.ensemble.tree_rules import TreeRules
 
 
 def rules(directory: Path, *lines: str) -> TreeRules:

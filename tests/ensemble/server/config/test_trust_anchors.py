@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.tls import TlsSettings, TlsStore
-from ensemble.server.config.zoo_cfg import parse
-from ensemble.server.net.peer_security import PeerSecurity
 from tests.ensemble.server.dated_certificates import Chains, client_with
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.tls import TlsSettings, TlsStore
+from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.server.net.peer_security import PeerSecurity
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse
-from ensemble.server.process.peer_process import ensemble_config
-from ensemble.zab.server_line import ServerLine, parse_server_line
+from zabka.ensemble.server.config.zoo_cfg import TICK_TIME_MAX_MS, ConfigError, load, parse
+from zabka.ensemble.server.process.peer_process import ensemble_config
+from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 
 THREE = """
 tickTime=500

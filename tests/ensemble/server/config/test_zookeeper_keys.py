@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.zoo_cfg import ACCEPTED, parse
+from scripts.reference.zookeeper_keys import asked_keys
 from tests.ensemble.server.config.java_outcomes import DIFFERENT, JAVA, WITHOUT_LIMITS
 from tests.ensemble.server.config.zookeeper_keys import KEYS, Key, zoo_cfg
-from tools.reference.zookeeper_keys import asked_keys
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.zoo_cfg import ACCEPTED, parse
 
 CASES = [pytest.param(key, text, id=f"{key.name}={text}") for key in KEYS for text in key.texts]
 WARNED = (

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from ensemble.server.config.zoo_cfg import ZooConfig
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig
 
 NUMBERS = ("-2147483649", "-2147483648", "-1", "0", "1", "2", "2147483647", "2147483648", "+5", "0x10", "010", "2_500")
 NUMBERS += ("x", "", "5.0")

@@ -7,11 +7,11 @@ import asyncio
 import pytest
 
 from bench.free_ports import free_ports
-from ensemble.runtime.link_fault import HeldFault
-from ensemble.runtime.links import FaultTable, LinkFaults
-from ensemble.server.net.peer_addresses import HEAD_START_S, first_to_answer, listen_each
-from ensemble.server.net.sockets import PortError, listen
-from ensemble.zab.server_line import Address, parse_server_line
+from zabka.ensemble.runtime.link_fault import HeldFault
+from zabka.ensemble.runtime.links import FaultTable, LinkFaults
+from zabka.ensemble.server.net.peer_addresses import HEAD_START_S, first_to_answer, listen_each
+from zabka.ensemble.server.net.sockets import PortError, listen
+from zabka.ensemble.zab.server_line import Address, parse_server_line
 
 SILENT = "127.0.3.1"
 

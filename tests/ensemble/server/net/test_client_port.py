@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from ensemble.auth.policy import OPEN_POLICY
-from ensemble.auth.schemes import AuthId
-from ensemble.errors import ErrorCode
-from ensemble.ids import ConnectionId
-from ensemble.records import (
+from zabka.ensemble.auth.policy import OPEN_POLICY
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.errors import ErrorCode
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import (
     ClientMessage,
     ConnectRequest,
     Frames,
@@ -25,12 +25,12 @@ from ensemble.records import (
     Request,
     SyncResponse,
 )
-from ensemble.server.config.limits import Limits, ThrottleSettings
-from ensemble.server.net import client_port
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.arriving import Arriving
-from ensemble.server.net.client_port import ClientPort
-from ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.ensemble.server.config.limits import Limits, ThrottleSettings
+from zabka.ensemble.server.net import client_port
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.arriving import Arriving
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()
 

@@ -10,17 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from ensemble.auth.policy import OPEN_POLICY
-from ensemble.client import connect
-from ensemble.client.client import Client
-from ensemble.client.service import SessionState, WatchEvent
-from ensemble.errors import NoNode, QuotaExceeded
-from ensemble.ids import ConnectionId
-from ensemble.records import EventType
-from ensemble.server.config.limits import Limits
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.client_port import WRITES_AT_ONCE, ClientPort
 from tests.ensemble.server.peer_processes import Ensemble
+from zabka.ensemble.auth.policy import OPEN_POLICY
+from zabka.ensemble.client import connect
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.errors import NoNode, QuotaExceeded
+from zabka.ensemble.ids import ConnectionId
+from zabka.ensemble.records import EventType
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_port import WRITES_AT_ONCE, ClientPort
 
 SETTINGS = "extendedTypesEnabled=true\nenforceQuota=true\nznode.container.checkIntervalMs=300\n"
 QUOTA = "/zookeeper/quota/q"

@@ -8,13 +8,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from ensemble.auth.policy import OPEN_POLICY
-from ensemble.runtime.node_process import new_event_loop
-from ensemble.server.config.limits import Limits
-from ensemble.server.net import client_port, lingering
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.client_port import ClientPort
 from tests.ensemble.server.net.test_client_port import Listener, until
+from zabka.ensemble.auth.policy import OPEN_POLICY
+from zabka.ensemble.runtime.node_process import new_event_loop
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.net import client_port, lingering
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_port import ClientPort
 
 REPLY = "x" * 20_000_000
 LOOPS = pytest.mark.parametrize("loop", [asyncio.new_event_loop, new_event_loop], ids=["asyncio", "as in production"])

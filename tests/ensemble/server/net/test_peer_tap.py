@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from ensemble.ids import ConnectionId, SessionId, Zxid
-from ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode
-from ensemble.server.net.peer_tap import PeerTap
-from ensemble.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, SetDataTxn, Txn
-from ensemble.zab.messages import Ack, Commit, FollowerInfo, Ping, Proposal
-from journal.message_log import MessageLog, message_files
-from journal.sightings import Sighting, read_sighting
+from zabka.ensemble.ids import ConnectionId, SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, ConnectRequest, ConnectResponse, OpCode
+from zabka.ensemble.server.net.peer_tap import PeerTap
+from zabka.ensemble.txn import CloseSessionTxn, CreateSessionTxn, CreateTxn, SetDataTxn, Txn
+from zabka.ensemble.zab.messages import Ack, Commit, FollowerInfo, Ping, Proposal
+from zabka.journal.message_log import MessageLog, message_files
+from zabka.journal.sightings import Sighting, read_sighting
 
 BROKER, OTHER = 0x100, 0x200
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from ensemble.ids import LinkId, PeerId, SessionId, Zxid
-from ensemble.records import OPEN_ACL, OpCode
-from ensemble.runtime.links import LinkFaults
-from ensemble.server.net.quorum_port import CHUNKS_A_TURN, QuorumLink, QuorumPort
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.tree_snapshot import NodeImage, TreeSnapshot
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.messages import ForwardedRequest, Packet, Proposal, Snap
-from ensemble.zab.server_line import parse_server_line
+from zabka.ensemble.ids import LinkId, PeerId, SessionId, Zxid
+from zabka.ensemble.records import OPEN_ACL, OpCode
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.server.net.quorum_port import CHUNKS_A_TURN, QuorumLink, QuorumPort
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.messages import ForwardedRequest, Packet, Proposal, Snap
+from zabka.ensemble.zab.server_line import parse_server_line
 
 LEADER = PeerId(1)
 REQUEST = ForwardedRequest(SessionId(9), 1, OpCode.SET_DATA, b"")

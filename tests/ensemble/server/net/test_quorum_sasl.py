@@ -12,21 +12,21 @@ from hypothesis import settings as budget
 from hypothesis import strategies as st
 
 from bench.free_ports import free_ports
-from ensemble.auth.digest_md5 import SaslError, proof, secret_of
-from ensemble.auth.jaas import digest_login
-from ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step, packet
-from ensemble.ids import Epoch, LinkId, PeerId, Zxid
-from ensemble.runtime.links import LinkFaults
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.tls import TlsSettings, TlsStore
-from ensemble.server.config.zoo_cfg import parse
-from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.peer_security import PeerSecurity
-from ensemble.server.net.quorum_auth import QuorumAuth
-from ensemble.server.net.quorum_port import QuorumPort
-from ensemble.zab.messages import FollowerInfo, Notification, Packet, PeerState, Vote
-from ensemble.zab.server_line import parse_server_line
 from tests.ensemble.server.pem_files import Authority, needs_openssl
+from zabka.ensemble.auth.digest_md5 import SaslError, proof, secret_of
+from zabka.ensemble.auth.jaas import digest_login
+from zabka.ensemble.auth.quorum_sasl import LearnerSide, QuorumSasl, Refused, ServerSide, Step, packet
+from zabka.ensemble.ids import Epoch, LinkId, PeerId, Zxid
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.tls import TlsSettings, TlsStore
+from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.peer_security import PeerSecurity
+from zabka.ensemble.server.net.quorum_auth import QuorumAuth
+from zabka.ensemble.server.net.quorum_port import QuorumPort
+from zabka.ensemble.zab.messages import FollowerInfo, Notification, Packet, PeerState, Vote
+from zabka.ensemble.zab.server_line import parse_server_line
 
 
 def settings(password: str = "sesame", *, learner: bool = True, server: bool = True) -> QuorumSasl:

@@ -12,10 +12,10 @@ from unittest import mock
 
 import pytest
 
-from ensemble.runtime import descriptors
-from ensemble.runtime.descriptors import leaves_room
-from ensemble.server.net.election_connection import UNACKNOWLEDGED_MS, ElectionConnection
-from ensemble.server.net.sockets import keep_alive
+from zabka.ensemble.runtime import descriptors
+from zabka.ensemble.runtime.descriptors import leaves_room
+from zabka.ensemble.server.net.election_connection import UNACKNOWLEDGED_MS, ElectionConnection
+from zabka.ensemble.server.net.sockets import keep_alive
 
 pytestmark = pytest.mark.skipif(not hasattr(socket, "TCP_USER_TIMEOUT"), reason="this kernel has no TCP_USER_TIMEOUT")
 
@@ -89,7 +89,7 @@ def test_where_no_limit_is_told_and_none_is_not_allowed_as_many_files_are_asked_
 
 
 def test_a_node_may_open_as_many_files_as_the_system_allows_it() -> None:
-    asks = "import resource; from ensemble.runtime.descriptors import may_open_all_files; "
+    asks = "import resource; from zabka.ensemble.runtime.descriptors import may_open_all_files; "
     asks += "resource.setrlimit(resource.RLIMIT_NOFILE, (64, 200)); may_open_all_files(); "
     asks += "print(resource.getrlimit(resource.RLIMIT_NOFILE))"
     told = subprocess.run([sys.executable, "-c", asks], capture_output=True, text=True, check=True, timeout=60)

@@ -12,16 +12,16 @@ from unittest import mock
 import pytest
 
 from bench.free_ports import free_ports
-from ensemble.auth.policy import OPEN_POLICY
-from ensemble.records import ConnectRequest
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.limits import Limits
-from ensemble.server.config.tls import TlsSettings, TlsStore, openssl_name, stands_for
-from ensemble.server.net.admission import Admission
-from ensemble.server.net.client_port import ClientPort
-from ensemble.server.net.peer_security import PeerSecurity, open_port
-from ensemble.server.net.tls_listener import TlsListener
 from tests.ensemble.server.pem_files import Authority, needs_openssl
+from zabka.ensemble.auth.policy import OPEN_POLICY
+from zabka.ensemble.records import ConnectRequest
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.config.tls import TlsSettings, TlsStore, openssl_name, stands_for
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.server.net.peer_security import PeerSecurity, open_port
+from zabka.ensemble.server.net.tls_listener import TlsListener
 
 pytestmark = needs_openssl
 

@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ensemble.ids import Epoch, PeerId, SessionId, Zxid
-from ensemble.jute import MalformedRecord
-from ensemble.records import OpCode
-from ensemble.server.net.election_wire import (
+from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
+from zabka.ensemble.ids import Epoch, PeerId, SessionId, Zxid
+from zabka.ensemble.jute import MalformedRecord
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.server.net.election_wire import (
     FrameReader,
     decode_notification,
     decode_opening,
     encode_notification,
     encode_opening,
 )
-from ensemble.server.net.quorum_wire import QuorumCodec
-from ensemble.txn import SetDataTxn, Txn
-from ensemble.zab.messages import (
+from zabka.ensemble.server.net.quorum_wire import QuorumCodec
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.messages import (
     Ack,
     AckEpoch,
     Commit,
@@ -45,7 +46,6 @@ from ensemble.zab.messages import (
     UpToDate,
     Vote,
 )
-from tests.ensemble.txnlog.test_formats import a_txn, some_snapshot
 
 CONFIG = "server.1=h:1:2:participant\nversion=0"
 SESSION = SessionId(-7)

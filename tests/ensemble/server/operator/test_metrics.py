@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ensemble.server.config.limits import LimitCounts
-from ensemble.server.operator.exposition import monitor_rows, prometheus_text
-from ensemble.server.operator.metrics import PeerHistory, Readings, RoleCounts
-from ensemble.summary import Summary
-from journal.events import PeerStateChanged, SessionExpired, SnapshotTaken
+from zabka.ensemble.server.config.limits import LimitCounts
+from zabka.ensemble.server.operator.exposition import monitor_rows, prometheus_text
+from zabka.ensemble.server.operator.metrics import PeerHistory, Readings, RoleCounts
+from zabka.ensemble.summary import Summary
+from zabka.journal.events import PeerStateChanged, SessionExpired, SnapshotTaken
 
 
 def state(name: str, phase: str) -> PeerStateChanged:

@@ -21,9 +21,9 @@ from kazoo.security import make_acl
 from prometheus_client.parser import text_string_to_metric_families
 
 from bench.free_ports import free_ports
-from ensemble.client.aio import connect
-from ensemble.server.operator.server_facts import environment
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
+from zabka.ensemble.client.aio import connect
+from zabka.ensemble.server.operator.server_facts import environment
 
 PROMETHEUS = "org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider"
 

@@ -15,21 +15,21 @@ import pytest
 from kazoo.security import make_acl
 
 from bench.free_ports import free_ports
-from ensemble.ids import Epoch, make_zxid
-from ensemble.server.config.config_values import ConfigError
-from ensemble.server.config.zoo_cfg import parse
-from ensemble.server.operator.http_body import Body
-from ensemble.server.operator.metrics import OnDemandCounts
-from ensemble.server.operator.on_demand_snapshots import Refusal
-from ensemble.server.operator.restores import Restores
-from ensemble.server.operator.words import NOT_SERVING
-from ensemble.txnlog.directories import Directories
-from ensemble.txnlog.epochs import ACCEPTED, write_epoch
-from ensemble.txnlog.recovery import RecoveryPolicy, recover
-from ensemble.txnlog.restoring import RECEIVED_NAME, read_received, restored_zxid, take_received
 from tests.ensemble.server.peer_processes import Ensemble, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
 from tests.ensemble.txnlog.test_restoring import ZXID, file_of
+from zabka.ensemble.ids import Epoch, make_zxid
+from zabka.ensemble.server.config.config_values import ConfigError
+from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.server.operator.http_body import Body
+from zabka.ensemble.server.operator.metrics import OnDemandCounts
+from zabka.ensemble.server.operator.on_demand_snapshots import Refusal
+from zabka.ensemble.server.operator.restores import Restores
+from zabka.ensemble.server.operator.words import NOT_SERVING
+from zabka.ensemble.txnlog.directories import Directories
+from zabka.ensemble.txnlog.epochs import ACCEPTED, write_epoch
+from zabka.ensemble.txnlog.recovery import RecoveryPolicy, recover
+from zabka.ensemble.txnlog.restoring import RECEIVED_NAME, read_received, restored_zxid, take_received
 
 
 def sent(data: bytes, length: int | None = None) -> Body:

@@ -9,17 +9,17 @@ from typing import Any, cast
 import pytest
 import structlog
 
-from ensemble.ids import ConnectionId, Epoch, LinkId, Zxid
-from ensemble.records import OpCode, Reply, Request
-from ensemble.server.config.limits import Limits
-from ensemble.server.net.admission import Admission
-from ensemble.server.process.driver import PeerDriver
-from ensemble.tree_snapshot import TreeSnapshot
-from ensemble.txnlog.losses import DAMAGE_FOUND
-from ensemble.txnlog.recovery import Recovery
-from ensemble.zab.effects import Answer, Append, Barrier, Effect, Recovered, SaveSnapshot, SendPackets
-from ensemble.zab.messages import Commit, PeerState
-from journal.events import LogDamageFound, PeerProtocolBroken
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, Zxid
+from zabka.ensemble.records import OpCode, Reply, Request
+from zabka.ensemble.server.config.limits import Limits
+from zabka.ensemble.server.net.admission import Admission
+from zabka.ensemble.server.process.driver import PeerDriver
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txnlog.losses import DAMAGE_FOUND
+from zabka.ensemble.txnlog.recovery import Recovery
+from zabka.ensemble.zab.effects import Answer, Append, Barrier, Effect, Recovered, SaveSnapshot, SendPackets
+from zabka.ensemble.zab.messages import Commit, PeerState
+from zabka.journal.events import LogDamageFound, PeerProtocolBroken
 
 ONE, TWO = ConnectionId(1), ConnectionId(2)
 EARLY: list[Effect] = [SendPackets(LinkId(1), [Commit(Zxid(5))]), Append([]), Barrier(1)]

@@ -16,24 +16,24 @@ import pytest
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 
 from bench.free_ports import free_ports
-from ensemble.ids import Epoch, PeerId, Zxid
-from ensemble.ports import Instant
-from ensemble.records import ConnectRequest
-from ensemble.runtime.links import LinkFaults
-from ensemble.server.config.zoo_cfg import ZooConfig, parse
-from ensemble.server.net.election_port import ElectionPort
-from ensemble.server.net.election_wire import decode_opening, encode_notification, encode_opening
-from ensemble.server.operator.operator_view import ClockWatch
-from ensemble.server.process.ownership import OwnedMembershipFiles, claim
-from ensemble.server.process.refusals import Refusals
-from ensemble.txnlog.directory import open_directories
-from ensemble.txnlog.errors import DataDirectoryError
-from ensemble.zab.membership import Membership
-from ensemble.zab.messages import Notification, PeerState, Vote
-from ensemble.zab.server_line import ServerLine, parse_server_line
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 from tests.ensemble.tree.tree_driver import PING
 from tests.ensemble.tree.tree_driver import Ensemble as Trees
+from zabka.ensemble.ids import Epoch, PeerId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ConnectRequest
+from zabka.ensemble.runtime.links import LinkFaults
+from zabka.ensemble.server.config.zoo_cfg import ZooConfig, parse
+from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.election_wire import decode_opening, encode_notification, encode_opening
+from zabka.ensemble.server.operator.operator_view import ClockWatch
+from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
+from zabka.ensemble.server.process.refusals import Refusals
+from zabka.ensemble.txnlog.directory import open_directories
+from zabka.ensemble.txnlog.errors import DataDirectoryError
+from zabka.ensemble.zab.membership import Membership
+from zabka.ensemble.zab.messages import Notification, PeerState, Vote
+from zabka.ensemble.zab.server_line import ServerLine, parse_server_line
 
 NOTHING_NEW = Notification(PeerState.LOOKING, Vote(PeerId(3), Zxid(0), Epoch(0)), 1)
 

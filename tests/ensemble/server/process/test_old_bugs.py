@@ -14,10 +14,15 @@ from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 from kazoo.protocol.states import KeeperState
 
-from ensemble.server.net.election_wire import FrameReader, decode_notification, decode_opening, encode_notification
-from ensemble.zab.messages import PeerState
-from journal.reader import node_files
 from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, pause, wait_until
+from zabka.ensemble.server.net.election_wire import (
+    FrameReader,
+    decode_notification,
+    decode_opening,
+    encode_notification,
+)
+from zabka.ensemble.zab.messages import PeerState
+from zabka.journal.reader import node_files
 
 TICK_MS = 100
 ROUNDS = 6

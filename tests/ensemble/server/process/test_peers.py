@@ -14,8 +14,8 @@ import pytest
 from kazoo.exceptions import BadVersionError, ConnectionClosedError, ConnectionLoss
 from kazoo.retry import KazooRetry
 
-from journal.reader import node_files
 from tests.ensemble.server.peer_processes import Ensemble, exchange, pause, wait_until
+from zabka.journal.reader import node_files
 
 
 @pytest.fixture(scope="module")

@@ -19,12 +19,12 @@ from kazoo.handlers.threading import KazooTimeoutError
 from kazoo.security import make_acl
 
 from bench.free_ports import free_ports
-from ensemble.client.kazoo import KazooClient as OurClient
-from ensemble.server.config.zoo_cfg import load
-from ensemble.server.net.client_port import ClientPort
-from ensemble.server.process import peer_process
 from tests.ensemble.server.peer_processes import PATIENCE_S, Ensemble, exchange, wait_until
 from tests.ensemble.server.pem_files import Authority, needs_openssl
+from zabka.ensemble.client.kazoo import KazooClient as OurClient
+from zabka.ensemble.server.config.zoo_cfg import load
+from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.server.process import peer_process
 
 pytestmark = needs_openssl
 

@@ -1,0 +1,99 @@
+"""The lessons to read: a page each, made of the same lessons as the dashboard's, and of a play of each script.
+
+Which answer is right, what is said at the lesson's moment, and what led to it are read from the play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+
+from scripts.reference.markdown import code, document, table
+from zabka.controller.historical import HISTORICAL_KEY
+from zabka.journal.rules import Rule, rule_of
+from zabka.journal.sentence_file import read_sentences
+from zabka.simulation.lessons import LESSONS, Lesson, Scene
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.scenarios.world_player import play
+
+_INTRODUCTION = (
+    "Twelve outages, prediction first: read the question, choose an answer, and only then read on. On the dashboard's "
+    "tab Lessons the same questions are asked and played; here each is told. The right answer is not written down "
+    "anywhere: it is read from the play's history."
+)
+_LETTERS = "abc"
+
+
+def scene_of(lesson: Lesson) -> Scene:
+    """The lesson's moment in a play of its script."""
+    script = LIBRARY[lesson.scenario]
+    assert isinstance(script, WorldScenario)
+    verdict = play(script)
+    shown = verdict.shown if lesson.moment.with_bug else verdict
+    assert shown is not None
+    return lesson.scene(shown.journal)
+
+
+def index() -> str:
+    """The list of them."""
+    rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
+    return document("Lessons", _INTRODUCTION, table(["lesson", "the script that plays it"], rows))
+
+
+def page(lesson: Lesson) -> str:
+    """One lesson."""
+    return document(lesson.title, lesson.question, "\n".join(_parts(lesson, scene_of(lesson))))
+
+
+def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
+    for letter, answer in zip(_LETTERS, lesson.answers, strict=True):
+        yield f"- **{letter}** {answer.text}"
+    yield "\n## Play it\n"
+    yield f"```\n.venv/bin/zabka scenarios run {lesson.scenario} --story\n```\n"
+    yield f"{_plays(lesson)}{lesson.look_at}\n"
+    yield "## What happens\n"
+    right = lesson.right(scene)
+    yield f"**{_LETTERS[right]}** is right: {_lowered(lesson.answers[right].text)}\n"
+    yield f"{lesson.explanation}\n"
+    yield from _chain(scene)
+    yield "## The rules\n"
+    for rule in dict.fromkeys(rule for step in scene.chain.steps if (rule := rule_of(step.event))):
+        yield _rule(rule)
+    yield "\n[All lessons](index.md)\n"
+
+
+def _lowered(text: str) -> str:
+    return text[0].lower() + text[1:] if text.split()[0] not in ("ISR",) else text
+
+
+def _plays(lesson: Lesson) -> str:
+    script = LIBRARY[lesson.scenario]
+    assert isinstance(script, WorldScenario)
+    if not script.bug:
+        return ""
+    bug = ", ".join(code(f"{key}={value}") for key, value in script.bug.items())
+    told = "old behaviour" if HISTORICAL_KEY in script.bug else "setting"
+    which = "the second play, which has it" if lesson.moment.with_bug else "the first play, which has it not"
+    return f"The script is played twice, the second time with the {told} {bug}; the question is about {which}. "
+
+
+def _chain(scene: Scene) -> Iterator[str]:
+    sentences = read_sentences()
+    yield "In the journal, from the effect back to its cause:\n"
+    for place, entry in enumerate(scene.chain.steps):
+        yield f"{place + 1}. `{entry.node}`: {sentences.sentence(entry.node, entry.event)}"
+    yield ""
+
+
+def _rule(rule: Rule) -> str:
+    folder = rule.source.path.rpartition("/")[0]
+    name = rule.source.symbol.rpartition(".")[2] if "." in rule.source.symbol else rule.source.symbol
+    links = ", ".join(f"[{link.name}]({link.url})" for link in (rule.theirs, *rule.references))
+    return f"- **{rule.name[0].upper()}{rule.name[1:]}.** {rule.sentence} Here `{name}` (`{folder}/`), there {links}."
+
+
+LESSON_PAGES: Mapping[str, Callable[[], str]] = {
+    "index.md": index,
+    **{f"{name}.md": partial(page, lesson) for name, lesson in LESSONS.items()},
+}

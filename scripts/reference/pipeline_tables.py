@@ -1,0 +1,62 @@
+"""The gold tables of the pipeline: what a row means, what identifies it, what it is made of and what must be true."""
+
+from __future__ import annotations
+
+from scripts.reference.markdown import code, document, sentence, table
+from zabka.pipeline.audits.jobs import SCHEMA
+from zabka.pipeline.campaign.results import DIFFERENCES, ESTIMATES, RUNS, VIOLATIONS
+from zabka.pipeline.gold import TABLES, Table
+
+_INTRODUCTION = (
+    "What `zabka pipeline tables` makes of journals, as Parquet. `run` tells histories apart: the place of a journal "
+    "below `--data`. Names end in their units: `_us` is a moment, in microseconds since 1970 on the clock of the node "
+    "that told of it, and `_ms` a duration in milliseconds; `run_us` is a moment on the one clock of a run. Offsets, "
+    "epochs and zxids are whole numbers, and what has not happened, or nobody told, is null. Every run of the job "
+    "checks what must be true of a table, and names what is not."
+)
+
+
+_AUDITS = (
+    "## audits\n\n"
+    "What `zabka pipeline audit` found: one row a run and invariant, and of a broken one a row a violation. "
+    "`verdict` is held, violated, or not_judged where nothing in that history had to do with it; `judged` is how often "
+    "it was looked at (null where a judge does not count); `set_aside` are lines of the run that are no entries. Its "
+    f"versions lie in `_audits/`, so that an audit does not wait for the stream.\n\nColumns: "
+    f"{', '.join(f'`{name}`' for name in SCHEMA.names)}.\n"
+)
+_CAMPAIGNS = (
+    "## Tables of campaigns\n\n"
+    "A campaign lies in `DATA/analytics/campaigns/NAME/`, and its tables in those of the lake, "
+    "partitioned by `campaign`: [what the figures are](../campaigns/index.md#the-figures).\n\n"
+    "| table | a row | columns |\n| --- | --- | --- |\n"
+    + "".join(
+        f"| `campaign_{name}` | {row} | {', '.join(f'`{column}`' for column in schema.names)} |\n"
+        for name, row, schema in (
+            ("runs", "a run: its setting, verdict, command, figures, and the measures below them", RUNS),
+            ("estimates", "a setting and figure: the mean over seeds with its bootstrap interval", ESTIMATES),
+            ("differences", "the same: the paired difference from the baseline, with the p-value of none", DIFFERENCES),
+            ("violations", "a run that broke an invariant", VIOLATIONS),
+        )
+    )
+)
+
+
+def page() -> str:
+    """The page."""
+    listed = table(["table", "a row is identified by"], ([f"[`{t.name}`](#{t.name})", _names(t.key)] for t in TABLES))
+    return document(
+        "Tables of the pipeline", _INTRODUCTION, listed, *(_section(each) for each in TABLES), _AUDITS, _CAMPAIGNS
+    )
+
+
+def _names(names: tuple[str, ...]) -> str:
+    return ", ".join(map(code, names))
+
+
+def _section(each: Table) -> str:
+    sources = (
+        f"Made of the events {_names(each.sources)}." if each.sources else "Made of the lines that are no entries."
+    )
+    rules = "".join(f"- {rule.name}\n" for rule in each.expectations)
+    key = f"Identified by {_names(each.key)}; written in the order of {_names(each.order)}."
+    return f"## {each.name}\n\n{sentence(each.build.__doc__)}\n\n{key} {sources} It must be true that:\n\n{rules}"

@@ -1,0 +1,16 @@
+#!/bin/sh
+# Checks the types of the page's modules, which are written as JSDoc.  TypeScript is a tool of development alone: it is
+# installed here, when it is missing, and never by the set-up.
+set -eu
+if [ ! -x node_modules/.bin/tsc ]; then
+  if command -v npm >/dev/null 2>&1; then
+    NPM=npm
+  else
+    NPM=".venv/bin/python scripts/setup/npm.py"
+  fi
+  $NPM ci --include=dev --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null
+fi
+if command -v node >/dev/null 2>&1; then
+  exec node node_modules/typescript/bin/tsc --project jsconfig.json
+fi
+exec .venv/bin/python scripts/setup/npm.py exec --no -- tsc --project jsconfig.json

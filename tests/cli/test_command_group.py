@@ -1,0 +1,35 @@
+"""Misspelt commands and options: a close name is suggested, a distant one is not."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from zabka.cli.main import _Verbs
+
+
+def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
+    with pytest.raises(SystemExit) as ended:
+        _Verbs()(args)
+    assert ended.value.code == 2
+    return re.sub(r"\s+", " ", capsys.readouterr().err)
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["statsu"], "did you mean status?"),
+        (["scenarios", "lsit"], "did you mean list?"),
+        (["scenarios", "list", "--jsno"], "(Possible options: --json)"),
+    ],
+)
+def test_close_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str], args: list[str], hint: str) -> None:
+    assert hint in refused(capsys, args)
+
+
+@pytest.mark.parametrize("args", [["statistics"], ["scenarios", "listing"], ["status", "--database"]])
+def test_distant_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
+    """By letters in common alone these are `status`, `list` and `--data`."""
+    text = refused(capsys, args)
+    assert "No such" in text and "mean" not in text and "Possible" not in text

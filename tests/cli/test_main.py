@@ -1,0 +1,140 @@
+"""The `zabka` command finds each verb's module, and imports no other."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from zabka.cli.main import VERBS, load
+
+LISTS_ITS_VERBS = """
+import sys
+from zabka.cli.main import main
+sys.argv = ["zabka", "--help"]
+try:
+    main()
+except SystemExit as end:
+    assert end.code == 0
+print(sorted(name for name in sys.modules if name.split(".")[0] in ("tools", "compose", "simulation", "api")))
+"""
+
+LOADS_ALL = """
+import sys
+from zabka.cli.main import VERBS, load
+for verb in VERBS:
+    load(verb)
+print(sorted({"fastapi", "uvicorn", "httpx", "pyspark", "zabka.simulation.world"} & set(sys.modules)))
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_every_verb_has_a_module_that_is_its_command(verb: str) -> None:
+    command = load(verb)
+    assert command.name == verb or verb == "scenarios"
+    assert command.help == VERBS[verb]
+
+
+def test_listing_the_verbs_imports_none_of_their_modules() -> None:
+    said = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
+    assert all(f"  {verb} " in said for verb in VERBS)
+    assert said.splitlines()[-1] == "['tools', 'zabka.cli.broken_pipe', 'zabka.cli.main']"
+
+
+def test_the_options_of_a_verb_are_known_without_what_carries_it_out() -> None:
+    said = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
+    assert said == "[]\n"
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--seeds", "0", "--scenario", "ensemble"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told_in_a_line(arguments: list[str], unbuffered: str) -> None:
+    environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=full, stderr=subprocess.PIPE, env=environment,
+            text=True, check=False,
+        )  # fmt: skip
+    # 1 would mean that an invariant did not hold.
+    assert (done.returncode, done.stderr) == (2, "zabka: [Errno 28] No space left on device\n")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["replay", "--seed", "1", "--scenario", "ensemble", "--out"],
+        ["scenarios", "run", "--out"],
+        ["scenarios", "run", "--messages"],
+        ["explore", "--peers", "1", "--out"],
+    ],
+)
+def test_a_directory_in_place_of_a_file_is_refused_before_anything_is_played(
+    arguments: list[str], tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "zabka.cli.main", *arguments, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.endswith(f"[Errno 21] Is a directory: '{tmp_path}'\n")
+    assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["simulate", "--seeds", "0", "--scenario", "ensemble"],
+        ["replay", "--seed", "0", "--scenario", "ensemble"],
+        ["scenarios", "list"],
+        ["simulate", "--help"],
+        ["pipeline", "vacuum", "--older-than-s", "60", "--out"],
+    ],
+)
+def test_a_pipe_that_nobody_reads_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+    arguments = [*arguments, str(tmp_path)] if arguments[-1] == "--out" else arguments
+    reader, writer = os.pipe()
+    os.close(reader)
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=writer, stderr=subprocess.PIPE, text=True,
+            check=False,
+        )  # fmt: skip
+    finally:
+        os.close(writer)
+    # 1 would mean that an invariant did not hold.
+    assert done.returncode == 2
+    assert "Errno" not in done.stderr and "Traceback" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
+    out = tmp_path / "journal.jsonl"
+    played = [
+        sys.executable,
+        "-m",
+        "zabka.cli.main",
+        "replay",
+        "--seed",
+        "1",
+        "--scenario",
+        "ensemble",
+        "--out",
+        str(out),
+    ]
+    done = subprocess.run(["sh", "-c", f"{shlex.join(played)} {closed}"], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "Traceback" not in done.stderr
+    assert all(line.startswith("{") for line in out.read_text().splitlines())
+
+
+def test_a_producer_without_standard_input_has_nothing_to_produce() -> None:
+    program = (
+        "from zabka.cli.main import _open_closed_streams as f; import sys; f(); print(sys.stdin.buffer.raw.read(9))"
+    )
+    done = subprocess.run(
+        ["sh", "-c", f"{shlex.join([sys.executable, '-c', program])} <&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "b''\n")

@@ -1,0 +1,172 @@
+"""`zabka search`, and `zabka replay` of what it finds, as a user runs them."""
+
+from __future__ import annotations
+
+import gc
+from pathlib import Path
+from typing import NamedTuple
+from unittest import mock
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from zabka.cli import replay as replay_verb
+from zabka.cli import search as search_verb
+from zabka.cli.explore import explore
+from zabka.simulation.kernel.garbage import SEEDS_A_COLLECTION
+from zabka.simulation.search.explore import Bounds, Exploration
+from zabka.simulation.search.tape_file import read_tape
+from zabka.simulation.search.tape_folder import held
+from zabka.simulation.world import World
+
+PLANT = "tests.simulation.planted_ensemble:leader_counts_itself_before_its_fsync"
+PROTOCOL = ["--scenario", "swarm-protocol"]
+SEARCH, REPLAY = typer.Typer(), typer.Typer()
+SEARCH.command()(search_verb.command)
+REPLAY.command()(replay_verb.command)
+
+
+def search(*options: str) -> tuple[int, str]:
+    found = CliRunner().invoke(SEARCH, [*PROTOCOL, *options])
+    return found.exit_code, found.output
+
+
+def replay(*options: str) -> tuple[int, str]:
+    found = CliRunner().invoke(REPLAY, list(options))
+    return found.exit_code, found.output
+
+
+def test_a_search_that_finds_nothing_exits_with_zero_and_goes_on_the_next_time(tmp_path: Path) -> None:
+    assert search("--runs", "20", "--out", str(tmp_path))[0] == 0
+    code, said = search("--runs", "30", "--out", str(tmp_path))
+    assert code == 0
+    assert "30 runs" in said
+    assert list((tmp_path / "kept").glob("*.json"))
+
+
+def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with mock.patch("zabka.simulation.search.tape_search.TapeSearch.take", interrupted):
+        assert search("--runs", "20", "--out", str(tmp_path))[0] == 130
+    nothing = Exploration(
+        Bounds(), states=7, transitions=6, depth=2, settled=0, cut=0, turns=6, exhausted=False, steps=(), problems=[],
+        cpu_s=0.0,
+    )  # fmt: skip
+    with mock.patch("zabka.simulation.search.explore.explore", lambda *_: nothing):
+        assert explore(Bounds(), None) == 130
+        assert explore(Bounds(states_max=7), None) == 0
+
+
+class Finding(NamedTuple):
+    code: int
+    said: str
+    path: Path
+
+
+@pytest.fixture(scope="module")
+def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
+    out = tmp_path_factory.mktemp("search")
+    code, said = search("--plant", PLANT, "--out", str(out))
+    (path,) = (out / "found").glob("*.json")
+    return Finding(code, said, path)
+
+
+def test_a_finding_exits_with_one_and_its_file_plays_again(finding: Finding) -> None:
+    code, said, path = finding
+    assert code == 1
+    assert f"zabka replay {path} --story" in said
+    file = read_tape(path)
+    assert "committed and durable only on" in file.violated[0]
+    assert file.plant == PLANT
+    code, said = replay(str(path), "--story")
+    assert code == 1
+    assert all(act in said for act in file.acts)
+    assert f"violated: {file.violated[0]}" in said
+
+
+def test_a_tapes_journal_is_the_same_every_time(finding: Finding, tmp_path: Path) -> None:
+    journals = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
+    for journal in journals:
+        assert replay(str(finding.path), "--out", str(journal))[0] == 1
+    assert journals[0].read_bytes() == journals[1].read_bytes() != b""
+
+
+def test_two_processes_find_it_too(tmp_path: Path) -> None:
+    assert search("--plant", PLANT, "--jobs", "2", "--out", str(tmp_path))[0] == 1
+
+
+def test_what_makes_no_sense_gets_one_clear_line(tmp_path: Path) -> None:
+    out = ("--out", str(tmp_path))
+    for options, said in (
+        (("--scenario", "nonsense"), "no scenario 'nonsense' to search"),
+        (("--plant", "nonsense"), "MODULE:NAME"),
+        (("--set", "no.such.key=1"), "no.such.key"),
+    ):
+        code, told = search(*options, *out)
+        assert code == 2
+        assert said in told
+        assert len(told.splitlines()) == 1
+
+
+def test_a_long_search_does_not_keep_the_worlds_that_have_ended(tmp_path: Path) -> None:
+    gc.collect()
+    before = _worlds()
+    runs = 2 * SEEDS_A_COLLECTION + 1
+    assert search("--scenario", "swarm-ensemble", "--runs", str(runs), "--out", str(tmp_path))[0] == 0
+    assert _worlds() - before <= SEEDS_A_COLLECTION
+
+
+def _worlds() -> int:
+    return sum(isinstance(each, World) for each in gc.get_objects())
+
+
+def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
+    search("--runs", "2", "--out", str(tmp_path))
+    code, said = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
+    assert code == 2
+    assert "another --out" in said
+
+
+def test_a_finding_counts_also_where_its_search_is_gone_on_with(tmp_path: Path) -> None:
+    options = ("--plant", PLANT, "--out", str(tmp_path))
+    assert search(*options)[0] == 1
+    (path,) = (tmp_path / "found").glob("*.json")
+    code, said = search(*options)
+    assert code == 1
+    assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in said
+    assert f"zabka replay {path} --story" in said
+
+
+def test_a_search_that_is_killed_leaves_no_file_in_halves(tmp_path: Path) -> None:
+    """What a kill leaves of a file that is being written is not among those that are read."""
+    with mock.patch.object(Path, "replace", side_effect=KeyboardInterrupt):
+        search("--runs", "5", "--out", str(tmp_path))
+    assert not [*tmp_path.rglob("*.json")]
+
+
+def test_a_damaged_file_of_a_search_is_named_in_one_line(tmp_path: Path) -> None:
+    assert search("--runs", "5", "--out", str(tmp_path))[0] == 0
+    path = min((tmp_path / "kept").glob("*.json"))
+    path.write_bytes(path.read_bytes()[:20])
+    code, said = search("--runs", "10", "--out", str(tmp_path))
+    assert code == 2
+    assert str(path) in said
+    assert len(said.splitlines()) == 1
+
+
+def test_two_searches_at_once_want_two_directories(tmp_path: Path) -> None:
+    with held(tmp_path):
+        code, said = search("--runs", "2", "--out", str(tmp_path))
+    assert code == 2
+    assert "another process searches" in said
+
+
+def test_replay_takes_a_seed_or_a_tape(tmp_path: Path) -> None:
+    assert replay()[0] == 2
+    (tmp_path / "tape.json").write_text("{}")
+    code, said = replay(str(tmp_path / "tape.json"))
+    assert code == 2
+    assert "tape.json" in said

@@ -1,0 +1,148 @@
+"""`zabka simulate` and `zabka replay`, as a user runs them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from tests.simulation import planted
+from zabka.cli import outage_library, replay
+from zabka.cli import simulate as cli
+from zabka.journal.messages import read_message
+from zabka.simulation.scenarios.library import LIBRARY
+from zabka.simulation.scenarios.scenario import CoreScenario
+from zabka.simulation.settings import BadSetting, world_settings
+
+
+def test_seeds_that_hold_exit_with_zero_and_say_how_fast(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.simulate("0-2", "chaos", [], 1, False) == 0
+    said = capsys.readouterr().out
+    assert "3 seeds, 0 with violations" in said
+    assert "simulated hours" in said and "core-hours" in said and "faults injected" in said
+
+
+def test_a_violation_exits_with_one_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
+    with planted.PLANTED["ack before fsync"]():
+        assert cli.simulate("0-9", "chaos", ["tickTime=500"], 1, False) == 1
+    lines = [line for line in capsys.readouterr().out.splitlines() if "replay: zabka replay --seed" in line]
+    assert lines
+    assert all("--set tickTime=500" in line for line in lines)
+
+
+def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.simulate("4-5", "calm", [], 2, True) == 0
+    result = json.loads(capsys.readouterr().out)
+    assert [run["seed"] for run in result["runs"]] == [4, 5]
+    assert result["violated"] == 0
+    assert result["virtual_s"] > 60
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda out: replay.replay(1, "ensemble", [], out, out.parent / "." / out.name),
+        lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.Wanted(out=out, messages=out)),
+    ],
+)
+def test_a_journal_and_its_messages_do_not_go_to_one_file(
+    run: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "both.jsonl"
+    assert run(out) == 2
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be gone\n")
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
+)
+def test_options_that_would_do_nothing_are_refused(
+    options: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(typer.Exit) as left:
+        replay.command(**options)
+    assert left.value.exit_code == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
+@pytest.mark.parametrize(
+    ("seeds", "scenario", "settings", "said"),
+    [
+        ("many", "chaos", [], "--seeds takes A-B"),
+        ("9-3", "chaos", [], "smaller than the first"),
+        ("²", "chaos", [], "--seeds takes A-B"),
+        (f"0-{10**19}", "chaos", [], "nobody can count so many"),
+        ("1", "nonsense", [], "no scenario 'nonsense'"),
+        ("1", "chaos", ["tickTime"], "KEY=VALUE"),
+        ("1", "chaos", ["tickTime=soon"], "positive whole number"),
+        ("1", "chaos", ["no.such.key=1"], "no.such.key"),
+    ],
+)
+def test_bad_arguments_get_one_clear_line(
+    capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], said: str
+) -> None:
+    assert cli.simulate(seeds, scenario, settings, 1, False) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert len(error.splitlines()) == 1
+
+
+def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
+    from zabka.journal.reader import BadLine, read_file
+
+    out = tmp_path / "seed.jsonl"
+    assert replay.replay(2, "chaos", [], out) == 0
+    bad: list[BadLine] = []
+    entries = list(read_file(out, bad))
+    assert bad == []
+    assert {entry.node for entry in entries} >= {"peer-1", "broker-1", "world"}
+
+
+def test_replay_writes_the_messages_of_a_seed_and_refuses_where_there_are_none(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    messages = tmp_path / "seed.messages.jsonl"
+    assert replay.replay(1, "ensemble", [], tmp_path / "seed.jsonl", messages) == 0
+    heard = [read_message(line) for line in messages.read_bytes().splitlines()]
+    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in heard}
+    bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
+    assert replay.replay(1, bare, [], None, messages) == cli.USAGE
+    assert f"--messages: {bare} plays on no simulated network" in capsys.readouterr().err
+
+
+def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    messages = tmp_path / "play.messages.jsonl"
+    assert outage_library.run(["kafka-1211"], None, outage_library.Wanted(messages=messages)) == 0
+    assert b'"LeaderAndIsr"' in messages.read_bytes()
+    bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
+    assert outage_library.run([bare], None, outage_library.Wanted(messages=messages)) == cli.USAGE
+    assert "nobody sends messages over the bare protocol" in capsys.readouterr().err
+
+
+def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert cli.simulate("0-4", "zookeeper-710", [], 1, False) == 0
+    assert "5 seeds, 0 with violations" in capsys.readouterr().out
+    written = []
+    for name in ("first", "second"):
+        assert replay.replay(3, "zookeeper-710", [], tmp_path / name) == 0
+        written.append((tmp_path / name).read_bytes())
+    assert written[0] == written[1] != b""
+
+
+def test_settings_for_a_script_are_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
+    assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
+
+
+def test_kafka_and_zookeeper_keys_reach_the_world() -> None:
+    settings = world_settings(["tickTime=250", "unclean.leader.election.enable=true", "brokers=5"])
+    assert (settings.tick_time_ms, settings.brokers) == (250, 5)
+    assert settings.broker_keys == {"unclean.leader.election.enable": "true"}
+    with pytest.raises(BadSetting):
+        world_settings(["min.insync.replicas=never"])

@@ -1,0 +1,51 @@
+"""Tables of the command line: a name is printed in full, whatever the width."""
+
+from __future__ import annotations
+
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from zabka.cli.piped_console import print_table
+from zabka.simulation.scenarios.library import LIBRARY
+
+LIST = [sys.executable, "-m", "zabka.cli.main", "scenarios", "list"]
+
+
+def test_scenario_names_in_a_pipe_are_whole_and_one_a_line() -> None:
+    done = subprocess.run(LIST, capture_output=True, text=True, check=True, env={**os.environ, "COLUMNS": "80"})
+    rows = [line.split()[0] for line in done.stdout.splitlines()[1:]]
+    assert rows == list(LIBRARY)
+    for line, scenario in zip(done.stdout.splitlines()[1:], LIBRARY.values(), strict=True):
+        assert scenario.title in line and scenario.hypothesis in line
+
+
+def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
+    process = subprocess.Popen(LIST, stdout=theirs, env=environment)
+    os.close(theirs)
+    shown = b""
+    while True:
+        try:
+            read = os.read(ours, 65_536)
+        except OSError:
+            # The other side of a pseudo-terminal is closed.
+            break
+        if not read:
+            break
+        shown += read
+    os.close(ours)
+    assert process.wait() == 0
+    words = shown.decode().split()
+    assert [name for name in LIBRARY if name not in words] == []
+    assert max(map(len, shown.decode().splitlines())) <= 80
+
+
+def test_table_of_long_names_is_not_cut_in_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "a_table_with_a_name_of_more_than_eighty_characters_" * 2
+    print_table(("table", "rows"), [(name, "3"), ("short", "12")])
+    assert [line.split() for line in capsys.readouterr().out.splitlines()[1:]] == [[name, "3"], ["short", "12"]]

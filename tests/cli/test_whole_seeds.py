@@ -1,0 +1,43 @@
+"""Seeds of whole processes, as a user plays them: in a process of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def _said(*arguments: str, hash_seed: str = "0") -> str:
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
+    command = [sys.executable, "-m", "zabka.cli.main", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_seeds_of_whole_processes_hold_and_tell_how_learners_were_brought_up() -> None:
+    said = _said("simulate", "--scenario", "whole", "--seeds", "1-2")
+
+    assert "2 seeds, 0 with violations" in said
+    assert "SNAP: " in said and "DIFF from memory: " in said
+
+
+def test_seeds_of_whole_clusters_hold_and_tell_where_logs_were_cut() -> None:
+    said = _said("simulate", "--scenario", "whole-cluster", "--seeds", "1-2")
+
+    assert "2 seeds, 0 with violations" in said
+    assert "records lost with the power: " in said and "log cut for a new leader: " in said
+
+
+@pytest.mark.long
+def test_a_seed_of_whole_processes_is_one_history_whatever_strings_hash_to(tmp_path: Path) -> None:
+    files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
+    for number, file in enumerate(files):
+        _said("replay", "--scenario", "whole", "--seed", "1", "--out", str(file), hash_seed=str(number + 1))
+
+    assert files[0].read_bytes() == files[1].read_bytes()

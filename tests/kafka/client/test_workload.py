@@ -1,0 +1,249 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.broker_sim.broker_world import Cluster
+from zabka.journal.events import Event, TopicPartition, WorkloadProgressed
+from zabka.kafka.client.ledger import PartitionLedger
+from zabka.kafka.client.workload import Workload
+from zabka.kafka.record_batch import Record
+
+# ---- the ledger -----------------------------------------------------------------------------------------------
+
+
+def test_a_record_read_back_as_promised_is_not_lost() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11, 12])
+    assert ledger.unverified
+    ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
+    assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 3)
+
+
+def test_another_record_at_a_promised_offset_is_a_loss() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11])
+    ledger.read_back([(0, 10), (1, -1)], 2)
+    assert ledger.lost == 1
+
+
+def test_a_gap_where_a_record_was_promised_is_a_loss() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11, 12])
+    ledger.read_back([(0, 10), (2, 12)], 3)
+    assert ledger.lost == 1
+
+
+def test_an_offset_given_twice_is_a_loss_of_the_first() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(5, [10])
+    ledger.acknowledge(5, [20])
+    assert ledger.lost == 1
+    ledger.read_back([(5, 20)], 6)
+    assert ledger.lost == 1
+
+
+def test_after_a_change_of_leader_the_part_that_may_differ_is_read_again() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11, 12])
+    ledger.read_back([(0, 10), (1, 11), (2, 12)], 3)
+    ledger.leader_changed(2, 1)
+    assert ledger.unverified and ledger.position == 1
+    ledger.read_back([(1, 30)], 2)
+    ledger.log_ends(2)
+    assert (ledger.lost, ledger.unverified) == (2, False)
+
+
+def test_a_lost_record_that_comes_back_is_not_lost_any_more() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11])
+    ledger.read_back([(0, 10), (1, 11)], 2)
+    ledger.leader_changed(2, 1)
+    ledger.log_ends(1)
+    assert ledger.lost == 1
+    ledger.leader_changed(3, 0)
+    ledger.read_back([(0, 10), (1, 11)], 2)
+    ledger.log_ends(2)
+    assert ledger.lost == 0
+
+
+def test_records_that_retention_removed_are_not_lost() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11, 12])
+    ledger.log_starts(2)
+    ledger.read_back([(2, 12)], 3)
+    assert (ledger.lost, ledger.unverified) == (0, False)
+
+
+def test_a_promise_behind_a_read_under_way_is_no_loss() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10, 11])
+    ledger.read_back([(0, 10), (1, 11), (2, 12), (3, 13)], 4)
+    begun = ledger.position
+    ledger.acknowledge(2, [12, 13])
+    ledger.read_back([(4, 14)], 5, begun)
+    assert (ledger.lost, ledger.unverified, ledger.position) == (0, True, 2)
+    ledger.read_back([(2, 12), (3, 13), (4, 14)], 5, 2)
+    assert (ledger.lost, ledger.unverified, ledger.position) == (0, False, 5)
+
+
+def test_a_promise_made_while_the_end_of_the_log_is_asked_for_is_no_loss() -> None:
+    ledger = PartitionLedger()
+    ledger.acknowledge(0, [10])
+    ledger.read_back([(0, 10)], 1)
+    highest = ledger.highest
+    ledger.acknowledge(1, [11])
+    ledger.log_ends(1, highest)
+    assert (ledger.lost, ledger.unverified) == (0, True)
+
+
+def test_an_acknowledgement_behind_the_reader_is_read_again() -> None:
+    ledger = PartitionLedger()
+    ledger.read_back([], 5)
+    ledger.acknowledge(3, [9])
+    assert ledger.unverified and ledger.position == 3
+
+
+def test_the_ledger_remembers_a_bounded_number_of_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("zabka.kafka.client.ledger.ENTRIES_MAX", 100)
+    ledger = PartitionLedger()
+    for offset in range(1_000):
+        ledger.acknowledge(offset, [offset])
+        ledger.read_back([(offset, offset)], offset + 1)
+    assert len(ledger._acknowledged) <= 101 and ledger.lost == 0
+
+
+# ---- the workload ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def cluster() -> Iterator[Cluster]:
+    made = Cluster().start()
+    yield made
+    made.stop_all()
+
+
+def workload(cluster: Cluster, acks: int = -1, records_per_s: float = 100) -> tuple[Workload, list[Event]]:
+    events: list[Event] = []
+    made = Workload(
+        cluster.client, cluster.runtime, events.append, "w", "orders", acks=acks, records_per_s=records_per_s
+    )
+    return made, events
+
+
+@pytest.mark.parametrize("acks", [-1, 1])
+def test_a_workload_keeps_its_pace_and_verifies_what_it_was_promised(cluster: Cluster, acks: int) -> None:
+    cluster.run(cluster.client.create_topic("orders", 3, 3))
+    made, events = workload(cluster, acks)
+    made.start()
+    cluster.wait(10_000)
+    cluster.run(made.stop())
+    status = cluster.run(made.verify())
+    assert 950 <= status.sent <= 1_000
+    assert status.acknowledged == status.sent and status.failed == status.lost == 0 and status.verified
+    made.close()
+    told = [event for event in events if isinstance(event, WorkloadProgressed)]
+    assert (told[-1].sent, told[-1].acknowledged, told[-1].lost) == (status.sent, status.sent, 0)
+
+
+def test_with_acks_0_nothing_is_acknowledged(cluster: Cluster) -> None:
+    cluster.run(cluster.client.create_topic("orders", 1, 3))
+    made, _ = workload(cluster, 0)
+    made.start()
+    cluster.wait(2_000)
+    cluster.run(made.stop())
+    status = made.status()
+    assert status.sent > 100 and status.acknowledged == status.failed == 0
+    cluster.wait(1_000)
+    assert cluster.run(cluster.client.list_offset(TopicPartition("orders", 0))) == status.sent
+    made.close()
+
+
+def test_a_workload_waits_for_a_topic_that_is_not_there_yet(cluster: Cluster) -> None:
+    made, _ = workload(cluster)
+    made.start()
+    cluster.wait(1_000)
+    assert made.status().sent == 0
+    cluster.run(cluster.client.create_topic("orders", 1, 1))
+    cluster.wait(2_000)
+    assert made.status().acknowledged > 50
+    made.close()
+
+
+def test_no_acknowledged_record_is_lost_over_the_death_of_a_leader(cluster: Cluster) -> None:
+    cluster.run(cluster.client.create_topic("orders", 3, 3, configs={"min.insync.replicas": "2"}))
+    made, _ = workload(cluster)
+    made.start()
+    cluster.wait(3_000)
+    dead = cluster.controller
+    session = dead.session.session_id
+    dead.kill()
+    cluster.wait(2_000)
+    cluster.ensemble.end_session(session)
+    cluster.wait(5_000)
+    cluster.on(dead, dead.boot().start())
+    cluster.wait(5_000)
+    cluster.run(made.stop())
+    status = cluster.run(made.verify())
+    assert status.lost == 0 and status.verified
+    assert status.acknowledged > 1_000
+    made.close()
+
+
+def test_records_that_an_unclean_election_takes_are_counted_as_lost(cluster: Cluster) -> None:
+    survivor = cluster.controller
+    leader, follower = (n for n in cluster.nodes.values() if n is not survivor)
+    ids = (leader.broker_id, follower.broker_id)
+    cluster.run(cluster.client.create_topic("orders", assignment={0: ids}))
+    made, _ = workload(cluster)
+    made.start()
+    cluster.wait(2_000)
+    session = follower.session.session_id
+    follower.kill()
+    cluster.ensemble.end_session(session)
+    cluster.wait(3_000)
+    lost_from = cluster.run(cluster.client.list_offset(TopicPartition("orders", 0)))
+    session = leader.session.session_id
+    leader.kill()
+    cluster.ensemble.end_session(session)
+    cluster.on(follower, follower.boot().start())
+    cluster.wait(1_000)
+    assert made.status().lost == 0
+    cluster.run(cluster.client.alter_configs(2, "orders", {"unclean.leader.election.enable": "true"}))
+    cluster.wait(5_000)
+    cluster.run(made.stop())
+    status = cluster.run(made.verify())
+    assert 200 <= status.lost <= lost_from
+    assert status.verified
+    made.close()
+
+
+def test_a_client_finds_the_leader_where_it_went(cluster: Cluster) -> None:
+    cluster.run(cluster.client.create_topic("orders", 1, 3))
+    partition = TopicPartition("orders", 0)
+    assert cluster.run(cluster.client.produce(partition, [Record(b"k", b"v")])) == 0
+    leader = cluster.nodes[cluster.run(cluster.client.metadata(["orders"])).topics["orders"].partitions[0].leader]
+    cluster.on(leader, leader.broker.stop())
+    leader.runtime.stop()
+    assert cluster.run(cluster.client.produce(partition, [Record(b"k", b"w"), Record(None, None)])) == 1
+    fetched = cluster.run(cluster.client.fetch(partition, 0))
+    assert [(r.offset, r.key, r.value) for r in fetched.records] == [(0, b"k", b"v"), (1, b"k", b"w"), (2, None, None)]
+
+
+def test_producer_ids_are_given_once_to_each(cluster: Cluster) -> None:
+    async def collect() -> list[int]:
+        return [(await cluster.client.init_producer_id())[0] for _ in range(1_200)]
+
+    given = cluster.run(collect())
+    assert len(set(given)) == 1_200
+
+
+def test_a_repeated_batch_of_an_idempotent_producer_is_stored_once(cluster: Cluster) -> None:
+    cluster.run(cluster.client.create_topic("orders", 1, 3))
+    partition = TopicPartition("orders", 0)
+    producer_id, epoch = cluster.run(cluster.client.init_producer_id())
+    for _ in range(3):
+        batch = [Record(None, b"once"), Record(None, b"only")]
+        assert cluster.run(cluster.client.produce(partition, batch, producer=(producer_id, epoch, 0))) == 0
+    assert cluster.run(cluster.client.list_offset(partition)) == 2

@@ -1,0 +1,157 @@
+from __future__ import annotations
+
+import gzip
+import tracemalloc
+from random import Random
+
+import cramjam
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from zabka.kafka.compression import (
+    DEFAULT_LEVELS,
+    EXPANDED_BYTES_MAX,
+    PIECE_BYTES,
+    Codec,
+    CompressionError,
+    ExpandsTooFar,
+    Packer,
+    pack,
+    unpack,
+    unpacked,
+)
+from zabka.kafka.lz4_frame import short_xxh32
+from zabka.kafka.snappy_chunks import CHUNK_BYTES_MAX
+
+PACKED = [codec for codec in Codec if codec is not Codec.NONE]
+LEVELS = {Codec.GZIP: (1, 9), Codec.LZ4: (1, 17), Codec.ZSTD: (-5, 22)}
+COMPRESSIBLE = b"some text that comes again and again, " * 20_000
+
+
+def zeros_packed_by_others(codec: Codec, size: int) -> bytes:
+    """Zeros as an encoder of another kind packs them."""
+    data = bytes(size)
+    if codec is Codec.GZIP:
+        return gzip.compress(data)
+    if codec is Codec.SNAPPY:
+        return bytes(cramjam.snappy.compress_raw(data))
+    return bytes((cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).compress(data))
+
+
+@given(st.sampled_from(Codec), st.binary(max_size=3_000), st.integers(0, 200), st.sampled_from((0, 2)))
+def test_what_is_packed_unpacks_to_itself(codec: Codec, data: bytes, times: int, magic: int) -> None:
+    assert unpack(codec, pack(codec, data * times, magic=magic), magic=magic) == data * times
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_it_does_not_matter_in_which_pieces_one_packs(codec: Codec) -> None:
+    packer = Packer(codec)
+    random = Random(codec)
+    packed, at = [], 0
+    while at < len(COMPRESSIBLE):
+        size = random.choice((1, 100, 70_000))
+        packed.append(packer.add(COMPRESSIBLE[at : at + size]))
+        at += size
+    packed.append(packer.end())
+    assert unpack(codec, b"".join(packed)) == COMPRESSIBLE
+
+
+@pytest.mark.parametrize(("codec", "level"), [(codec, level) for codec in LEVELS for level in LEVELS[codec]])
+def test_every_level_is_understood(codec: Codec, level: int) -> None:
+    assert DEFAULT_LEVELS[codec] != level
+    packed = pack(codec, COMPRESSIBLE, level)
+    assert unpack(codec, packed) == COMPRESSIBLE and len(packed) < len(COMPRESSIBLE) / 5
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_others_read_what_is_packed_here(codec: Codec) -> None:
+    packed = pack(codec, COMPRESSIBLE)
+    if codec is Codec.GZIP:
+        assert gzip.decompress(packed) == COMPRESSIBLE
+    elif codec is Codec.SNAPPY:
+        assert packed.startswith(b"\x82SNAPPY\0\0\0\0\1\0\0\0\1")
+    else:
+        assert bytes((cramjam.lz4 if codec is Codec.LZ4 else cramjam.zstd).decompress(packed)) == COMPRESSIBLE
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_what_expands_too_far_is_refused_without_the_memory(codec: Codec) -> None:
+    size, bound = 48 << 20, 1 << 20
+    packed = zeros_packed_by_others(codec, size)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CompressionError):
+            unpack(codec, packed, bound)
+        assert tracemalloc.get_traced_memory()[1] < 12 * bound
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_the_bound_is_that_of_the_module_where_nobody_says_otherwise(codec: Codec) -> None:
+    fits, too_large = (zeros_packed_by_others(codec, EXPANDED_BYTES_MAX + more) for more in (0, 1))
+    assert sum(map(len, unpacked(codec, fits))) == EXPANDED_BYTES_MAX
+    with pytest.raises(ExpandsTooFar):
+        for _ in unpacked(codec, too_large):
+            pass
+
+
+@pytest.mark.parametrize("codec", [Codec.GZIP, Codec.ZSTD])
+def test_all_comes_in_small_pieces_however_well_it_is_packed(codec: Codec) -> None:
+    pieces = list(unpacked(codec, zeros_packed_by_others(codec, 8 << 20)))
+    assert max(map(len, pieces)) == PIECE_BYTES and sum(map(len, pieces)) == 8 << 20
+
+
+def test_frames_of_zstd_follow_one_another() -> None:
+    skippable = b"\x50\x2a\x4d\x18\2\0\0\0ab"
+    one, other = pack(Codec.ZSTD, b"one" * 9_000), pack(Codec.ZSTD, b"other")
+    assert unpack(Codec.ZSTD, one + skippable + other) == b"one" * 9_000 + b"other"
+    for wrong in (b"", one[:-1], one + b"g", one + other[:7], skippable + b"behind"):
+        with pytest.raises(CompressionError):
+            unpack(Codec.ZSTD, wrong)
+
+
+def test_a_chunk_of_snappy_that_takes_long_in_one_call_is_refused() -> None:
+    fits, too_large = (cramjam.snappy.compress_raw(bytes(CHUNK_BYTES_MAX + more)) for more in (0, 1))
+    assert len(unpack(Codec.SNAPPY, bytes(fits))) == CHUNK_BYTES_MAX
+    with pytest.raises(ExpandsTooFar):
+        unpack(Codec.SNAPPY, bytes(too_large))
+
+
+@given(st.sampled_from(PACKED), st.binary(max_size=300))
+def test_garbage_raises_nothing_else(codec: Codec, garbage: bytes) -> None:
+    for magic in (0, 2):
+        try:
+            unpack(codec, garbage, magic=magic)
+        except CompressionError:
+            continue
+
+
+@given(st.sampled_from(PACKED), st.data())
+def test_damage_raises_nothing_else(codec: Codec, data: st.DataObject) -> None:
+    packed = bytearray(pack(codec, COMPRESSIBLE[:5_000]))
+    for _ in range(data.draw(st.integers(1, 4))):
+        packed[data.draw(st.integers(0, len(packed) - 1))] = data.draw(st.integers(0, 255))
+    del packed[data.draw(st.integers(1, len(packed))) :]
+    try:
+        unpack(codec, packed, 1 << 20)
+    except CompressionError:
+        return
+
+
+def test_the_checksum_of_a_frame_header_is_xxh32() -> None:
+    # From the reference implementation, seed 0.
+    assert (short_xxh32(b""), short_xxh32(b"a"), short_xxh32(b"abc")) == (0x02CC5D05, 0x550D7456, 0x32D153FF)
+
+
+def test_a_block_with_a_checksum_is_held_to_it() -> None:
+    compressor = cramjam.lz4.Compressor(block_linked=False, content_checksum=True)
+    compressor.compress(COMPRESSIBLE)
+    assert unpack(Codec.LZ4, bytes(compressor.finish())) == COMPRESSIBLE
+    block = bytes(cramjam.lz4.compress_block(b"x" * 500, store_size=False))
+    described = b"\x70\x40"
+    frame = b"\x04\x22\x4d\x18" + described + bytes([short_xxh32(described) >> 8 & 0xFF])
+    frame += len(block).to_bytes(4, "little") + block + b"\1\2\3\4" + bytes(4)
+    with pytest.raises(CompressionError):
+        unpack(Codec.LZ4, frame)

@@ -1,0 +1,224 @@
+"""Batches, repeated requests, fencing, the event queue and the queues to brokers."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+
+import pytest
+
+from tests.controller.controller_world import World
+from tests.controller.fake_ensemble import FakeSession
+from zabka.controller import channel_manager
+from zabka.controller.channel_manager import ControllerChannelManager, QueueFull
+from zabka.controller.config import ControllerConfig
+from zabka.controller.events import ControllerEvent, EventQueue
+from zabka.ensemble.client.service import Create, Delete, SessionState, SetData
+from zabka.ensemble.errors import ErrorCode, NoNode, SessionExpired
+from zabka.journal.cause import START
+from zabka.journal.events import ControllerPropagated, ControllerReady, Event, WriteFenced
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.coordination import ControllerMoved, FencedWriter, Zk
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo
+from zabka.simulation.kernel.runtime import SimRuntime
+
+
+@pytest.fixture
+def world() -> World:
+    return World()
+
+
+@pytest.fixture
+def session(world: World) -> FakeSession:
+    opened = FakeSession(world.ensemble, SimRuntime(world.scheduler, Random(0)))
+    opened.open()
+    return opened
+
+
+@pytest.fixture
+def zk(session: FakeSession) -> Zk:
+    return Zk(session, session.runtime)
+
+
+def paths(world: World, count: int) -> list[str]:
+    names = [f"/a/{n}" for n in range(count)]
+    for name in names:
+        world.ensemble.put(name, name.encode())
+    return names
+
+
+def test_a_batch_keeps_ten_in_flight_and_the_order_of_answers(world: World, session: FakeSession, zk: Zk) -> None:
+    names = paths(world, 35)
+    outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
+    assert [outcome.value[0].decode() for outcome in outcomes] == names
+    assert session.in_flight_max == 10
+
+
+def test_lost_requests_are_sent_again_and_say_so(world: World, session: FakeSession, zk: Zk) -> None:
+    names = paths(world, 12)
+    session.lose_requests = 3
+    outcomes = world.call(zk.batch([partial(session.get, name) for name in names]))
+    assert [outcome.value[0].decode() for outcome in outcomes] == names
+    assert [outcome.repeated for outcome in outcomes] == [True] * 3 + [False] * 9
+
+
+def test_refusals_are_values_and_calls_raise_them(world: World, session: FakeSession, zk: Zk) -> None:
+    assert world.call(zk.attempt(lambda: session.get("/no"))).error is ErrorCode.NO_NODE
+    with pytest.raises(NoNode):
+        world.call(zk.call(lambda: session.get("/no")))
+
+
+def test_expiry_ends_a_batch_once_all_in_flight_is_answered(world: World, session: FakeSession, zk: Zk) -> None:
+    names = paths(world, 30)
+    world.scheduler.after(3_000, lambda: world.ensemble.end_session(session.session_id))
+    with pytest.raises(SessionExpired):
+        world.call(zk.batch([partial(session.get, name) for name in names]))
+
+
+def test_requests_of_a_closed_session_are_not_repeated_for_ever(world: World, session: FakeSession, zk: Zk) -> None:
+    session.lose_requests = 10**6
+    session.state = SessionState.CLOSED
+    with pytest.raises(SessionExpired):
+        world.call(zk.call(lambda: session.get("/")))
+
+
+def test_a_good_fence_lets_ordinary_refusals_through_as_values(world: World, zk: Zk) -> None:
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
+    ops = [Create("/a", b"1"), Create("/a", b"2"), SetData("/a", b"3", 7), Delete("/no"), SetData("/a", b"4", 0)]
+    written = world.call(writer.write(ops))
+    assert [row.error for row in written] == [
+        ErrorCode.OK,
+        ErrorCode.NODE_EXISTS,
+        ErrorCode.BAD_VERSION,
+        ErrorCode.NO_NODE,
+        ErrorCode.OK,
+    ]
+    assert written[4].stat is not None and written[4].stat.version == 1
+
+
+def test_a_fenced_batch_raises_is_journalled_and_stops_sending(world: World, session: FakeSession, zk: Zk) -> None:
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
+    emitted: list[Event] = []
+    writer = FencedWriter(zk, 1, 1, 0, emitted.append)
+    with pytest.raises(ControllerMoved):
+        world.call(writer.write([Create(f"/x{n}", b"") for n in range(100)]))
+    assert not any(path.startswith("/x") for path in world.ensemble.nodes)
+    assert 1 <= len(emitted) <= 10 and len(session.multis) <= 10
+    assert emitted[0] == WriteFenced(1, 1, "create", "/x0", epoch_version=0)
+
+
+# ---- the event queue ------------------------------------------------------------------------------------------
+
+
+def test_events_run_one_after_the_other_and_clearing_preempts_the_rest(world: World) -> None:
+    runtime = SimRuntime(world.scheduler, Random(0))
+    log: list[str] = []
+
+    async def handler(event: ControllerEvent) -> None:
+        await event.process()
+
+    def event(name: str) -> ControllerEvent:
+        async def process() -> None:
+            log.append(f"{name} begins")
+            await runtime.sleep(10)
+            log.append(f"{name} ends")
+
+        return ControllerEvent(name, process, START, lambda: log.append(f"{name} preempted"))
+
+    queue = EventQueue(runtime, handler)
+    queue.start("events")
+    for name in "abc":
+        queue.put(event(name))
+    world.run(5)
+    last = event("d")
+    queue.clear_and_put(last)
+    assert log == ["a begins", "b preempted", "c preempted"]
+    assert world.call(queue.wait(last)) is True
+    assert log[3:] == ["a ends", "d begins", "d ends"]
+    assert world.call(queue.wait(last)) is True
+    slow = event("e")
+    queue.put(slow)
+    assert world.call(queue.wait(slow, timeout_ms=5)) is False
+    queue.stop()
+    assert log[-1] == "e preempted" and world.call(queue.wait(slow)) is True
+
+
+# ---- the queues to brokers ------------------------------------------------------------------------------------
+
+
+def test_a_queue_that_overflows_is_an_error_and_unknown_brokers_get_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kio.schema.update_metadata.v8.request import UpdateMetadataRequest
+
+    from tests.controller.controller_world import FakeChannel
+
+    monkeypatch.setattr(channel_manager, "REQUESTS_QUEUED_MAX", 5)
+    runtime = SimRuntime(world.scheduler, Random(0))
+    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, ControllerConfig(), lambda: None)
+    request = UpdateMetadataRequest(controller_id=1, controller_epoch=1, topic_states=(), live_brokers=())
+    channels.send(7, request)
+    channels.startup([BrokerInfo(7, (BrokerEndpoint("PLAINTEXT", "h", 1),))])
+    world.unreachable.add(7)
+    for _ in range(5):
+        channels.send(7, request)
+    with pytest.raises(QueueFull):
+        channels.send(7, request)
+    channels.remove_broker(7)
+    assert channels.queue_size(7) == 0
+    channels.shutdown()
+
+
+def test_control_requests_go_to_the_inter_broker_listener(world: World) -> None:
+    runtime = SimRuntime(world.scheduler, Random(0))
+    from tests.controller.controller_world import FakeChannel
+
+    config = ControllerConfig(inter_broker_listener_name="IN")
+    channels = ControllerChannelManager(FakeChannel(world, runtime), runtime, config, lambda: None)
+    info = BrokerInfo(7, (BrokerEndpoint("OUT", "o", 1), BrokerEndpoint("IN", "i", 2)))
+    assert channels.endpoint(info)[1:] == ("i", 2)
+    assert channels.endpoint(info._replace(endpoints=info.endpoints[:1]))[1:] == ("o", 1)
+
+
+def test_writes_that_go_together_share_a_transaction_and_its_fence(world: World, zk: Zk, session: FakeSession) -> None:
+    names = paths(world, 120)
+    events: list[Event] = []
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, events.append)
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert [each.error for each in written] == [ErrorCode.OK] * 120
+    assert [len(ops) for ops in session.multis] == [51, 51, 21]
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"2")
+    with pytest.raises(ControllerMoved):
+        world.call(writer.write_together([SetData(name, b"newer", 1) for name in names[:2]]))
+    assert [event.path for event in events if isinstance(event, WriteFenced)] == names[:2]
+
+
+def test_a_conflict_of_one_write_leaves_those_in_its_transaction_to_succeed(world: World, zk: Zk) -> None:
+    names = paths(world, 5)
+    world.ensemble.put(names[2], b"changed meanwhile")
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert [each.error for each in written] == [ErrorCode.OK] * 2 + [ErrorCode.BAD_VERSION] + [ErrorCode.OK] * 2
+
+
+def test_a_lost_answer_to_writes_that_went_together_says_that_they_may_have_been_carried_out(
+    world: World, session: FakeSession, zk: Zk
+) -> None:
+    names = paths(world, 3)
+    world.ensemble.put(znodes.CONTROLLER_EPOCH, b"1")
+    writer = FencedWriter(zk, 1, 1, 0, lambda event: None)
+    session.lose_replies = 1
+    written = world.call(writer.write_together([SetData(name, b"new", 0) for name in names]))
+    assert all(each.error is ErrorCode.BAD_VERSION and each.repeated for each in written)
+
+
+def test_a_failover_has_propagated_once_every_broker_has_answered(world: World) -> None:
+    world.start(1, 2, 3)
+    world.create_topic("t", {0: [2, 3], 1: [3, 2]})
+    world.settle()
+    assert [event.controller_epoch for event in world.events(ControllerReady)] == [1]
+    assert [event.controller_epoch for event in world.events(ControllerPropagated)] == [1]

@@ -1,0 +1,176 @@
+"""The exact bytes of Kafka's znodes (reference table 1.2), and what becomes of bytes nobody should have written."""
+
+from __future__ import annotations
+
+import pytest
+
+from zabka.journal.events import TopicPartition
+from zabka.kafka.topic_ids import is_topic_id, random_topic_id, topic_id_from_kafka, topic_id_to_kafka
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, LeaderAndIsr, ReplicaAssignment, TopicAssignment
+
+TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
+
+
+def test_controller_and_its_epoch() -> None:
+    assert znodes.encode_controller(1, 1700000000000) == (
+        b'{"version":2,"brokerid":1,"timestamp":"1700000000000","kraftControllerEpoch":-1}'
+    )
+    assert znodes.decode_controller(b'{"version":1,"brokerid":7,"timestamp":"1"}') == 7
+    assert znodes.encode_controller_epoch(5) == b"5"
+    assert znodes.decode_controller_epoch(b"12") == 12
+
+
+def test_broker_with_and_without_a_rack() -> None:
+    info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), "r1")
+    with_rack = (
+        b'{"version":5,"host":"h","port":9092,"jmx_port":-1,"timestamp":"17","endpoints":["PLAINTEXT://h:9092"],'
+        b'"rack":"r1","listener_security_protocol_map":{"PLAINTEXT":"PLAINTEXT"},"features":{}}'
+    )
+    assert znodes.encode_broker(info, 17) == with_rack
+    assert znodes.encode_broker(info._replace(rack=None), 17) == with_rack.replace(b'"rack":"r1",', b"")
+    assert znodes.decode_broker(1, with_rack) == info
+
+
+def test_a_broker_says_that_its_log_is_intact_among_its_features() -> None:
+    info = BrokerInfo(1, (BrokerEndpoint("PLAINTEXT", "h", 9092),), features=(("f", 1, 3),), log_intact=True)
+    data = znodes.encode_broker(info, 1)
+    assert b'"features":{"f":{"min_version":1,"max_version":3},"zabka.log.intact":{"min_version":1,"max_v' in data
+    assert znodes.decode_broker(1, data) == info
+    not_sure = info._replace(log_intact=False)
+    assert znodes.decode_broker(1, znodes.encode_broker(not_sure, 1)) == not_sure
+
+
+def test_broker_endpoints_with_names_protocols_and_ipv6() -> None:
+    info = BrokerInfo(2, (BrokerEndpoint("INSIDE", "::1", 1, "SSL"), BrokerEndpoint("OUT", "h", 2, "PLAINTEXT")))
+    data = znodes.encode_broker(info, 1)
+    assert b'"endpoints":["INSIDE://[::1]:1","OUT://h:2"]' in data
+    assert b'"host":"h","port":2' in data
+    assert znodes.decode_broker(2, data) == info
+    only_ssl = info._replace(endpoints=info.endpoints[:1])
+    assert b'"host":null,"port":-1' in znodes.encode_broker(only_ssl, 1)
+
+
+def test_broker_as_old_versions_wrote_it() -> None:
+    old = b'{"jmx_port":-1,"timestamp":"1","host":"h","version":1,"port":9092}'
+    assert znodes.decode_broker(3, old) == BrokerInfo(3, (BrokerEndpoint("PLAINTEXT", "h", 9092),))
+
+
+def test_topic_with_its_partitions_in_numeric_order() -> None:
+    rows = {10: ReplicaAssignment((2, 1)), 2: ReplicaAssignment((1, 2))}
+    data = znodes.encode_topic(TopicAssignment(TOPIC_ID, rows))
+    assert data == (
+        b'{"version":3,"partitions":{"2":[1,2],"10":[2,1]},"adding_replicas":{},"removing_replicas":{},'
+        b'"topic_id":"AAAAAAAAAAAAAAAAAAAAAQ"}'
+    )
+    assert znodes.decode_topic(data) == TopicAssignment(TOPIC_ID, rows)
+
+
+def test_topic_being_reassigned_and_topics_of_old_versions() -> None:
+    rows = {0: ReplicaAssignment((3, 1), (3,), (1,))}
+    data = znodes.encode_topic(TopicAssignment(None, rows))
+    assert data == (b'{"version":2,"partitions":{"0":[3,1]},"adding_replicas":{"0":[3]},"removing_replicas":{"0":[1]}}')
+    assert znodes.decode_topic(data) == TopicAssignment(None, rows)
+    assert znodes.decode_topic(b'{"version":1,"partitions":{"0":[1]}}') == TopicAssignment(
+        None, {0: ReplicaAssignment((1,))}
+    )
+
+
+def test_partition_state_names_recovery_only_while_recovering() -> None:
+    state = LeaderAndIsr(1, 0, (1, 2), 1)
+    plain = b'{"version":1,"leader":1,"leader_epoch":0,"controller_epoch":1,"isr":[1,2]}'
+    assert znodes.encode_partition_state(state) == plain
+    recovering = plain[:-1] + b',"leader_recovery_state":1}'
+    assert znodes.encode_partition_state(state._replace(recovering=True)) == recovering
+    assert znodes.decode_partition_state(plain, 4) == state._replace(partition_epoch=4)
+    assert znodes.decode_partition_state(recovering, 0) == state._replace(recovering=True)
+    shuffled = b'{"controller_epoch":1,"leader":1,"version":1,"leader_epoch":0,"isr":[1,2]}'
+    assert znodes.decode_partition_state(shuffled, 0) == state
+
+
+def test_lists_of_partitions_notes_and_ids_are_written_as_kafka_writes_them() -> None:
+    partitions = [TopicPartition("T", 0), TopicPartition("U", 3)]
+    data = znodes.encode_partition_set(partitions)
+    assert data == (b'{"version":1,"partitions":[{"topic":"T","partition":0},{"topic":"U","partition":3}]}')
+    assert znodes.decode_partition_set(data) == partitions
+    moves = b'{"version":1,"partitions":[{"topic":"T","partition":0,"replicas":[3,4]}]}'
+    assert znodes.encode_reassignments({TopicPartition("T", 0): (3, 4)}) == moves
+    assert znodes.decode_reassignments(moves) == {TopicPartition("T", 0): (3, 4)}
+    assert znodes.encode_log_dir_event(2) == b'{"version":1,"broker":2,"event":1}'
+    assert znodes.decode_log_dir_event(znodes.encode_log_dir_event(2)) == 2
+    assert znodes.encode_config({"k": "v"}) == b'{"version":1,"config":{"k":"v"}}'
+    assert znodes.decode_config(b'{"version":1,"config":{"k":"v"}}') == {"k": "v"}
+    assert znodes.encode_config_change("topics/T") == b'{"version":2,"entity_path":"topics/T"}'
+    assert znodes.decode_config_change(b'{"version":2,"entity_path":"topics/T"}') == "topics/T"
+    assert znodes.encode_cluster_id("x" * 22) == b'{"version":"1","id":"' + b"x" * 22 + b'"}'
+    assert znodes.decode_cluster_id(znodes.encode_cluster_id("abc")) == "abc"
+    block = b'{"version":1,"broker":1,"block_start":"0","block_end":"999"}'
+    assert znodes.encode_producer_id_block(1, 0, 999) == block
+    assert znodes.decode_producer_id_block(block) == (1, 0, 999)
+
+
+@pytest.mark.parametrize(
+    "garbage", [None, b"", b"{", b"[]", b"null", b"\xff\xfe", b"[" * 100_000, b'{"version":true}', b"12"]
+)
+def test_a_znode_that_is_no_json_object_is_read_as_none(garbage: bytes | None) -> None:
+    assert znodes.decode_controller(garbage) is None
+    assert znodes.decode_broker(1, garbage) is None
+    assert znodes.decode_topic(garbage) is None
+    assert znodes.decode_partition_state(garbage, 0) is None
+    assert znodes.decode_partition_set(garbage) is None
+    assert znodes.decode_reassignments(garbage) is None
+    assert znodes.decode_log_dir_event(garbage) is None
+    assert znodes.decode_config(garbage) is None
+    assert znodes.decode_config_change(garbage) is None
+    assert znodes.decode_cluster_id(garbage) is None
+    assert znodes.decode_producer_id_block(garbage) is None
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        b'{"partitions":{"0":[]}}',
+        b'{"partitions":{"0":[1,1]}}',
+        b'{"partitions":{"x":[1]}}',
+        b'{"partitions":{"0":["1"]}}',
+        b'{"partitions":{"0":[true]}}',
+        b'{"partitions":[1]}',
+    ],
+)
+def test_an_assignment_that_cannot_be_is_read_as_none(topic: bytes) -> None:
+    assert znodes.decode_topic(topic) is None
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        b"1",
+        b'{"topic":"T","partition":0}',
+        b'{"topic":"T","partition":-1,"replicas":[1]}',
+        b'{"topic":"T","partition":true,"replicas":[1]}',
+        b'{"topic":7,"partition":0,"replicas":[1]}',
+        b'{"topic":"T","partition":0,"replicas":["1"]}',
+        b'{"topic":"T","partition":0,"replicas":[-2]}',
+    ],
+)
+def test_a_reassignment_that_cannot_be_is_read_as_none(row: bytes) -> None:
+    assert znodes.decode_reassignments(b'{"version":1,"partitions":[' + row + b"]}") is None
+
+
+@pytest.mark.parametrize("epoch", [b"-1", b"1.5", b"", None, b"x", "²".encode(), b"9" * 30])
+def test_a_controller_epoch_that_is_no_number_is_read_as_none(epoch: bytes | None) -> None:
+    assert znodes.decode_controller_epoch(epoch) is None
+
+
+def test_topic_ids_are_22_characters_and_go_to_requests_and_back() -> None:
+    from random import Random
+
+    random = Random(1)
+    for _ in range(200):
+        text = random_topic_id(random)
+        assert is_topic_id(text) and not text.startswith("-")
+        value = topic_id_to_kafka(text)
+        assert value.version == 4
+        assert topic_id_from_kafka(value) == text
+    assert topic_id_to_kafka(None) is None and topic_id_from_kafka(None) is None
+    assert not is_topic_id("short") and not is_topic_id(None) and not is_topic_id("ä" * 22)

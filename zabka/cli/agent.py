@@ -1,0 +1,65 @@
+"""`zabka agent`: the process that looks after the nodes of one host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zabka.cli.options import Data, Settings
+
+
+def command(
+    config: Annotated[
+        Path | None, typer.Option(help="An agent.json, as `up` and the containers write it; nothing else is read then")
+    ] = None,
+    hosts: Annotated[
+        str,
+        typer.Option(
+            envvar="ZABKA_HOSTS", help="The names of all hosts, by commas, the same on each; the API is on the first"
+        ),
+    ] = "",
+    here: Annotated[str, typer.Option(envvar="ZABKA_HERE", help="Which of them this one is")] = "",
+    tokens: Annotated[
+        Path | None,
+        typer.Option(envvar="ZABKA_TOKENS", help="Where agent.token is, the same on each host [default: --data]"),
+    ] = None,
+    peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers, on all hosts together")] = 3,
+    brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers, on all hosts together")] = 3,
+    profile: Annotated[
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+    ] = "default",
+    data: Data = Path(".zabka"),
+    set_: Settings = None,
+) -> None:
+    """Run one host agent in the foreground: one of several hosts, or a container's first process."""
+    from zabka.cli.failure import fail
+    from zabka.compose.config_keys import BadSetting
+    from zabka.compose.plan import BadPlan
+
+    if config is not None:
+        from zabka.compose.agent import main as run
+
+        raise typer.Exit(run(config))
+    from zabka.compose.hosts import host_called, hosts_topology
+    from zabka.compose.share import run_host
+
+    data = data.absolute()
+    shared = data if tokens is None else tokens.absolute()
+    try:
+        if not hosts or not here:
+            raise BadPlan("name every host with --hosts and this one with --here, or give --config")
+        topology = hosts_topology(
+            [name.strip() for name in hosts.split(",")],
+            peers=peers,
+            brokers=brokers,
+            profile=profile,
+            settings=set_ or [],
+            tokens=shared,
+        )
+        data.mkdir(parents=True, exist_ok=True)
+        name = host_called(topology, here, shared)
+    except (BadSetting, BadPlan, OSError) as reason:
+        fail(reason)
+    raise typer.Exit(run_host(topology, name, data))

@@ -1,0 +1,204 @@
+"""`zabka campaign …`: settings times seeds in the simulated world, and what comes of it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    Task,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.text import Text
+
+from zabka.cli.command_group import CommandGroup
+from zabka.cli.failure import fail
+from zabka.cli.simulate import USAGE, say
+from zabka.cli.spark_connect import no_connect
+from zabka.ensemble.runtime.extras import Lacking, require
+
+if TYPE_CHECKING:
+    from zabka.pipeline.campaign.definition import Campaign
+    from zabka.pipeline.campaign.engine import Ended
+    from zabka.pipeline.campaign.engine import Progress as Stand
+    from zabka.pipeline.campaign.ledger import Ledger
+    from zabka.pipeline.campaign.results import Results
+
+app = typer.Typer(cls=CommandGroup, name="campaign", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
+INTERRUPTED = 130
+
+File = Annotated[Path, typer.Argument(help="The campaign's file (TOML); docs/campaigns/ has five.")]
+Out = Annotated[
+    Path | None,
+    typer.Option(envvar="ZABKA_OUT", help="Where runs, tables and report go; by default into the lake of --data."),
+]
+Data = Annotated[
+    Path,
+    typer.Option(envvar="ZABKA_DATA", help="The data directory whose lake it lands in, and whose page shows it."),
+]
+Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
+
+
+class _Rate(ProgressColumn):
+    """Runs a second."""
+
+    def render(self, task: Task) -> Text:
+        """What was done of late, or nothing yet."""
+        return Text("" if not task.speed else f"{task.speed:.2f} runs/s")
+
+
+@app.callback()
+def campaigns() -> None:
+    """Settings times seeds in the simulated world, as Spark tasks; exit code 1 where an invariant broke."""
+
+
+@app.command()
+def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = Path(".zabka")) -> None:
+    """Play a campaign, or go on with it where it was stopped; exit code 1 where an invariant broke.
+
+    Without --out it lies in DATA/analytics/campaigns/NAME, and its tables are those of the lake, too.
+    """
+    try:
+        require("spark", "campaigns are")
+    except Lacking as missing:
+        fail(missing)
+    from zabka.pipeline.campaign.definition import BadCampaign, read_campaign
+    from zabka.pipeline.campaign.landing import CAMPAIGNS
+    from zabka.pipeline.campaign.ledger import NotThisCampaign, opened
+    from zabka.pipeline.campaign.standing import begun, write
+
+    try:
+        campaign = read_campaign(file)
+    except BadCampaign as reason:
+        fail(reason, USAGE)
+    if (connect := no_connect(master)) is not None:
+        fail(connect, USAGE)
+    target = (out or data / "analytics" / CAMPAIGNS / file.stem).resolve()
+    definition = file.read_text()
+    _warn_of_too_few_seeds(campaign)
+    try:
+        with opened(target, definition) as ledger:
+            write(target, begun(campaign))
+            ended = _played(campaign, ledger, master, target)
+            found = _written(campaign, ledger, ended, target, definition)
+    except (NotThisCampaign, OSError) as reason:
+        fail(reason, USAGE)
+    except KeyboardInterrupt:
+        say(f"stopped; the same command goes on from what {target} holds", error=True)
+        raise typer.Exit(INTERRUPTED) from None
+    _tell(found, target)
+    raise typer.Exit(1 if found.violating else 0)
+
+
+def _warn_of_too_few_seeds(campaign: Campaign) -> None:
+    from zabka.pipeline.campaign.engine import seeds_wanted
+
+    count, seeds, wanted = len(campaign.points()), len(campaign.seed_numbers()), seeds_wanted(campaign)
+    if count > 1 and seeds < wanted:
+        say(
+            f"{seeds} seeds cannot tell {count} settings apart, however much they differ: at least {wanted} are wanted",
+            error=True,
+        )
+
+
+def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> Ended:
+    from zabka.pipeline.campaign.engine import NotPlayed, run_campaign
+    from zabka.pipeline.campaign.spark_players import spark_players
+    from zabka.pipeline.packed import NotPacked
+    from zabka.pipeline.session import FAILURES, NoSpark, first_line, was_interrupted
+
+    progress = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _Rate(), TimeElapsedColumn(),
+        TimeRemainingColumn(), transient=True, disable=not sys.stderr.isatty(),
+    )  # fmt: skip
+    with progress:
+        bar = progress.add_task("starting Spark", total=None)
+
+        def tell(stand: Stand) -> None:
+            progress.update(bar, description="runs", total=stand.most, completed=stand.done)
+            if stand.played is not None:
+                for problem in stand.played.problems:
+                    say(f"seed {stand.played.seed}: {problem}  replay: {stand.played.command}")
+
+        try:
+            with spark_players(master, target) as players:
+                return run_campaign(campaign, ledger, players, tell)
+        except (NotPacked, NoSpark, NotPlayed) as reason:
+            fail(reason, USAGE)
+        except (*FAILURES, OSError) as reason:
+            if was_interrupted(reason):
+                raise KeyboardInterrupt from None
+            if isinstance(reason, OSError):
+                raise
+            fail(
+                f"Spark could not play them all: {first_line(reason)}; the same command goes on from what is kept",
+                USAGE,
+            )
+
+
+def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, definition: str) -> Results:
+    from zabka.pipeline.campaign import standing
+    from zabka.pipeline.campaign.landing import lake_of, land
+    from zabka.pipeline.campaign.report import report
+    from zabka.pipeline.campaign.results import results, write_tables
+
+    found = results(campaign, ledger.runs, ended)
+    tables = write_tables(found, target)
+    if (lake := lake_of(target)) is not None:
+        land(target, lake, list(tables))
+    aside = target / ".report.html"
+    aside.write_text(report(found, definition))
+    aside.replace(target / "report.html")
+    standing.write(target, standing.ended(found))
+    return found
+
+
+def _tell(found: Results, target: Path) -> None:
+    from zabka.pipeline.campaign.answer import answer
+
+    say(found.campaign.question)
+    for sentence in answer(found):
+        say(f"- {sentence}")
+    say(f"report: {target / 'report.html'}; tables: runs, estimates, differences, violations")
+
+
+@app.command("from-journal")
+def from_journal(
+    data: Annotated[Path, typer.Argument(help="A cluster's data directory, or any with its journals.")],
+    out: Annotated[Path | None, typer.Option(help="The campaign's file; by default standard output.")] = None,
+) -> None:
+    """Write a campaign's file of a live cluster's shape, settings and observed faults."""
+    from zabka.journal.reader import merge, read_file
+    from zabka.pipeline.campaign.definition import BadCampaign, parse_campaign
+    from zabka.pipeline.campaign.observed import campaign_text, observe
+    from zabka.pipeline.runs import journal_files
+
+    files = journal_files(data) if data.exists() else []
+    if not files:
+        fail(f"there are no journals below {data}", USAGE)
+    if len({file.run for file in files}) > 1:
+        fail(f"{data} holds several runs: name the directory of one", USAGE)
+    seen = observe(merge(entry for file in files for entry in read_file(file.path)))
+    if not seen.brokers or not seen.peers:
+        fail(f"the journals below {data} do not tell of peers and brokers that began", USAGE)
+    text = campaign_text(seen, data.resolve().name)
+    try:
+        parse_campaign(text)
+    except BadCampaign as reason:
+        fail(f"what the journals tell makes no campaign: {reason}")
+    if out is None:
+        sys.stdout.write(text)
+    else:
+        try:
+            out.write_text(text)
+        except OSError as reason:
+            fail(reason, USAGE)
+        say(f"written: {out}; play it with `zabka campaign run {out}`")

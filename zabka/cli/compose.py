@@ -1,0 +1,45 @@
+"""`zabka compose`: a cluster of containers, as a file."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zabka.cli.options import Settings
+
+
+def command(
+    peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers")] = 3,
+    brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers")] = 3,
+    profile: Annotated[
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+    ] = "default",
+    set_: Settings = None,
+    out: Annotated[Path | None, typer.Option(help="Where it is written [default: standard output]")] = None,
+) -> None:
+    """Write the compose.yaml of a cluster of containers."""
+    from zabka.cli.failure import fail
+    from zabka.compose.composition import compose_yaml
+    from zabka.compose.config_keys import BadSetting
+    from zabka.compose.containers import container_topology
+    from zabka.compose.plan import BadPlan
+    from zabka.compose.topology import PRIVATE, write_atomically
+
+    settings = set_ or []
+    try:
+        topology = container_topology(peers, brokers, profile, settings)
+        project = Path(__file__).parent.parent
+        inside = out is not None and out.absolute().is_relative_to(project)
+        root = os.path.relpath(project, out.absolute().parent) if out is not None and inside else str(project)
+        text = compose_yaml(topology, settings, root)
+        if out is None:
+            sys.stdout.write(text)
+        else:
+            # Settings may hold passwords.
+            write_atomically(out, text.encode(), PRIVATE if settings else 0o644)
+    except (BadSetting, BadPlan, OSError) as reason:
+        fail(reason)

@@ -1,0 +1,146 @@
+"""`zabka configs`: kafka-configs.sh for topics and brokers, same options, same output (ConfigCommand, 3.9)."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run, say
+from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, AdminClient, ConfigEntry
+
+# org.apache.kafka.clients.admin.ConfigEntry.ConfigSource, as DescribeConfigs numbers it.
+SOURCES = {
+    1: "DYNAMIC_TOPIC_CONFIG",
+    2: "DYNAMIC_BROKER_CONFIG",
+    3: "DYNAMIC_DEFAULT_BROKER_CONFIG",
+    4: "STATIC_BROKER_CONFIG",
+    5: "DEFAULT_CONFIG",
+    6: "DYNAMIC_BROKER_LOGGER_CONFIG",
+}
+DEFAULT_BROKER_CONFIG = 3
+_DYNAMIC = {TOPIC_RESOURCE: (1,), BROKER_RESOURCE: (2, 3)}
+
+
+def main(arguments: list[str]) -> int:
+    """Run the tool; the exit code."""
+    made = parser("configs", "Describe or alter the configuration of topics and brokers.")
+    what = made.add_mutually_exclusive_group(required=True)
+    what.add_argument("--alter", action="store_true")
+    what.add_argument("--describe", action="store_true")
+    made.add_argument("--entity-type", choices=("topics", "brokers"))
+    made.add_argument("--entity-name")
+    made.add_argument("--entity-default", action="store_true")
+    made.add_argument("--topic")
+    made.add_argument("--broker")
+    made.add_argument("--add-config", metavar="K1=V1,K2=[v1,v2]")
+    made.add_argument("--delete-config", metavar="K1,K2")
+    made.add_argument("--all", action="store_true", help="with --describe: those that are not overridden too")
+    options = made.parse_args(arguments)
+    _check(made, options)
+    if options.topic is not None:
+        options.entity_type, options.entity_name = "topics", options.topic
+    if options.broker is not None:
+        options.entity_type, options.entity_name = "brokers", options.broker
+    if options.entity_type is None:
+        made.error("At least one of --entity-type, --topic or --broker must be specified")
+    if options.alter:
+        if not (options.add_config or options.delete_config):
+            made.error("At least one of --add-config or --delete-config must be specified with --alter")
+        if options.entity_name is None and not options.entity_default:
+            made.error("An entity name must be specified with --alter")
+        return run(options, lambda client: _alter(client, options))
+    return run(options, lambda client: _describe(client, options))
+
+
+def _check(made: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """Leave where it is not clear what is to be shown or changed (ConfigCommandOptions.checkArgs)."""
+    flags = [name for name in (options.topic, options.broker) if name is not None]
+    if len(flags) > 1:
+        made.error("Only 'users' and 'clients' entity types may be specified together")
+    if flags and (options.entity_type is not None or options.entity_name is not None or options.entity_default):
+        made.error("--entity-{type,name,default} should not be used in conjunction with specific entity flags")
+    if options.entity_name is not None and options.entity_default:
+        made.error("--entity-name and --entity-default should not be used together")
+    for name in ("add_config", "delete_config"):
+        if options.describe and getattr(options, name) is not None:
+            made.error(f'Option "[describe]" can\'t be used with option "[{name.replace("_", "-")}]"')
+
+
+def parse_changes(added: str | None, deleted: str | None) -> dict[str, str | None]:
+    """--add-config and --delete-config: key to value, None to delete.  `[a,b]` holds commas.  Raises CommandFailed."""
+    changes: dict[str, str | None] = {}
+    # Commas inside brackets belong to the value.
+    for pair in re.split(r",(?![^\[]*\])", added or ""):
+        if not pair.strip():
+            continue
+        key, equals, value = pair.partition("=")
+        if not equals or not key.strip():
+            raise CommandFailed("requirement failed: Invalid entity config: all configs to be added must be in "
+                                'the format "key=val".')  # fmt: skip
+        changes[key.strip()] = re.sub(r"^\[(.*)\]$", r"\1", value.strip())
+    for key in filter(None, (k.strip() for k in (deleted or "").split(","))):
+        changes[key] = None
+    return changes
+
+
+def _entity(options: argparse.Namespace) -> tuple[int, str, str]:
+    """The resource, its name on the wire, and how Kafka's tool speaks of it."""
+    kind = TOPIC_RESOURCE if options.entity_type == "topics" else BROKER_RESOURCE
+    if options.entity_default or options.entity_name == "":
+        return kind, "", f"default {options.entity_type} in the cluster"
+    return kind, options.entity_name, f"{options.entity_type.removesuffix('s')} {options.entity_name}"
+
+
+async def _alter(client: AdminClient, options: argparse.Namespace) -> None:
+    kind, name, title = _entity(options)
+    changes = parse_changes(options.add_config, options.delete_config)
+    deleted = {key for key, value in changes.items() if value is None}
+    if deleted:
+        source = DEFAULT_BROKER_CONFIG if kind == BROKER_RESOURCE and not name else _DYNAMIC[kind][0]
+        entries = await client.describe_configs(kind, name, timeout_ms=API_TIMEOUT_MS)
+        missing = deleted - {entry.name for entry in entries if entry.source == source}
+        if missing:
+            raise CommandFailed(f"Invalid config(s): {','.join(sorted(missing))}")
+    await client.alter_configs(kind, name, changes, timeout_ms=API_TIMEOUT_MS)
+    if options.entity_default:
+        say(f"Completed updating default config for {options.entity_type} in the cluster.")
+    else:
+        say(f"Completed updating config for {title}.")
+
+
+async def _describe(client: AdminClient, options: argparse.Namespace) -> None:
+    names = [options.entity_name]
+    if options.entity_name is None and not options.entity_default:
+        found = await client.metadata()
+        names = sorted(found.topics) if options.entity_type == "topics" else [str(b) for b in sorted(found.brokers)]
+        if options.entity_type == "brokers":
+            names.insert(0, "")
+    for name in names:
+        options.entity_name = name
+        kind, resource, title = _entity(options)
+        entries = await client.describe_configs(kind, resource, timeout_ms=API_TIMEOUT_MS)
+        for line in describe(entries, kind, title, options.all):
+            say(line)
+
+
+def describe(entries: list[ConfigEntry], kind: int, title: str, everything: bool) -> list[str]:
+    """The lines of --describe for one entity."""
+    chosen = [e for e in entries if everything or e.source in _DYNAMIC[kind]]
+    if title.startswith("default "):
+        head = f"Default configs for {title.removeprefix('default ')} are:"
+    else:
+        head = f"{'All' if everything else 'Dynamic'} configs for {title} are:"
+    return [head, *(_line(entry) for entry in sorted(chosen, key=lambda e: e.name))]
+
+
+def _line(entry: ConfigEntry) -> str:
+    synonyms = ", ".join(
+        f"{SOURCES.get(source, 'UNKNOWN')}:{name}={_text(value)}" for name, value, source in entry.synonyms
+    )
+    sensitive = str(entry.is_sensitive).lower()
+    return f"  {entry.name}={_text(entry.value)} sensitive={sensitive} synonyms={{{synonyms}}}"
+
+
+def _text(value: str | None) -> str:
+    """A value as Java prints it."""
+    return "null" if value is None else value

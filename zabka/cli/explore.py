@@ -1,0 +1,135 @@
+"""`zabka explore`: the exhaustive search, from the command line."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from zabka.cli.failure import fail
+from zabka.cli.output_file import check_output
+
+if TYPE_CHECKING:
+    from zabka.simulation.search.explore import Bounds, Exploration
+
+USAGE, INTERRUPTED = 2, 130
+QUIET_S = 2.0
+LINE_EVERY_S = 10.0
+
+
+def explore(bounds: Bounds, out: Path | None) -> int:
+    """Search, and say what was visited; 0 when nothing was found, 1 with a shortest counter-example, 130 after
+    Ctrl-C."""
+    from zabka.simulation.scenarios.scenario import write_scenario
+    from zabka.simulation.search.explore import explore as search
+    from zabka.simulation.search.transcript import transcript
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+    on_terminal = sys.stderr.isatty()
+    begin_s = said_s = time.monotonic()
+    with Progress(*columns, transient=True, disable=not on_terminal) as shown:
+        task = shown.add_task("states")
+
+        def progress(visited: int, depth: int, waiting: int) -> None:
+            nonlocal said_s
+            now_s = time.monotonic()
+            if now_s - begin_s < QUIET_S:
+                return
+            speed = visited / (now_s - begin_s)
+            line = f"{visited:,} states visited, {depth} steps deep, {waiting:,} waiting, {speed:,.0f} a second"
+            if on_terminal:
+                shown.update(task, description=line)
+            elif now_s - said_s >= LINE_EVERY_S:
+                said_s = now_s
+                sys.stderr.write(line + "\n")
+
+        found = search(bounds, progress)
+    sys.stdout.write(scope_text(bounds) + "\n" + extent_text(found) + "\n")
+    if not found.problems:
+        # 0 says that everything held that was to be visited.
+        return 0 if found.exhausted or found.states >= bounds.states_max else INTERRUPTED
+    told = "\n".join(transcript(bounds.peers, found.steps))
+    sys.stdout.write(told + "\n")
+    for problem in found.problems:
+        if problem not in told:
+            sys.stdout.write(f"     VIOLATED: {problem}\n")
+    if out is not None:
+        write_scenario(found.scenario(), out)
+        sys.stdout.write(f"replay: zabka scenarios run {out}\n")
+    return 1
+
+
+def scope_text(bounds: Bounds) -> str:
+    """The scope, exactly."""
+    left = bounds.allowance()
+    begin = "power-on" if bounds.begin == "power-on" else "an established leader"
+    parts = [
+        f"{bounds.peers} peers from {begin}, at most", f"{left.writes} writes", f"{left.crashes} crashes with restart",
+        f"{left.timeouts} spontaneous timeouts", f"{left.breaks} broken links", f"{left.elections} elections",
+    ]  # fmt: skip
+    lossy = "" if bounds.losses else "; what a dead peer sent always arrives"
+    return parts[0] + " " + ", ".join(parts[1:]) + lossy
+
+
+def extent_text(found: Exploration) -> str:
+    """What was covered."""
+    counts = (
+        f"{found.states:,} states, {found.transitions:,} transitions, {found.depth} steps deep, "
+        f"{found.settled:,} at rest, {found.cut:,} elections beyond the scope; "
+        f"{found.turns:,} turns of single peers; {found.cpu_s:,.1f} s of CPU"
+    )
+    if found.problems:
+        return f"{counts}\na violation, in {len(found.steps)} steps"
+    if found.exhausted:
+        return f"{counts}\nno violation in any state of the scope"
+    return f"{counts}\nstopped: no violation up to {max(found.depth - 1, 0)} steps"
+
+
+def command(
+    writes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_WRITES", help="How many writes, at most")] = 1,
+    crashes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
+    peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="How many voters")] = 3,
+    start: Annotated[
+        Literal["leader", "power-on"],
+        typer.Option(envvar="ZABKA_START", help="From a leader that serves, or from processes just started"),
+    ] = "leader",
+    timeouts: Annotated[
+        int, typer.Option(min=0, max=9, envvar="ZABKA_TIMEOUTS", help="How often patience may end with links fine")
+    ] = 0,
+    breaks: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_BREAKS", help="How many links may break")] = 0,
+    elections: Annotated[
+        int | None,
+        typer.Option(min=0, max=99, envvar="ZABKA_ELECTIONS", help="How often somebody may begin to lead [faults + 1]"),
+    ] = None,
+    losses: Annotated[
+        bool, typer.Option(envvar="ZABKA_LOSSES", help="May what a peer sent before it died be lost?")
+    ] = True,
+    states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 10_000_000,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="A failure is written there as a scenario")
+    ] = None,
+) -> None:
+    """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    from zabka.simulation.search.explore import Begin, Bounds
+
+    try:
+        check_output(out)
+    except OSError as reason:
+        fail(reason, USAGE)
+    limit = -1 if elections is None else elections
+    bounds = Bounds(
+        peers=peers,
+        writes=writes,
+        crashes=crashes,
+        timeouts=timeouts,
+        breaks=breaks,
+        elections=limit,
+        losses=losses,
+        begin=Begin(start),
+        states_max=states,
+    )
+    raise typer.Exit(explore(bounds, out))

@@ -1,0 +1,131 @@
+"""What the tools that stand in for Kafka's own have in common: where the brokers are, and how trouble is told."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from zabka.api.kafka_client import make_client
+from zabka.compose.topology import BadTopology, load
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+
+API_TIMEOUT_MS = 30_000
+
+
+class CommandFailed(Exception):
+    """What a tool tells on its way out with exit code 1."""
+
+
+class TerseFailure(CommandFailed):
+    """What Kafka's tool says without the word Error."""
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        print(message, file=sys.stderr)  # noqa: T201
+        self.print_usage(sys.stderr)
+        raise SystemExit(1)
+
+
+def parser(name: str, description: str) -> argparse.ArgumentParser:
+    """A parser of Kafka's options, with the ones that every tool has."""
+    made = _Parser(prog=f"zabka {name}", description=description, allow_abbrev=False)
+    made.add_argument("--bootstrap-server", metavar="HOST:PORT[,…]", help="default: the brokers of --data")
+    made.add_argument("--data", type=Path, default=Path(os.environ.get("ZABKA_DATA", ".zabka")), help="default: .zabka")
+    return made
+
+
+def bootstrap(options: argparse.Namespace) -> str:
+    """The brokers to ask.  Raises CommandFailed where none are named and there is no cluster."""
+    if options.bootstrap_server is not None:
+        return str(options.bootstrap_server)
+    try:
+        topology = load(options.data.absolute())
+    except (BadTopology, OSError) as reason:
+        raise CommandFailed(str(reason)) from None
+    if topology is None:
+        raise CommandFailed(f"there is no cluster in {options.data}; name its brokers with --bootstrap-server")
+    return topology.bootstrap
+
+
+def asyncio_runtime() -> AsyncioRuntime:
+    """The running loop as a runtime."""
+
+    def failed(task: str, failure: BaseException) -> None:
+        print(f"{task}: {failure!r}", file=sys.stderr)  # noqa: T201
+
+    return AsyncioRuntime(asyncio.get_running_loop(), on_failure=failed)
+
+
+def _check_texts(options: argparse.Namespace) -> None:
+    """Raise CommandFailed where an option is no UTF-8, which requests are.  A path may be anything."""
+    for value in vars(options).values():
+        for text in value if isinstance(value, list) else [value]:
+            try:
+                (text if isinstance(text, str) else "").encode()
+            except UnicodeEncodeError:
+                raise CommandFailed(f"{text!r} is no UTF-8") from None
+
+
+Tell = Callable[[Exception], None]
+"""How a tool says what went wrong."""
+
+
+def tell(reason: Exception) -> None:
+    """On standard error, in one line."""
+    print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
+
+
+def run(
+    options: argparse.Namespace,
+    work: Callable[[AdminClient], Awaitable[None]],
+    tell_failure: Tell = tell,
+    failed_code: int = 1,
+) -> int:
+    """Do the work with a client; the exit code, `failed_code` where something was refused or cannot be reached."""
+
+    async def connected() -> None:
+        _check_texts(options)
+        try:
+            client, channel = make_client(bootstrap(options), "zabka-tool")
+        except ValueError as reason:
+            raise CommandFailed(str(reason)) from None
+        try:
+            await client.metadata([], timeout_ms=API_TIMEOUT_MS // 3)
+            await work(client)
+        finally:
+            channel.close()
+
+    try:
+        asyncio.run(connected())
+    except (CommandFailed, KafkaRequestFailed, KafkaUnavailable) as reason:
+        tell_failure(reason)
+        return failed_code
+    return 0
+
+
+def say(text: str, end: str = "\n") -> None:
+    """A line of output, or with `end` what only begins one."""
+    print(text, end=end, flush=True)  # noqa: T201
+
+
+def hash_order(names: Sequence[str]) -> list[str]:
+    """Names in the order in which Java tells of them: that of a java.util.HashMap with all of them."""
+    buckets = 16
+    while len(names) > buckets * 3 // 4:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        spread = 0
+        for character in name:
+            spread = (31 * spread + ord(character)) & 0xFFFFFFFF
+        return (spread ^ spread >> 16) & (buckets - 1)
+
+    return sorted(names, key=bucket)

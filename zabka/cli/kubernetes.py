@@ -1,0 +1,48 @@
+"""`zabka kubernetes`: a cluster of pods, as a file of manifests."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zabka.cli.options import Settings
+
+
+def command(
+    peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers")] = 3,
+    brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers")] = 3,
+    profile: Annotated[
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+    ] = "default",
+    set_: Settings = None,
+    image: Annotated[str, typer.Option(help="The image, as the cluster's nodes pull it")] = "zabka",
+    storage: Annotated[str, typer.Option(help="The size of each volume")] = "2Gi",
+    secret: Annotated[
+        bool, typer.Option("--secret", help="Make the agents' token and write it, too, as a Secret")
+    ] = False,
+    out: Annotated[Path | None, typer.Option(help="Where it is written [default: standard output]")] = None,
+) -> None:
+    """Write the Kubernetes manifests of a cluster."""
+    from zabka.cli.failure import fail
+    from zabka.compose.config_keys import BadSetting
+    from zabka.compose.containers import container_topology
+    from zabka.compose.manifests import kubernetes_yaml
+    from zabka.compose.plan import BadPlan
+    from zabka.compose.topology import PRIVATE, write_atomically
+
+    settings = set_ or []
+    try:
+        topology = container_topology(peers, brokers, profile, settings, "kubernetes")
+        token = secrets.token_urlsafe(32) if secret else ""
+        text = kubernetes_yaml(topology, settings, image=image, storage=storage, agents_token=token)
+        if out is None:
+            sys.stdout.write(text)
+        else:
+            # Settings may hold passwords.
+            write_atomically(out, text.encode(), PRIVATE if settings or secret else 0o644)
+    except (BadSetting, BadPlan, OSError) as reason:
+        fail(reason)

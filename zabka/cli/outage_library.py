@@ -1,0 +1,224 @@
+"""What `zabka scenarios` does: lists the outage library, and plays its scripts."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from zabka.cli.output_file import check_two_outputs
+from zabka.cli.piped_console import print_table
+from zabka.ensemble.close_names import did_you_mean
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.scenarios.library import LIBRARY, configured, play, seeded
+from zabka.simulation.scenarios.report import description, replay_command, report
+from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario, read_scenario
+from zabka.simulation.scenarios.story import story
+from zabka.simulation.settings import BadSetting
+
+USAGE = 2
+
+
+def _refuse(reason: str) -> int:
+    sys.stderr.write(reason + "\n")
+    return USAGE
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """How scenarios are to be played: another seed than their own, settings over theirs; and what is to be told."""
+
+    seed: int | None = None
+    settings: tuple[str, ...] = ()
+    as_json: bool = False
+    with_story: bool = False
+    out: Path | None = None
+    messages: Path | None = None
+    journals: Path | None = None
+
+
+AS_THEY_ARE = Wanted()
+
+
+class Player(Protocol):
+    """Plays scenarios somewhere else than in the simulated world."""
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        """Why it cannot be played there; None where it can."""
+        ...
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        """Play it to its verdict."""
+        ...
+
+
+def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], str | None]) -> int:
+    """Every scenario, one a line, and whether it can be played elsewhere, too; `running` says why not on a cluster that
+    runs already."""
+    if as_json:
+        found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
+        sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
+        return 0
+    columns = ("name", "what went wrong", "holds here because", "fixed there in", "--live")
+    rows = (
+        (each.name, each.title, each.hypothesis, each.fixed, "" if elsewhere.unplayable(each) else "yes")
+        for each in LIBRARY.values()
+    )
+    print_table(columns, rows)
+    return 0
+
+
+def _found(name: str) -> AnyScenario:
+    """A scenario of the library, or of a file.  Raises ValueError with the reason."""
+    if name in LIBRARY:
+        return LIBRARY[name]
+    if name.endswith(".json"):
+        try:
+            return read_scenario(Path(name))
+        except (OSError, msgspec.DecodeError) as reason:
+            raise ValueError(f"{name} holds no scenario: {reason}") from None
+    raise ValueError(
+        f"there is no scenario {name!r}{did_you_mean(name, LIBRARY)}; `zabka scenarios list` names them, and a file's "
+        "name ends in .json"
+    )
+
+
+class _Simulated:
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        return None
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        return play(scenario)
+
+
+class _Tapped(_Simulated):
+    """Plays in simulated worlds, and keeps what was said in that which `--out` tells of: the outage, if there is
+    one."""
+
+    def __init__(self) -> None:
+        self.taps: list[MessageTap] = []
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        return None if isinstance(scenario, WorldScenario) else "nobody sends messages over the bare protocol"
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        shown, other = MessageTap(), MessageTap()
+        self.taps.append(shown)
+        has_outage = isinstance(scenario, WorldScenario) and scenario.shows
+        return play(scenario, other, shown) if has_outage else play(scenario, shown)
+
+
+class _WithEverything(_Simulated):
+    """Plays in simulated worlds, and keeps what was said in each, with the bug and without."""
+
+    def __init__(self) -> None:
+        self.taps: dict[str, tuple[MessageTap, MessageTap]] = {}
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        if not isinstance(scenario, WorldScenario):
+            return play(scenario)
+        self.taps[scenario.name] = taps = (MessageTap(), MessageTap())
+        return play(scenario, *taps)
+
+    def write(self, verdicts: list[Verdict], directory: Path) -> None:
+        """Each play's journal in a file of its own, and what was said in another."""
+        for verdict in verdicts:
+            taps = self.taps.get(verdict.name, (None, None))
+            for name, played, tap in (
+                (verdict.name, verdict, taps[0]), (f"{verdict.name}.bug", verdict.shown, taps[1])
+            ):  # fmt: skip
+                if played is not None:
+                    _write_lines(directory / f"{name}.jsonl", [played.lines()])
+                if played is not None and tap is not None:
+                    _write_lines(directory / f"{name}.messages.jsonl", [tap.lines()])
+
+
+def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -> int:
+    """Play scenarios, in the simulated world unless another player is given; 0 when each verdict is the expected one, 1
+    otherwise, 2 for what makes no sense."""
+    tapped = _Tapped() if wanted.messages is not None else None
+    everything = _WithEverything() if wanted.journals is not None else None
+    there = player or tapped or everything or _Simulated()
+    if player is not None and tapped is not None:
+        return _refuse("--messages listens to a simulated world; nodes that are processes write down their own")
+    if everything is not None and (player is not None or tapped is not None):
+        return _refuse("--journals writes all of a simulated world, messages too: give neither --messages nor --live")
+    if player is not None and wanted.seed is not None:
+        return _refuse("--seed draws the delays of a simulated world; real processes have their own")
+    try:
+        found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
+        scenarios = [_as_wanted(scenario, wanted) for scenario in found]
+        _check_outputs(wanted)
+    except (ValueError, BadSetting, OSError) as reason:
+        return _refuse(str(reason))
+    for scenario in scenarios:
+        obstacle = there.unplayable(scenario)
+        if obstacle is not None:
+            return _refuse(f"{scenario.name}: {obstacle}" + ("; run it --simulated" if player is not None else ""))
+    verdicts, reports = [], []
+    for scenario in scenarios:
+        verdict = there.play(scenario)
+        verdicts.append(verdict)
+        again = replay_command(scenario.name, wanted.seed, wanted.settings)
+        if wanted.as_json:
+            reports.append(report(scenario, verdict, again))
+        else:
+            _tell(scenario, verdict, again, with_story=wanted.with_story)
+    try:
+        if wanted.out is not None:
+            # Where there is an outage to see, it is that.
+            _write_lines(wanted.out, ((verdict.shown or verdict).lines() for verdict in verdicts))
+        if wanted.messages is not None and tapped is not None:
+            _write_lines(wanted.messages, (tap.lines() for tap in tapped.taps))
+        if wanted.journals is not None and everything is not None:
+            everything.write(verdicts, wanted.journals)
+    except OSError as reason:
+        return _refuse(str(reason))
+    broken = sum(not verdict.held for verdict in verdicts)
+    if wanted.as_json:
+        whole = {"scenarios": len(verdicts), "violated": broken, "runs": reports}
+        sys.stdout.write(msgspec.json.encode(whole).decode() + "\n")
+    else:
+        sys.stdout.write(f"{len(verdicts)} scenarios, {broken} with violations\n")
+    return 1 if broken else 0
+
+
+def _check_outputs(wanted: Wanted) -> None:
+    """Raise OSError, or OneForTwo, where what is played could not be written."""
+    check_two_outputs(wanted.out, wanted.messages)
+    if wanted.journals is not None:
+        wanted.journals.mkdir(parents=True, exist_ok=True)
+
+
+def _as_wanted(scenario: AnyScenario, wanted: Wanted) -> AnyScenario:
+    return configured(scenario if wanted.seed is None else seeded(scenario, wanted.seed), wanted.settings)
+
+
+def _tell(scenario: AnyScenario, verdict: Verdict, again: str, *, with_story: bool) -> None:
+    sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
+    for problem in verdict.problems:
+        sys.stdout.write(f"  {problem}  replay: {again}\n")
+    if with_story:
+        sys.stdout.writelines(f"{line}\n" for line in story(verdict))
+    _tell_outage(scenario, verdict)
+    if with_story and verdict.shown is not None:
+        sys.stdout.writelines(f"{line}\n" for line in story(verdict.shown))
+    sys.stdout.flush()
+
+
+def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
+    """What the same script comes to with the bug in."""
+    if verdict.shown is not None and isinstance(scenario, WorldScenario):
+        switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "what somebody did"
+        sys.stdout.write(f"  with {switched}:\n")
+        for problem in verdict.shown.problems:
+            sys.stdout.write(f"    {problem}\n")
+
+
+def _write_lines(out: Path, plays: Iterable[Iterable[bytes]]) -> None:
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as file:
+        for lines in plays:
+            file.writelines(lines)

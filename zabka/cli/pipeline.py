@@ -1,0 +1,389 @@
+"""`zabka pipeline …`: the Spark jobs."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Event
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.box import HEAVY_HEAD
+from rich.console import Console
+
+from zabka.cli.broken_pipe import PipedGroup
+from zabka.cli.piped_console import PipedConsole, print_table
+from zabka.cli.spark_connect import no_connect
+from zabka.ensemble.runtime.extras import Lacking, require
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from zabka.pipeline.places import Place
+    from zabka.pipeline.stream import Status
+
+
+jobs_of_spark = typer.Typer(cls=PipedGroup, no_args_is_help=True, help="Turn journals into tables with Spark.")
+_out = PipedConsole(soft_wrap=True)
+_err = Console(stderr=True, soft_wrap=True)
+
+Data = Annotated[
+    Path, typer.Option(envvar="ZABKA_DATA", help="A cluster's data directory, any with journals, or one journal.")
+]
+Journals = Annotated[
+    str,
+    typer.Option(
+        "--data",
+        envvar="ZABKA_DATA",
+        help="A directory with journals, or one journal; kafka://HOST:PORT/TOPIC; or a URI that Hadoop's client reads.",
+    ),
+]
+Out = Annotated[
+    Path | None,
+    typer.Option(help="Where the Parquet goes; by default DATA/analytics, or analytics beside a single journal."),
+]
+Ui = Annotated[int, typer.Option(min=0, max=65535, help="A port for Spark's own page; 0 for none.")]
+Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
+
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/")
+"""As `Path` leaves it: with one of its slashes."""
+
+
+def _place(text: str) -> Place:
+    """Where journals are read from.  Ends the command where that is nowhere."""
+    from zabka.pipeline.places import place_of
+
+    if text.startswith("sc:"):
+        raise _refused(f"{text} is a Spark Connect server: --data names journals, and --master names Spark.")
+    try:
+        return place_of(text)
+    except ValueError as reason:
+        raise _refused(str(reason)) from None
+
+
+def _local(option: str, path: Path) -> Path:
+    """The path from the root, so that it means the same to every task.  Ends the command where it is a URI."""
+    if (uri := _URI.match(str(path))) is not None:
+        raise _refused(
+            f"{option} is a URI ({uri['scheme']}://…): tables change by the renaming of links, which need a directory. "
+            "Mount that place, or copy the tables there afterwards."
+        )
+    return path.resolve()
+
+
+def _refused(reason: str) -> typer.Exit:
+    _err.print(reason, markup=False)
+    return typer.Exit(2)
+
+
+def _target(out: Path | None, data: Place, name: str) -> Path:
+    """Where tables go: as told, below the directory of journals, or beside a single journal."""
+    if out is not None:
+        return _local("--out", out)
+    if not isinstance(data, Path):
+        raise _refused(f"{data} is no directory of this machine: --out says where the tables go")
+    return (data if data.is_dir() else data.parent) / name
+
+
+def _session(master: str, ui_port: int, directory: Path) -> SparkSession:
+    """A session of that master.  Ends the command, with the reason, where there can be none."""
+    from zabka.pipeline.packed import NotPacked
+    from zabka.pipeline.session import NoSpark, open_session
+
+    if (connect := no_connect(master)) is not None:
+        raise _refused(connect)
+    try:
+        return open_session(master, ui_port=ui_port, directory=directory)
+    except (NoSpark, NotPacked) as reason:
+        raise _refused(str(reason)) from None
+
+
+@contextmanager
+def _answered() -> Iterator[None]:
+    """What a job cannot do is said in a sentence, and ends the command."""
+    from zabka.pipeline import stream as job
+    from zabka.pipeline import versions
+    from zabka.pipeline.session import FAILURES, first_line, was_interrupted
+
+    try:
+        yield
+    except (versions.InUse, job.LostCheckpoint, OSError, ValueError, *FAILURES) as reason:
+        if was_interrupted(reason):
+            raise KeyboardInterrupt from None
+        is_sparks = isinstance(reason, FAILURES)
+        _err.print(f"Spark could not do it: {first_line(reason)}" if is_sparks else str(reason), markup=False)
+    else:
+        return
+    raise typer.Exit(2)
+
+
+@jobs_of_spark.command()
+def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2]", ui: Ui = 0) -> None:
+    """Read every journal and write the tables: reigns, failovers, leaderships, ISRs, availability, losses and more.
+
+    Exit code 1 where a table is not as it is expected to be.
+    """
+    from zabka.pipeline import jobs
+    from zabka.pipeline.runs import journal_files
+    from zabka.pipeline.session import stop
+
+    place = _place(data)
+    with _answered():
+        target = _target(out, place, "analytics")
+        none = isinstance(place, Path) and not journal_files(place)
+    if none:
+        raise _refused(
+            f"No journals below {place}: start a cluster with `zabka up --data {place}`, or name another --data."
+        )
+    begin = time.monotonic()
+    with _err.status("starting Spark"):
+        spark = _session(master, ui, target)
+    try:
+        with _answered(), _err.status("reading the journals") as status:
+            written = jobs.write_tables(
+                jobs.read_journal(spark, place), target, lambda name, count: status.update(f"{name}: {count:,} rows")
+            )
+    finally:
+        stop(spark)
+    _out.print(f"written to {target}")
+    print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
+    if aside := written.rows["bad_lines"]:
+        _err.print(f"{aside:,} lines were set aside; {target / 'bad_lines'} says where they are and why")
+    _say_broken(written.broken)
+    _err.print(f"{time.monotonic() - begin:.1f} s")
+    if written.broken:
+        raise typer.Exit(1)
+
+
+@jobs_of_spark.command()
+def stream(
+    data: Journals = ".zabka",
+    out: Out = None,
+    master: Master = "local[2]",
+    follow: Annotated[bool, typer.Option(help="Go on until interrupted; otherwise end with what is there.")] = False,
+    while_up: Annotated[
+        bool, typer.Option("--while-up", help="With --follow: end when the cluster of --data has ended.")
+    ] = False,
+    ui: Ui = 0,
+) -> None:
+    """Take journals into a lake, exactly once, from where the last run stopped, and make the tables after them."""
+    from zabka.pipeline import stream as job
+    from zabka.pipeline import versions
+    from zabka.pipeline.places import Uri
+    from zabka.pipeline.session import stop
+
+    place = _place(data)
+    if isinstance(place, Uri):
+        raise _refused(f"{place}: a stream follows a directory of this machine or a topic; `tables` reads such a URI.")
+    with _answered():
+        lake = _target(out, place, "analytics")
+        exists = not isinstance(place, Path) or place.exists()
+    if not exists:
+        raise _refused(f"There is no {place}: name the cluster's data directory with --data.")
+    if while_up and not isinstance(place, Path):
+        raise _refused("--while-up needs the cluster's data directory as --data.")
+    with _answered(), versions.locked(lake):
+        with _err.status("starting Spark"):
+            spark = _session(master, ui, lake)
+        try:
+            with _asked_to_end() as asked:
+                _err.print(f"streaming {place} into {lake}" + ("; Ctrl-C ends it" if follow else ""))
+                query = job.start(spark, place, lake, follow=follow, done=_say)
+                while not query.awaitTermination(1) and not asked.is_set():
+                    job.note_progress(query, lake)
+                    if while_up and isinstance(place, Path) and not _is_up(place):
+                        # Its last words came since the last look; others may go on writing.
+                        job.end(query)
+                        query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
+            if asked.is_set():
+                _err.print("stopping, after the batch that is under way")
+            job.end(query)
+        finally:
+            (lake / job.PROGRESS).unlink(missing_ok=True)
+            stop(spark)
+
+
+@contextmanager
+def _asked_to_end() -> Iterator[Event]:
+    """Set by Ctrl-C and SIGTERM, which in the midst of a call to Java would break off that call."""
+    asked = Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    for number, handler in before.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, lambda *_: asked.set())
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _say(status: Status) -> None:
+    lag_s = (status.written_us - status.latest_us) / 1e6
+    _err.print(
+        f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} set aside; tables made in "
+        f"{status.made_ms / 1000:.1f} s, {lag_s:.1f} s after the latest entry"
+    )
+    _say_broken(status.broken)
+
+
+def _say_broken(broken: dict[str, dict[str, int]]) -> None:
+    for name, rules in broken.items():
+        for rule, count in rules.items():
+            _err.print(f"{name}: not so in {count:,} rows: {rule}")
+
+
+def _is_up(data: Path) -> bool:
+    from zabka.compose.files import load_run
+
+    run = load_run(data)
+    if run is None:
+        return False
+    try:
+        os.kill(run.agent_pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+@jobs_of_spark.command()
+def publish(
+    topic: Annotated[str, typer.Argument(help="kafka://HOST:PORT/TOPIC; the topic is to be there.")],
+    data: Data = Path(".zabka"),
+    follow: Annotated[bool, typer.Option(help="Go on until interrupted; otherwise end with what is there.")] = False,
+) -> None:
+    """Publish journals to a Kafka topic, each line once, going on where the topic ends; Spark reads it as --data."""
+    import asyncio
+
+    from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+    from zabka.pipeline.runs import journal_files
+    from zabka.pipeline.topic.alone import NotAlone
+    from zabka.pipeline.topic.connection import LostRecords, TopicPlace
+    from zabka.pipeline.topic.publish import MadeAnew
+    from zabka.pipeline.topic.publish import publish as published
+
+    place, root = _place(topic), _local("--data", data)
+    if not isinstance(place, TopicPlace):
+        raise _refused(f"{topic} names no topic: kafka://HOST:PORT/TOPIC is wanted")
+    with _answered():
+        none = not journal_files(root)
+    if none and not follow:
+        raise _refused(f"No journals below {root}: name another --data.")
+    try:
+        with _err.status("learning what the topic holds") as said:
+            done = asyncio.run(
+                published(root, place, follow=follow, tell=lambda lines: said.update(f"{lines:,} lines published"))
+            )
+    except KeyboardInterrupt:
+        _err.print("stopped; the same command goes on from what the topic holds")
+    except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, NotAlone, OSError) as reason:
+        raise _refused(str(reason)) from None
+    else:
+        cut = f"; of {done.cut:,} only the beginning, for no broker takes lines that long" if done.cut else ""
+        _out.print(f"{done.lines:,} lines published{cut}")
+
+
+@jobs_of_spark.command()
+def status(data: Data = Path(".zabka"), out: Out = None) -> None:
+    """Say how the tables stand: rows, age, what is missing and which expectations are not met."""
+    from zabka.pipeline import versions
+
+    with _answered():
+        lake = _target(out, _local("--data", data), "analytics")
+        number = versions.current(lake)
+        if number:
+            _say_tables(lake, number)
+            return
+    _err.print(f"There are no tables in {lake}: make them with `zabka pipeline tables` or `zabka pipeline stream`.")
+    raise typer.Exit(2)
+
+
+def _say_tables(lake: Path, number: int) -> None:
+    import pyarrow.parquet as pq
+
+    from zabka.pipeline import stream as job
+    from zabka.pipeline import versions
+    from zabka.pipeline.gold import NAMES
+
+    made = versions.directory_of(lake, number)
+    _out.print(f"version {number} of {lake}, {time.time() - made.stat().st_mtime:.0f} s old")
+    found = [name for name in (*NAMES, job.GAPS) if (made / name).is_dir()]
+    counts = [sum(pq.read_metadata(path).num_rows for path in (made / name).glob("*.parquet")) for name in found]
+    print_table(("table", "rows"), ((name, f"{rows:,}") for name, rows in zip(found, counts, strict=True)), HEAVY_HEAD)
+    stands = job.read_status(lake)
+    if stands is not None:
+        _say(stands)
+    if (made / job.GAPS).is_dir():
+        for gap in pq.read_table(made / job.GAPS).to_pylist():
+            _err.print("missing: lines {first:,} to {last:,} of {node}, run {run}".format(**gap))
+
+
+@jobs_of_spark.command()
+def vacuum(
+    data: Data = Path(".zabka"),
+    out: Out = None,
+    older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions replaced more recently.")] = 60.0,
+) -> None:
+    """Remove versions of the tables that were replaced, and files of batches that never became part of the lake."""
+    from zabka.pipeline import stream as job
+    from zabka.pipeline import versions
+    from zabka.pipeline.audits.jobs import own_place
+
+    with _answered():
+        lake = _target(out, _local("--data", data), "analytics")
+        exists = lake.is_dir()
+    if not exists:
+        _err.print(f"There is no {lake}.")
+        raise typer.Exit(2)
+    with _answered(), versions.locked(lake):
+        removed, orphans = versions.vacuum(lake, older_than_s), job.remove_orphans(lake)
+    own = own_place(lake)
+    if own.is_dir():
+        with _answered(), versions.locked(own):
+            removed += versions.vacuum(own, older_than_s)
+    _out.print(f"removed {len(removed)} versions and {orphans} files; version {versions.current(lake)} is current")
+
+
+@jobs_of_spark.command()
+def audit(
+    data: Annotated[
+        str,
+        typer.Argument(
+            help="A directory with journals of any number of runs, one journal, or a lake; "
+            "kafka://HOST:PORT/TOPIC; or a URI that Hadoop's client reads."
+        ),
+    ],
+    out: Out = None,
+    master: Master = "local[2]",
+) -> None:
+    """Judge every history by every invariant; exit code 1 where one broke, with its causes and its replay command."""
+    from zabka.cli.audit import audited
+    from zabka.pipeline.lake.commits import COMMITS
+
+    place = _place(data)
+    with _answered():
+        # What a lake's audit finds lands in that lake.
+        target = _target(out, place, "." if isinstance(place, Path) and (place / COMMITS).is_dir() else "analytics")
+    if (connect := no_connect(master)) is not None:
+        raise _refused(connect)
+    raise typer.Exit(audited(place, target, master))
+
+
+def main(arguments: list[str]) -> int:
+    """Run one of the jobs; the exit code."""
+    try:
+        if "--help" not in arguments:
+            require("spark", "the Spark jobs are")
+    except Lacking as missing:
+        _err.print(f"zabka: {missing}", markup=False, soft_wrap=True)
+        return 1
+    jobs_of_spark(arguments, prog_name="zabka pipeline")
+    return 0

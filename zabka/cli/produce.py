@@ -1,0 +1,121 @@
+"""`zabka produce`: kafka-console-producer.sh (3.9)."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import threading
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import BinaryIO
+
+from zabka.cli.console import partitions_of, properties_of
+from zabka.cli.java_numbers import java_int
+from zabka.cli.kafka_command import API_TIMEOUT_MS, CommandFailed, parser, run
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.partitioner import partition_for
+from zabka.kafka.record_batch import Record
+
+BATCH_RECORDS_MAX = 500
+READ_BYTES = 64 * 1024
+
+
+def main(arguments: list[str]) -> int:
+    """Run the producer on standard input; the exit code."""
+    made = parser("produce", "Produce the lines of standard input.")
+    made.add_argument("--topic", required=True)
+    made.add_argument("--property", action="append", default=[], metavar="parse.key=true|key.separator=:")
+    made.add_argument("--request-required-acks", "--acks", dest="acks", choices=("all", "-1", "0", "1"), default="-1")
+    made.add_argument("--timeout", type=java_int, default=API_TIMEOUT_MS, help="milliseconds")
+    options = made.parse_args(arguments)
+    if options.timeout < 1:
+        made.error(f"--timeout is at least 1, not {options.timeout}")
+    return run(options, lambda client: _produce(client, options))
+
+
+async def _produce(client: AdminClient, options: argparse.Namespace) -> None:
+    properties = properties_of(options.property)
+    keyed = properties.get("parse.key", "false").lower() == "true"
+    separator = properties.get("key.separator", "\t").encode() if keyed else None
+    numbers = await partitions_of(client, options.topic)
+    acks = -1 if options.acks == "all" else int(options.acks)
+    lines = turn = 0
+    async for batch in _batches(getattr(sys.stdin.buffer, "raw", sys.stdin.buffer)):
+        records, wrong = _records(batch, separator, lines)
+        lines += len(batch)
+        shares: dict[int, list[Record]] = {}
+        for record in records:
+            shares.setdefault(partition_for(record.key, len(numbers), turn), []).append(record)
+        turn += 1
+        for number, share in shares.items():
+            partition = TopicPartition(options.topic, number)
+            await client.produce(partition, share, acks=acks, timeout_ms=options.timeout)
+        if wrong is not None:
+            raise wrong
+
+
+async def _batches(source: BinaryIO) -> AsyncIterator[list[bytes]]:
+    """The lines as they come, without their ends: what is there is not kept waiting for more."""
+    rest = b""
+    while data := await _read(source):
+        *lines, rest = (rest + data).split(b"\n")
+        for begin in range(0, len(lines), BATCH_RECORDS_MAX):
+            yield [line.removesuffix(b"\r") for line in lines[begin : begin + BATCH_RECORDS_MAX]]
+    if rest:
+        yield [rest]
+
+
+async def _read(source: BinaryIO) -> bytes:
+    """What there is to read next, and at the end nothing.  Raises OSError.
+
+    It is read in a thread that nobody waits for.  Those of asyncio are waited for, so that Ctrl-C would end nothing
+    before another line came; and `source` is unbuffered, since a buffer that is being read cannot be closed at the end.
+    """
+    loop = asyncio.get_running_loop()
+    answer: asyncio.Future[bytes] = loop.create_future()
+
+    def take(data: bytes | OSError) -> None:
+        if answer.done():
+            return
+        if isinstance(data, OSError):
+            answer.set_exception(data)
+        else:
+            answer.set_result(data)
+
+    def read() -> None:
+        data: bytes | OSError
+        try:
+            data = source.read(READ_BYTES)
+        except OSError as failed:
+            data = failed
+        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+            loop.call_soon_threadsafe(take, data)
+
+    threading.Thread(target=read, name="standard input", daemon=True).start()
+    return await answer
+
+
+def _records(lines: Sequence[bytes], separator: bytes | None, before: int) -> tuple[list[Record], CommandFailed | None]:
+    """Lines as records, up to one that is none, and why that is; there were so many lines before them."""
+    records = []
+    for number, line in enumerate(lines, start=before + 1):
+        try:
+            records.append(parse_line(line, separator, number))
+        except CommandFailed as wrong:
+            return records, wrong
+    return records, None
+
+
+def parse_line(line: bytes, separator: bytes | None, number: int) -> Record:
+    """A line as a record, with a key before `separator`.  Raises CommandFailed where there is none."""
+    now_ms = time.time_ns() // 1_000_000
+    if separator is None:
+        return Record(None, line, now_ms)
+    # An empty separator is found at once, as by Java (LineMessageReader): every key is empty.
+    place = line.find(separator)
+    if place < 0:
+        raise CommandFailed(f"No key separator found on line number {number}: '{line.decode(errors='replace')}'")
+    return Record(line[:place], line[place + len(separator) :], now_ms)

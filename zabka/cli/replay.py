@@ -1,0 +1,169 @@
+"""`zabka replay`: one seed, or one tape, again, with its journal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from hashlib import sha256
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from zabka.cli.options import Scenario, Settings
+from zabka.cli.output_file import OneForTwo, check_output, check_two_outputs
+from zabka.cli.simulate import USAGE, configured, import_from_here, say
+from zabka.simulation.kernel.garbage import seldom_collected
+from zabka.simulation.settings import BadSetting, world_settings
+
+
+class Report(msgspec.Struct, frozen=True):
+    """What came of a seed, for programs."""
+
+    seed: int
+    scenario: str
+    problems: list[str]
+    virtual_ms: int
+    events: int
+    journal_sha256: str
+
+
+def replay(
+    seed: int,
+    scenario: str,
+    settings: list[str],
+    out: Path | None,
+    messages: Path | None = None,
+    *,
+    as_json: bool = False,
+) -> int:
+    """Run one seed again and write its journal, and where it is asked for what its nodes said to each other; 0 when
+    every invariant held, 1 otherwise, 2 for bad arguments."""
+    try:
+        world = configured(scenario, settings)
+    except (ValueError, BadSetting) as reason:
+        say(str(reason), error=True)
+        return USAGE
+    from zabka.simulation.network.tap import MessageTap
+    from zabka.simulation.run import has_messages, run_with_journal
+
+    if messages is not None and not has_messages(scenario):
+        say(f"--messages: {scenario} plays on no simulated network that could be listened to", error=True)
+        return USAGE
+    tap = MessageTap() if messages is not None else None
+    try:
+        check_two_outputs(out, messages)
+        with seldom_collected():
+            outcome, lines = run_with_journal(seed, scenario, world, tap)
+        digest = _write(lines, out)
+        if tap is not None:
+            _write(tap.lines(), messages)
+    except BrokenPipeError:
+        raise
+    except (OSError, OneForTwo) as reason:
+        say(str(reason), error=True)
+        return USAGE
+    if as_json:
+        report = Report(seed, scenario, outcome.problems, outcome.virtual_ms, outcome.events, digest)
+        say(msgspec.json.encode(report).decode())
+    for problem in outcome.problems:
+        say(f"seed {seed}: {problem}", error=True)
+    where = f" in {out}" if out else ""
+    say(
+        f"seed {seed}: {outcome.events} events{where}, {outcome.virtual_ms / 1000:.1f} simulated seconds in "
+        f"{outcome.wall_s:.2f} s, sha256 {digest}",
+        error=True,
+    )
+    return 0 if outcome.held else 1
+
+
+def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
+    """Play a tape's file: its journal, or its story.  0 when every invariant held, 1 otherwise, 2 where it is none."""
+    from zabka.simulation.scenarios.story import story
+    from zabka.simulation.search.runs import tell
+    from zabka.simulation.search.tape_file import read_tape
+    from zabka.simulation.search.tape_search import planted
+
+    try:
+        file = read_tape(path)
+        check_output(out)
+        import_from_here()
+        with planted(file.plant), seldom_collected():
+            verdict = tell(file.tape, file.scenario, world_settings(file.settings))
+    except (OSError, ValueError, BadSetting) as reason:
+        say(f"{path}: {reason}", error=True)
+        return USAGE
+    if as_story:
+        for line in story(verdict):
+            say(str(line))
+    try:
+        digest = _write(verdict.lines(), out) if out is not None or not as_story else ""
+    except BrokenPipeError:
+        raise
+    except OSError as reason:
+        say(str(reason), error=True)
+        return USAGE
+    for problem in verdict.problems:
+        say(f"violated: {problem}", error=True)
+    named = f", sha256 {digest}" if digest else ""
+    say(f"{path}: {len(verdict.journal)} events, {verdict.virtual_ms / 1000:.1f} simulated seconds{named}", error=True)
+    return 0 if verdict.held else 1
+
+
+def _write(lines: Iterable[bytes], out: Path | None) -> str:
+    """Write the journal to that file, or to standard output; its hash."""
+    digest = sha256()
+    if out is None:
+        for line in lines:
+            digest.update(line)
+            sys.stdout.buffer.write(line)
+        sys.stdout.flush()
+        return digest.hexdigest()
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with out.open("wb") as file:
+        for line in lines:
+            digest.update(line)
+            file.write(line)
+    return digest.hexdigest()
+
+
+def command(
+    tape: Annotated[
+        Path | None, typer.Argument(help="A tape that `zabka search` has found, in place of a seed")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play again")] = None,
+    scenario: Scenario = "chaos",
+    set_: Settings = None,
+    out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, not to stdout")] = None,
+    messages: Annotated[
+        Path | None,
+        typer.Option(envvar="ZABKA_MESSAGES", help="Every message of a seed's world goes there, one a line"),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="Of a seed, with --out: what came of it, for programs")
+    ] = False,
+    story: Annotated[
+        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Of a tape: tell its acts, and what came of them")
+    ] = False,
+) -> None:
+    """Run one seed, or one tape, again, byte-identical every time, and write its journal."""
+    if (tape is None) == (seed is None):
+        say("zabka replay takes --seed, or the file of a tape", error=True)
+        raise typer.Exit(USAGE)
+    if tape is not None and messages is not None:
+        say("--messages listens to a seed, not to a tape", error=True)
+        raise typer.Exit(USAGE)
+    if seed is not None and story:
+        say("--story tells of a tape, or of what `zabka scenarios run` plays, not of a seed", error=True)
+        raise typer.Exit(USAGE)
+    if tape is not None and set_:
+        say("--set: a tape holds the settings that it was found with", error=True)
+        raise typer.Exit(USAGE)
+    if as_json and (tape is not None or out is None):
+        say("--json takes a seed and --out: the journal would go where the answer goes", error=True)
+        raise typer.Exit(USAGE)
+    if tape is not None:
+        raise typer.Exit(replay_tape(tape, out, as_story=story))
+    assert seed is not None
+    raise typer.Exit(replay(seed, scenario, set_ or [], out, messages, as_json=as_json))

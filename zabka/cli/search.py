@@ -1,0 +1,206 @@
+"""`zabka search`: runs that are changed by what they reached, until something does not hold."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Generator
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import ExitStack, closing, suppress
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+from zabka.cli.options import Settings
+from zabka.cli.simulate import USAGE, import_from_here, say
+from zabka.cli.worker_processes import KILLED, results_of
+from zabka.simulation.kernel.garbage import collect_seldom, seldom_collected
+from zabka.simulation.settings import BadSetting
+
+if TYPE_CHECKING:
+    from zabka.simulation.search.runs import Ran
+    from zabka.simulation.search.tape_folder import TapeFolder
+    from zabka.simulation.search.tape_search import Found, TapeSearch, Wanted
+
+RUNS_MAX = 5_000
+LINE_EVERY_S = 10.0
+SAVE_EVERY = 50
+INTERRUPTED = 130
+_FOR_LIFE = ExitStack()
+"""What a worker's process enters and never leaves."""
+
+
+def _begin_worker(plant: str) -> None:
+    from zabka.simulation.search.tape_search import planted
+
+    collect_seldom()
+    _FOR_LIFE.enter_context(planted(plant))
+
+
+def _results(search: TapeSearch, jobs: int) -> Generator[Ran]:
+    """Runs in the order in which they were asked for, so that it does not matter which process is the faster."""
+    from zabka.simulation.search.runs import run_one_of_many
+    from zabka.simulation.search.tape_search import planted
+
+    wanted, settings = search.wanted, search.wanted.world()
+    calls = (partial(run_one_of_many, number, search.next_tape(), wanted.scenario, settings) for number in count())
+    if jobs == 1:
+        with planted(wanted.plant):
+            yield from (call() for call in calls)
+    else:
+        yield from results_of(calls, jobs=jobs, ahead=2 * jobs, begin=partial(_begin_worker, wanted.plant))
+
+
+class _Shown:
+    """Progress: one line that changes on a terminal, one now and then elsewhere."""
+
+    def __init__(self, search: TapeSearch) -> None:
+        self._search = search
+        self._terminal = sys.stderr.isatty()
+        self._begin_s = self._said_s = time.monotonic()
+        self._before = search.runs
+        columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        self.progress = Progress(*columns, transient=True, disable=not self._terminal)
+        self._task = self.progress.add_task("")
+
+    def line(self) -> str:
+        search = self._search
+        speed = (search.runs - self._before) / max(time.monotonic() - self._begin_s, 0.001)
+        return (
+            f"{search.runs:,} runs, {len(search.corpus.kept):,} tapes kept, {len(search.corpus.reached):,} things "
+            f"reached, {len(search.found)} found, {speed:,.1f} runs a second"
+        )
+
+    def update(self) -> None:
+        now_s = time.monotonic()
+        if self._terminal:
+            self.progress.update(self._task, description=self.line())
+        elif now_s - self._said_s >= LINE_EVERY_S:
+            self._said_s = now_s
+            say(self.line(), error=True)
+
+
+def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
+    """Make it short, write it down, and say how it is played again."""
+    from zabka.simulation.scenarios.story import told_acts
+    from zabka.simulation.search.runs import tell
+    from zabka.simulation.search.tape_search import planted, shrunk
+
+    wanted = search.wanted
+    say(f"run {found.run}: {found.problems[0]}")
+    # As it is, for whoever does not wait until it is short.
+    folder.found(found, found.tape, found.problems, [])
+    with planted(wanted.plant):
+        tape, problems, runs = shrunk(found, wanted)
+        verdict = tell(tape, wanted.scenario, wanted.world())
+    acts = told_acts(verdict)
+    path = folder.found(found, tape, problems, acts)
+    say(f"  made short in {runs} runs: {len(acts)} acts, {verdict.virtual_ms / 1000:.1f} simulated seconds")
+    for act in acts:
+        say(f"    {act}")
+    say(f"  replay: zabka replay {path} --story")
+
+
+def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[TapeSearch], bool]) -> TapeSearch:
+    """Search until that has ended, or Ctrl-C; what is kept and found is in the folder, and what it has counts.
+    Raises OtherSearch, OSError."""
+    from zabka.simulation.search.tape_search import TapeSearch
+
+    search = TapeSearch(wanted)
+    if folder.state.runs:
+        search.resume(folder.kept(), folder.state.runs)
+        search.cpu_s = folder.state.cpu_s
+    for path, before in folder.findings().items():
+        search.found[before.invariant] = before
+        say(f"found before, in run {before.run}: {before.problems[0]}  replay: zabka replay {path} --story")
+    shown = _Shown(search)
+    with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
+        try:
+            while not ended(search):
+                kept, found = search.take(next(results))
+                if kept is not None:
+                    folder.keep(search.runs, kept)
+                if found is not None:
+                    _report(found, search, folder)
+                if search.runs % SAVE_EVERY == 0:
+                    folder.save(search.runs, search.cpu_s)
+                shown.update()
+        finally:
+            folder.save(search.runs, search.cpu_s)
+    say(f"{shown.line()}; {search.cpu_s:,.0f} s of CPU; {folder.path}")
+    return search
+
+
+def _ended(runs: int, minutes: float | None, findings: int) -> Callable[[TapeSearch], bool]:
+    begin_s = time.monotonic()
+
+    def ended(search: TapeSearch) -> bool:
+        late = minutes is not None and time.monotonic() - begin_s > 60 * minutes
+        return late or len(search.found) >= findings or (minutes is None and search.runs >= runs)
+
+    return ended
+
+
+def command(
+    scenario: Annotated[
+        str,
+        typer.Option(
+            envvar="ZABKA_SCENARIO",
+            help="swarm (a whole cluster), swarm-ensemble (peers alone), swarm-disks, swarm-protocol (every packet and "
+            "every fsync is drawn), swarm-files (the same over real logs), or a scenario of `zabka simulate`",
+        ),
+    ] = "swarm",
+    set_: Settings = None,
+    runs: Annotated[int, typer.Option(min=1, envvar="ZABKA_RUNS", help="Stop after that many runs")] = RUNS_MAX,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, envvar="ZABKA_MINUTES", help="Stop after that time, not after --runs")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes")] = 1,
+    findings: Annotated[
+        int, typer.Option(min=1, envvar="ZABKA_FINDINGS", help="Stop after that many violations that are not alike")
+    ] = 1,
+    plant: Annotated[
+        str, typer.Option(envvar="ZABKA_PLANT", help="MODULE:NAME, a context that plants a bug, to see it found")
+    ] = "",
+    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="Another search draws other tapes")] = 0,
+    out: Annotated[
+        Path, typer.Option(envvar="ZABKA_OUT", help="The search's directory; one that is there is gone on with")
+    ] = Path(".zabka-search"),
+) -> None:
+    """Look for a violation with tapes of choices that are changed by what they reached; exit code 1 where one is
+    found."""
+    from zabka.simulation.search.runs import SEARCHED
+    from zabka.simulation.search.tape_folder import OtherSearch, TapeFolder, held
+    from zabka.simulation.search.tape_search import Wanted, planted
+
+    wanted = Wanted(scenario, tuple(set_ or ()), plant, seed)
+    with ExitStack() as stack:
+        try:
+            if scenario not in SEARCHED:
+                known = ", ".join(sorted(SEARCHED))
+                raise ValueError(f"there is no scenario {scenario!r} to search; there are {known}")
+            import_from_here()
+            planted(plant)
+            wanted.world()
+            stack.enter_context(held(out))
+            folder = TapeFolder(out, wanted)
+        except (ValueError, BadSetting, OtherSearch, OSError) as reason:
+            say(str(reason), error=True)
+            raise typer.Exit(USAGE) from None
+        ended = _ended(runs, minutes, findings)
+        try:
+            search = search_for(wanted, folder, jobs, ended)
+        except OtherSearch as reason:
+            say(str(reason), error=True)
+            raise typer.Exit(USAGE) from None
+        except BrokenProcessPool:
+            say(KILLED, error=True)
+            raise typer.Exit(USAGE) from None
+    if search.found:
+        raise typer.Exit(1)
+    # 0 says that everything held that was to be tried.
+    raise typer.Exit(0 if ended(search) else INTERRUPTED)

@@ -1,0 +1,165 @@
+"""`zabka simulate`: many seeds in the simulated world."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Generator, Iterable
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from zabka.cli.options import Scenario, Settings
+from zabka.cli.worker_processes import KILLED, results_of
+from zabka.simulation.kernel.garbage import collect_after, collect_seldom, seldom_collected
+from zabka.simulation.settings import BadSetting, WorldSettings, world_settings
+
+if TYPE_CHECKING:
+    from zabka.simulation.seeds.seed_run import Outcome
+
+USAGE = 2
+AHEAD = 16
+"""Seeds for each process, so that none has nothing to do while another is at a long one."""
+
+
+def say(text: str, *, error: bool = False) -> None:
+    """A line of output, or of standard error."""
+    stream = sys.stderr if error else sys.stdout
+    stream.write(text + "\n")
+    stream.flush()
+
+
+def parse_seeds(text: str) -> range:
+    """`A-B` (both ends included) or a single number.  Raises ValueError with the reason."""
+    first, dash, last = text.partition("-")
+    if not first.isdecimal() or (dash and not last.isdecimal()):
+        raise ValueError(f"--seeds takes A-B or one number, such as 0-199; got {text!r}")
+    begin, end = int(first), int(last) if dash else int(first)
+    if end < begin:
+        raise ValueError(f"--seeds {text}: the last seed is smaller than the first")
+    if end - begin >= sys.maxsize:
+        raise ValueError(f"--seeds {text}: nobody can count so many")
+    return range(begin, end + 1)
+
+
+def configured(scenario: str, settings: list[str]) -> WorldSettings:
+    """The settings of a scenario.  Raises ValueError and BadSetting with the reason."""
+    from zabka.simulation.run import SEARCHED, WHOLE_RUNS
+    from zabka.simulation.scenarios.library import LIBRARY
+    from zabka.simulation.seeds.chaos import check_played
+
+    if scenario not in SEARCHED and scenario not in LIBRARY:
+        searches = ", ".join(sorted(SEARCHED))
+        raise ValueError(
+            f"there is no scenario {scenario!r}; there are {searches}, and what `zabka scenarios list` names"
+        )
+    if settings and scenario in LIBRARY:
+        raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
+    if settings and scenario in WHOLE_RUNS:
+        raise ValueError(f"{scenario} draws the keys of every server from its seed: it takes no settings")
+    world = world_settings(settings)
+    check_played(scenario, world, (setting.partition("=")[0] for setting in settings))
+    return world
+
+
+def replay_command(seed: int, scenario: str, settings: Iterable[str]) -> str:
+    """The command that plays a seed again."""
+    extra = "".join(f" --set {setting}" for setting in settings)
+    named = "" if scenario == "chaos" else f" --scenario {scenario}"
+    return f"zabka replay --seed {seed}{named}{extra}"
+
+
+def import_from_here() -> None:
+    """Modules of the present directory can be imported, as `python -m` has it: a plant is named by its module."""
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.append(here)
+
+
+def _outcome(seed: int, scenario: str, settings: WorldSettings) -> Outcome:
+    from zabka.simulation.run import run_seed
+
+    outcome = run_seed(seed, scenario, settings)
+    collect_after(seed)
+    return outcome
+
+
+def _outcomes(seeds: range, scenario: str, settings: WorldSettings, jobs: int) -> Generator[Outcome]:
+    calls = (partial(_outcome, seed, scenario, settings) for seed in seeds)
+    if jobs == 1:
+        return (call() for call in calls)
+    return results_of(calls, jobs=min(jobs, len(seeds)), ahead=AHEAD * jobs, begin=collect_seldom)
+
+
+def simulate(seeds: str, scenario: str, settings: list[str], jobs: int, as_json: bool) -> int:
+    """Run every seed; 0 when every invariant held, 1 with one line a violation, 2 for arguments that make no sense."""
+    try:
+        wanted, world = parse_seeds(seeds), configured(scenario, settings)
+    except (ValueError, BadSetting) as reason:
+        say(str(reason), error=True)
+        return USAGE
+    begin = time.perf_counter()
+    outcomes: list[Outcome] = []
+    progress = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), transient=True,
+        disable=as_json or not sys.stderr.isatty(),
+    )  # fmt: skip
+    try:
+        with progress, seldom_collected(), closing(_outcomes(wanted, scenario, world, jobs)) as played:
+            task = progress.add_task("seeds", total=len(wanted))
+            for outcome in played:
+                outcomes.append(outcome)
+                progress.advance(task)
+                if not as_json:
+                    again = replay_command(outcome.seed, scenario, settings)
+                    for problem in outcome.problems:
+                        say(f"seed {outcome.seed}: {problem}  replay: {again}")
+    except BrokenProcessPool:
+        say(KILLED, error=True)
+        return USAGE
+    wall_s = time.perf_counter() - begin
+    broken = [outcome for outcome in outcomes if not outcome.held]
+    virtual_s = sum(outcome.virtual_ms for outcome in outcomes) / 1000
+    cpu_s = sum(outcome.cpu_s for outcome in outcomes)
+    faults = sum(outcome.faults for outcome in outcomes)
+    if as_json:
+        totals = {
+            "seeds": len(outcomes), "violated": len(broken), "virtual_s": virtual_s, "wall_s": wall_s, "cpu_s": cpu_s,
+            "faults": faults,
+        }  # fmt: skip
+        rows = [{**msgspec.to_builtins(o), "replay": replay_command(o.seed, scenario, settings)} for o in outcomes]
+        say(json.dumps({**totals, "runs": rows}))
+    else:
+        speed = f"{virtual_s:,.0f} simulated seconds in {wall_s:.1f} s ({virtual_s / wall_s:,.0f} x real time)"
+        say(f"{len(outcomes)} seeds, {len(broken)} with violations; {speed}")
+        say(f"{virtual_s / 3600:,.2f} simulated hours, {cpu_s / 3600:,.3f} core-hours, {faults:,} faults injected")
+        say_reached(outcomes)
+    return 1 if broken else 0
+
+
+def say_reached(outcomes: list[Outcome]) -> None:
+    """Where runs came that count it: how often, and in how many seeds."""
+    for place in dict.fromkeys(place for outcome in outcomes for place in outcome.reached):
+        counts = [outcome.reached.get(place, 0) for outcome in outcomes]
+        say(f"{place}: {sum(counts):,} times, in {sum(map(bool, counts)):,} seeds")
+
+
+def command(
+    seeds: Annotated[str, typer.Option(envvar="ZABKA_SEEDS", help="A-B, both ends included, or one number")],
+    scenario: Scenario = "chaos",
+    set_: Settings = None,
+    jobs: Annotated[
+        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes; by default one a core")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
+) -> None:
+    """Run seeds in the simulated world; exit code 1 where an invariant did not hold."""
+    raise typer.Exit(simulate(seeds, scenario, set_ or [], jobs or os.cpu_count() or 1, as_json))

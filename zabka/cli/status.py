@@ -1,0 +1,30 @@
+"""`zabka status`: what runs where."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from zabka.cli.failure import fail
+from zabka.cli.options import Data
+
+
+def command(
+    data: Data = Path(".zabka"),
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
+) -> None:
+    """Say what runs where."""
+    from zabka.compose.status import read_status, show
+    from zabka.compose.topology import BadTopology
+
+    try:
+        found = read_status(data.absolute())
+    except (BadTopology, OSError) as reason:
+        fail(reason)
+    if found is None:
+        fail(f"there is no cluster in {data}")
+    print(json.dumps(found, indent=2) if as_json else show(found))  # noqa: T201
+    raise typer.Exit(0 if found["running"] else 3)

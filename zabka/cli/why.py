@@ -1,0 +1,95 @@
+"""`zabka why`: from a decision back to where it began."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from zabka.cli.failure import fail
+from zabka.cli.options import Data
+
+if TYPE_CHECKING:
+    from zabka.journal.events import Entry
+
+
+def command(
+    effect: Annotated[str, typer.Argument(help="A line of a node's journal, as broker-2#812, or a type of event")],
+    about: Annotated[str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence holds these words")] = "",
+    last: Annotated[int, typer.Option(min=1, envvar="ZABKA_LAST", help="How many of them, the newest ones")] = 1,
+    data: Data = Path(".zabka"),
+    journal: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, as `zabka replay` writes it")
+    ] = None,
+) -> None:
+    """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
+    start."""
+    from zabka.journal.causes import Causes
+    from zabka.journal.controller_gaps import gap_ended_by, gap_text
+    from zabka.journal.fold import fold
+    from zabka.journal.sentence_file import read_sentences
+    from zabka.testing.journal_report import story
+
+    try:
+        entries = _entries(data, journal)
+    except OSError as reason:
+        fail(reason)
+    if not entries:
+        fail(f"there is no journal in {journal or data}")
+    sentences, causes = read_sentences(), Causes()
+    for entry in entries:
+        causes.see(entry)
+    meant = [e for e in entries if _is_meant(e, effect) and _holds(sentences.sentence(e.node, e.event), about)]
+    if not meant:
+        fail(_no_such_event(effect, about, entries))
+    reigns = fold(entries).reigns
+    for entry in meant[-last:]:
+        for line in story(causes.chain(entry), sentences):
+            print(line)  # noqa: T201
+        gap = gap_ended_by(reigns, entry.event)
+        if gap is not None:
+            print(gap_text(gap))  # noqa: T201
+
+
+def _entries(data: Path, journal: Path | None) -> list[Entry]:
+    from zabka.journal.reader import merge, read_directory, read_file
+
+    if journal is not None:
+        if not journal.is_file():
+            raise OSError(f"{journal} is no file")
+        return list(read_file(journal))
+    return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
+
+
+def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
+    """Why nothing was found, and what can be asked for instead."""
+    from zabka.ensemble.close_names import did_you_mean
+    from zabka.journal.events import BY_NAME, type_name
+
+    node, hash_sign, _ = effect.partition("#")
+    found = sorted({type_name(entry.event) for entry in entries})
+    if hash_sign:
+        numbers = [entry.node_seq for entry in entries if entry.node == node]
+        if numbers:
+            return f"no event is {effect}: the journal has {node}#{min(numbers)} to {node}#{max(numbers)}"
+        nodes = sorted({entry.node for entry in entries})
+        return f"no event is {effect}. The journal has the nodes {', '.join(nodes)}"
+    if effect in found:
+        return f"no event is {effect} with {about!r} in its sentence: there are others; leave --about out to see them"
+    if effect in BY_NAME:
+        return f"no event is {effect}: none happened. The journal has {', '.join(found)}"
+    return f"no event is {effect}{did_you_mean(effect, BY_NAME) or '.'} The journal has {', '.join(found)}"
+
+
+def _is_meant(entry: Entry, effect: str) -> bool:
+    from zabka.journal.events import type_name
+
+    node, _, number = effect.partition("#")
+    return (entry.node, str(entry.node_seq)) == (node, number) if number else type_name(entry.event) == effect
+
+
+def _holds(sentence: str, words: str) -> bool:
+    """Whether a sentence has these words as a whole: `orders-1` is not in "orders-10: …"."""
+    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", sentence) is not None if words else True

@@ -1,0 +1,195 @@
+"""What a history says of a cluster: peers, brokers, reigns, partitions, faults and losses, as plain data.
+
+`zabka.journal.fold` makes a `ClusterState` of entries, and `api/web/fold.js` does the same on the page.
+`msgspec.to_builtins` gives its JSON form.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from zabka.journal import events as e
+
+
+class PeerView(msgspec.Struct):
+    """What the history says of one peer."""
+
+    id: int
+    state: str = "DOWN"
+    phase: str = "ELECTION"
+    leader_id: int = -1
+    round: int = 0
+    accepted_epoch: int = 0
+    current_epoch: int = 0
+    last_zxid: int = 0
+    digest: int = 0
+    process: str = "down"
+    pid: int | None = None
+
+
+class BrokerView(msgspec.Struct):
+    """What the history says of one broker; `believed_*` is its own last word."""
+
+    id: int
+    process: str = "down"
+    pid: int | None = None
+    registered: bool = False
+    broker_epoch: int = -1
+    session_id: int = 0
+    session_state: str = "closed"
+    is_controller: bool = False
+    believed_controller_id: int = -1
+    believed_controller_epoch: int = 0
+    believed_since_us: int = 0
+    fenced_requests: int = 0
+    fenced_writes: int = 0
+    process_since_us: int = 0
+    """Since when `process` is what it is."""
+
+
+PAUSES = frozenset({"pause", "stopped"})
+
+
+class Reign(msgspec.Struct):
+    """One controller's time in office; `until_us` None while it lasts.
+
+    It lasts as long as the session that holds /controller, and so longer than its holder may live: from
+    `holder_lost_us` on nobody acts, because of `holder_lost_by` (kill, exited, stop, pause, stopped; simulated: crash,
+    power_loss).  Both are None while the holder lives.  It decides from `ready_us` on: None before it has loaded the
+    state, or if it never did.  `zabka.journal.controller_gaps` has the time without a controller.
+    """
+
+    broker_id: int
+    controller_epoch: int
+    zk_version: int
+    since_us: int
+    until_us: int | None = None
+    ended_by: str | None = None
+    holder_lost_us: int | None = None
+    holder_lost_by: str | None = None
+    ready_us: int | None = None
+
+
+class PartitionView(msgspec.Struct):
+    """A partition as the controller last wrote it, and where its replicas stand."""
+
+    topic: str
+    partition: int
+    replicas: list[int]
+    leader: int = -1
+    leader_epoch: int = 0
+    isr: list[int] = []
+    partition_epoch: int = 0
+    unclean: bool = False
+    eligible: list[int] = []
+    high_watermarks: dict[int, int] = {}
+    log_end_offsets: dict[int, int] = {}
+
+    @property
+    def high_watermark(self) -> int | None:
+        """The leader's mark; while there is no leader, the highest one known."""
+        known = self.high_watermarks
+        return known.get(self.leader, max(known.values(), default=None))
+
+
+class FaultView(msgspec.Struct):
+    """A fault that holds now."""
+
+    fault_id: str
+    kind: str
+    source: str
+    target: str
+    both_ways: bool
+    delay_ms: int
+
+
+class Loss(msgspec.Struct):
+    """Records that are gone from a replica.  At least the first `committed_at_least` of them were committed;
+    `below_high_watermark` is the same figure under its older name."""
+
+    at_us: int
+    broker_id: int
+    topic: str
+    partition: int
+    first_offset: int
+    last_offset: int
+    count: int
+    below_high_watermark: int
+    cause: str
+    committed_at_least: int = 0
+    seq: int = 0
+
+
+class ClusterState(msgspec.Struct):
+    """Everything a dashboard shows, as of `seq`."""
+
+    seq: int = 0
+    at_us: int = 0
+    peers: dict[int, PeerView] = {}
+    brokers: dict[int, BrokerView] = {}
+    controller_id: int = -1
+    controller_epoch: int = 0
+    controller_zk_version: int = 0
+    reigns: list[Reign] = []
+    zab_epoch: int = 0
+    zab_leader_id: int = -1
+    zab_leader_since_us: int = 0
+    """When that leader was established: from then on it counts every session's timeout anew."""
+    topics: dict[str, str] = {}
+    configs: dict[str, dict[str, str]] = {}
+    partitions: dict[str, PartitionView] = {}
+    faults: dict[str, FaultView] = {}
+    losses: list[Loss] = []
+    losses_acknowledged_seq: int = 0
+    """A user has taken note of all losses up to this number."""
+    lost_acknowledged: dict[str, int] = {}
+    """The same of what producers did not find again, by workload."""
+    workloads: dict[str, e.WorkloadProgressed] = {}
+    consumers: dict[str, e.ConsumerProgressed] = {}
+    groups: dict[str, e.GroupChanged] = {}
+
+    def peer(self, peer_id: int) -> PeerView:
+        """The view of a peer, made when first heard of."""
+        found = self.peers.get(peer_id)
+        if found is None:
+            found = self.peers[peer_id] = PeerView(peer_id)
+        return found
+
+    def broker(self, broker_id: int) -> BrokerView:
+        """The view of a broker, made when first heard of."""
+        found = self.brokers.get(broker_id)
+        if found is None:
+            found = self.brokers[broker_id] = BrokerView(broker_id)
+        return found
+
+    def partition(self, topic: str, partition: int) -> PartitionView:
+        """The view of a partition, made when first heard of."""
+        name = f"{topic}-{partition}"
+        found = self.partitions.get(name)
+        if found is None:
+            found = self.partitions[name] = PartitionView(topic, partition, [])
+        return found
+
+    def end_reign(self, at_us: int, reason: str) -> None:
+        """There is no controller from that moment."""
+        self.controller_id = -1
+        if self.reigns and self.reigns[-1].until_us is None:
+            self.reigns[-1].until_us = at_us
+            self.reigns[-1].ended_by = reason
+
+    def holder_lost(self, broker_id: int, at_us: int, how: str) -> None:
+        """If this broker reigns, nobody acts as controller from that moment.
+
+        What befalls the process that follows a dead one's is not the holder's any more.
+        """
+        if self.controller_id == broker_id and self.reigns and self.reigns[-1].until_us is None:
+            reign = self.reigns[-1]
+            if reign.holder_lost_us is None:
+                reign.holder_lost_us = at_us
+            if reign.holder_lost_by is None or reign.holder_lost_by in PAUSES:
+                reign.holder_lost_by = how
+
+    def holder_back(self, broker_id: int) -> None:
+        """If this broker reigns and was frozen, it acts again.  A killed one's process does not go on."""
+        if self.controller_id == broker_id and self.reigns and self.reigns[-1].holder_lost_by in PAUSES:
+            self.reigns[-1].holder_lost_us = self.reigns[-1].holder_lost_by = None

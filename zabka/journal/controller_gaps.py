@@ -1,0 +1,96 @@
+"""How long a cluster had no controller that could act, and the parts of that time.
+
+A gap begins when the last controller dies or freezes, and ends with the first decision of the next controller.  A
+controller that gives up its office in order begins it when it resigns.  The parts follow each other without a hole:
+
+| part | from | to |
+|---|---|---|
+| detection | the death or freeze of the last controller | the end of the session that held /controller |
+| election | the end of that session | the election of the controller that decides next |
+| loading | that election | its first decision: it has read the state and sent what it decided |
+
+A controller that dies before it decides anything is part of the election.  Where no journal reports a death or freeze,
+as for a controller that is cut off from the ensemble, the gap begins when its session ends.  `api/web/gaps.js` is the
+page's twin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from zabka.journal.cluster_state import Reign
+from zabka.journal.event import Event
+from zabka.journal.events import ControllerElected, ControllerPropagated, ControllerReady
+
+SUPERSEDED = "superseded"
+"""How a controller's term ended of which no journal reports the end."""
+
+
+class ControllerGap(NamedTuple):
+    """The time without a controller before one controller's first decision, in microseconds.
+
+    `detection_us` is None if no journal reports the end of the session; the election then holds that time, too.
+    """
+
+    from_us: int
+    to_us: int
+    detection_us: int | None
+    election_us: int
+    loading_us: int
+
+    @property
+    def total_us(self) -> int:
+        """The whole gap."""
+        return self.to_us - self.from_us
+
+
+def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
+    """Return the gap before the controller at that place; None for the first one, for one that has not decided yet, and
+    if no journal reports when the gap began."""
+    following = reigns[place]
+    if following.ready_us is None or place == 0:
+        return None
+    last = next((reign for reign in reversed(reigns[:place]) if reign.ready_us is not None), reigns[place - 1])
+    session_end_us = None if last.ended_by == SUPERSEDED else last.until_us
+    from_us = session_end_us if last.holder_lost_us is None else last.holder_lost_us
+    if from_us is None:
+        return None
+    detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
+    elected_us = max(detected_us, following.since_us)
+    return ControllerGap(
+        from_us=from_us,
+        to_us=max(elected_us, following.ready_us),
+        detection_us=None if session_end_us is None else detected_us - from_us,
+        election_us=elected_us - detected_us,
+        loading_us=max(0, following.ready_us - elected_us),
+    )
+
+
+def gap_ended_by(reigns: Sequence[Reign], event: Event) -> ControllerGap | None:
+    """Return the gap that an election of a controller, or its first decision, brought to an end."""
+    if not isinstance(event, ControllerElected | ControllerReady | ControllerPropagated):
+        return None
+    for place, reign in enumerate(reigns):
+        if reign.controller_epoch == event.controller_epoch:
+            return gap_before(reigns, place)
+    return None
+
+
+def gap_milliseconds(gap: ControllerGap) -> dict[str, float | None]:
+    """Return a gap and its parts in milliseconds, by their names."""
+    return {
+        "gap_before_ms": gap.total_us / 1000,
+        "detection_ms": None if gap.detection_us is None else gap.detection_us / 1000,
+        "election_ms": gap.election_us / 1000,
+        "loading_ms": gap.loading_us / 1000,
+    }
+
+
+def gap_text(gap: ControllerGap) -> str:
+    """Return a gap and its parts as a phrase."""
+    parts = [("election", gap.election_us), ("loading", gap.loading_us)]
+    if gap.detection_us is not None:
+        parts.insert(0, ("detection", gap.detection_us))
+    told = ", ".join(f"{name} {us / 1000:,.1f} ms" for name, us in parts)
+    return f"no controller for {gap.total_us / 1000:,.1f} ms: {told}"

@@ -1,0 +1,217 @@
+"""The event schema: facts that assign.
+
+An event says what is now true on one node, so that a fold over events is assignment and never re-implements a protocol.
+`Event` is the body that protocol code emits; `Entry` is the body with its envelope (who, which number, when), which the
+writer adds.  Offsets, epochs, versions and zxids are plain integers here; JSON shows zxids as integers too (the page
+formats them).
+
+There is one file for each kind of node that writes; everybody imports events from here.  Begin here, too: a new event
+is a class in one of those files, a name in `EVENT_TYPES` below, an entry in `zabka/journal/sentences.json`, and a line
+of the golden file (`tests.journal.golden_files`).  A type that is missing in the list cannot be written, so whatever is
+in a journal can be read back.  Every room may import this package; it imports `zabka.journal.event` and nothing else of
+ours.
+
+Levels: `NORMAL` events are always written; `FULL` events (every commit, every acknowledgement) are written by simulated
+runs and by nodes that were started with the full journal level.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from zabka.journal.event import Event as Event
+from zabka.journal.event import Level as Level
+from zabka.journal.event import TopicPartition as TopicPartition
+from zabka.journal.event import snake
+from zabka.journal.event import topic_partition as topic_partition
+from zabka.journal.events.broker import BrokerRegistered as BrokerRegistered
+from zabka.journal.events.broker import BrokerSessionChanged as BrokerSessionChanged
+from zabka.journal.events.broker import ControllerBelieved as ControllerBelieved
+from zabka.journal.events.broker import FollowershipTaken as FollowershipTaken
+from zabka.journal.events.broker import HighWatermarkMoved as HighWatermarkMoved
+from zabka.journal.events.broker import IsrChanged as IsrChanged
+from zabka.journal.events.broker import IsrProposed as IsrProposed
+from zabka.journal.events.broker import LeadershipTaken as LeadershipTaken
+from zabka.journal.events.broker import LogCompacted as LogCompacted
+from zabka.journal.events.broker import LogTruncated as LogTruncated
+from zabka.journal.events.broker import RecordsAcknowledged as RecordsAcknowledged
+from zabka.journal.events.broker import RecordsAppended as RecordsAppended
+from zabka.journal.events.broker import RecordsLost as RecordsLost
+from zabka.journal.events.broker import RecordsReplicated as RecordsReplicated
+from zabka.journal.events.broker import ReplicaLoaded as ReplicaLoaded
+from zabka.journal.events.broker import ReplicaProgressed as ReplicaProgressed
+from zabka.journal.events.broker import ReplicaStanding as ReplicaStanding
+from zabka.journal.events.broker import RequestFenced as RequestFenced
+from zabka.journal.events.clients import AdminRequested as AdminRequested
+from zabka.journal.events.clients import ConsumerProgressed as ConsumerProgressed
+from zabka.journal.events.clients import GroupChanged as GroupChanged
+from zabka.journal.events.clients import LossesAcknowledged as LossesAcknowledged
+from zabka.journal.events.clients import WorkloadProgressed as WorkloadProgressed
+from zabka.journal.events.controller import AssignmentChanged as AssignmentChanged
+from zabka.journal.events.controller import BrokerLivenessChanged as BrokerLivenessChanged
+from zabka.journal.events.controller import ConfigChanged as ConfigChanged
+from zabka.journal.events.controller import ControllerElected as ControllerElected
+from zabka.journal.events.controller import ControllerEventFailed as ControllerEventFailed
+from zabka.journal.events.controller import ControllerPropagated as ControllerPropagated
+from zabka.journal.events.controller import ControllerReady as ControllerReady
+from zabka.journal.events.controller import ControllerResigned as ControllerResigned
+from zabka.journal.events.controller import LeaderElected as LeaderElected
+from zabka.journal.events.controller import TopicCreated as TopicCreated
+from zabka.journal.events.controller import TopicDeleted as TopicDeleted
+from zabka.journal.events.controller import WriteFenced as WriteFenced
+from zabka.journal.events.ensemble import EphemeralCreated as EphemeralCreated
+from zabka.journal.events.ensemble import EphemeralDeleted as EphemeralDeleted
+from zabka.journal.events.ensemble import EpochAccepted as EpochAccepted
+from zabka.journal.events.ensemble import EpochAdopted as EpochAdopted
+from zabka.journal.events.ensemble import HistoryReplaced as HistoryReplaced
+from zabka.journal.events.ensemble import LeaderEstablished as LeaderEstablished
+from zabka.journal.events.ensemble import LearnerSynced as LearnerSynced
+from zabka.journal.events.ensemble import LogDamageFound as LogDamageFound
+from zabka.journal.events.ensemble import MembershipActivated as MembershipActivated
+from zabka.journal.events.ensemble import PeerStateChanged as PeerStateChanged
+from zabka.journal.events.ensemble import QuotaExceeded as QuotaExceeded
+from zabka.journal.events.ensemble import SessionClosed as SessionClosed
+from zabka.journal.events.ensemble import SessionCreated as SessionCreated
+from zabka.journal.events.ensemble import SessionExpired as SessionExpired
+from zabka.journal.events.ensemble import SnapshotTaken as SnapshotTaken
+from zabka.journal.events.ensemble import TxnCommitted as TxnCommitted
+from zabka.journal.events.ensemble import TxnLogged as TxnLogged
+from zabka.journal.events.ensemble import TxnLogTruncated as TxnLogTruncated
+from zabka.journal.events.ensemble import TxnProposed as TxnProposed
+from zabka.journal.events.ensemble import WriteAcknowledged as WriteAcknowledged
+from zabka.journal.events.ensemble import ZxidCheckpoint as ZxidCheckpoint
+from zabka.journal.events.node import FaultInjected as FaultInjected
+from zabka.journal.events.node import FaultRemoved as FaultRemoved
+from zabka.journal.events.node import InvariantViolated as InvariantViolated
+from zabka.journal.events.node import NodeStarted as NodeStarted
+from zabka.journal.events.node import NodeStopped as NodeStopped
+from zabka.journal.events.node import PeerProtocolBroken as PeerProtocolBroken
+from zabka.journal.events.node import ProcessChanged as ProcessChanged
+from zabka.journal.events.node import TaskFailed as TaskFailed
+
+SCHEMA_VERSION = 1
+
+EVENT_TYPES: tuple[type[Event], ...] = (
+    # zabka/journal/events/node.py
+    NodeStarted,
+    NodeStopped,
+    TaskFailed,
+    ProcessChanged,
+    FaultInjected,
+    FaultRemoved,
+    PeerProtocolBroken,
+    InvariantViolated,
+    # zabka/journal/events/ensemble.py
+    PeerStateChanged,
+    EpochAccepted,
+    EpochAdopted,
+    LeaderEstablished,
+    MembershipActivated,
+    LearnerSynced,
+    TxnLogTruncated,
+    LogDamageFound,
+    ZxidCheckpoint,
+    SnapshotTaken,
+    SessionCreated,
+    SessionExpired,
+    QuotaExceeded,
+    SessionClosed,
+    TxnProposed,
+    HistoryReplaced,
+    TxnLogged,
+    TxnCommitted,
+    EphemeralCreated,
+    EphemeralDeleted,
+    WriteAcknowledged,
+    # zabka/journal/events/controller.py
+    ControllerElected,
+    ControllerReady,
+    ControllerPropagated,
+    ControllerResigned,
+    ControllerEventFailed,
+    WriteFenced,
+    BrokerLivenessChanged,
+    LeaderElected,
+    AssignmentChanged,
+    TopicCreated,
+    TopicDeleted,
+    ConfigChanged,
+    # zabka/journal/events/broker.py
+    BrokerRegistered,
+    BrokerSessionChanged,
+    ControllerBelieved,
+    RequestFenced,
+    IsrProposed,
+    IsrChanged,
+    LeadershipTaken,
+    FollowershipTaken,
+    ReplicaProgressed,
+    ReplicaLoaded,
+    LogTruncated,
+    RecordsLost,
+    LogCompacted,
+    RecordsAppended,
+    RecordsReplicated,
+    RecordsAcknowledged,
+    HighWatermarkMoved,
+    # zabka/journal/events/clients.py
+    GroupChanged,
+    WorkloadProgressed,
+    ConsumerProgressed,
+    AdminRequested,
+    LossesAcknowledged,
+)
+"""Every type that there is: what is missing here is neither written nor read."""
+BY_NAME: dict[str, type[Event]] = {snake(kind.__name__): kind for kind in EVENT_TYPES}
+KNOWN: frozenset[type[Event]] = frozenset(EVENT_TYPES)
+
+
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One line of a journal: the envelope and the body.
+
+    `node_seq` counts a node's lines from 1 and goes on over restarts; `seq` is the collector's cluster-wide number
+    (0 in a node's own file, which does not know it yet).  `wall_us` and `mono_us` are the node's two clocks.
+    """
+
+    node: str
+    node_seq: int
+    wall_us: int
+    mono_us: int
+    event: Event
+    seq: int = 0
+
+    def to_dict(self) -> dict[str, Any]:
+        """The flat JSON form: envelope, then type, then the body's fields."""
+        return {
+            "seq": self.seq,
+            "schema": SCHEMA_VERSION,
+            "node": self.node,
+            "node_seq": self.node_seq,
+            "wall_us": self.wall_us,
+            "mono_us": self.mono_us,
+            **msgspec.to_builtins(self.event),
+        }
+
+
+def type_name(event: Event) -> str:
+    """The `type` an event is written under, such as `controller_elected`."""
+    return snake(type(event).__name__)
+
+
+def entry_from_dict(raw: dict[str, Any]) -> Entry:
+    """Rebuild an entry from its flat form.
+
+    Raises msgspec.ValidationError where a field is missing or wrong, KeyError where the type is unknown.
+    """
+    body = BY_NAME[raw["type"]]
+    event = msgspec.convert(raw, body, str_keys=True)
+    return Entry(
+        node=raw["node"],
+        node_seq=raw["node_seq"],
+        wall_us=raw["wall_us"],
+        mono_us=raw["mono_us"],
+        event=event,
+        seq=raw.get("seq", 0),
+    )

@@ -1,0 +1,395 @@
+"""The cluster's state at any point: a fold over a prefix of its history.
+
+`apply` takes one entry after the other; each handler assigns what the event says is now true.  Re-folding a prefix is
+rewinding.  The page's twin is `api/web/fold.js`; the journals of `tests/golden` hold both to the same states.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from zabka.journal import events as e
+from zabka.journal.cluster_state import BrokerView, ClusterState, FaultView, Loss, PeerView, Reign
+from zabka.journal.events import Entry, Event
+
+REIGNS_MAX = 1000
+LOSSES_MAX = 1000
+_STOPS_A_NODE = {"crash": "down", "power_loss": "down", "pause": "paused"}
+"""Faults of the simulated world, whose nodes have no host that tells of their processes, and what those are then."""
+_ENDS_WITH_A_START = frozenset({*_STOPS_A_NODE, "stop"})
+
+
+def apply(state: ClusterState, entry: Entry) -> None:
+    """Take the next entry of the history."""
+    if entry.seq > state.seq:
+        state.seq = entry.seq
+    if entry.wall_us > state.at_us:
+        state.at_us = entry.wall_us
+    if state.reigns and state.reigns[-1].holder_lost_us is not None and entry.node == f"broker-{state.controller_id}":
+        # Who is frozen says nothing.  (That a simulated process goes on is told by nobody else.)
+        state.holder_back(state.controller_id)
+    if state.faults:
+        _who_speaks_is_not_frozen(state, entry)
+    handler = _HANDLERS.get(type(entry.event))
+    if handler is not None:
+        handler(state, entry, entry.event)
+
+
+def fold(history: Iterable[Entry]) -> ClusterState:
+    """The state after a history."""
+    state = ClusterState()
+    for entry in history:
+        apply(state, entry)
+    return state
+
+
+_Handler = Callable[[ClusterState, Entry, Any], None]
+_HANDLERS: dict[type[Event], _Handler] = {}
+
+
+def _on(kind: type[Event]) -> Callable[[_Handler], _Handler]:
+    def register(handler: _Handler) -> _Handler:
+        _HANDLERS[kind] = handler
+        return handler
+
+    return register
+
+
+_NODE_NUMBER = re.compile(r"[0-9]{1,10}")
+"""Ids are of 31 bits.  What else may pass for a number has no node."""
+
+
+def _node_id(node: str) -> tuple[str, int]:
+    role, _, number = node.rpartition("-")
+    return role, int(number) if _NODE_NUMBER.fullmatch(number) else -1
+
+
+def _who_speaks_is_not_frozen(state: ClusterState, entry: Entry) -> None:
+    for fault in state.faults.values():
+        if fault.kind == "pause" and fault.source == fault.target == entry.node:
+            del state.faults[fault.fault_id]
+            _process(state, entry, entry.node, "running", None, "resume")
+            return
+
+
+def _speaking_peer(state: ClusterState, entry: Entry) -> PeerView:
+    """The peer that says this.  One whose start nobody told, for its older lines are gone, runs; what it is, it has not
+    said yet."""
+    number = _node_id(entry.node)[1]
+    found = state.peers.get(number)
+    if found is None:
+        found = state.peers[number] = PeerView(number, state="UNKNOWN", phase="UNKNOWN", process="running")
+    return found
+
+
+def _named_broker(state: ClusterState, entry: Entry, broker_id: int) -> BrokerView:
+    """The broker that an entry is about.  The same holds of one that says it itself; of one that another names, and
+    nobody else has told of, it is not known whether it runs."""
+    found = state.brokers.get(broker_id)
+    if found is None:
+        process = "running" if entry.node == f"broker-{broker_id}" else "unknown"
+        found = state.brokers[broker_id] = BrokerView(broker_id, process=process)
+    return found
+
+
+@_on(e.NodeStarted)
+def _node_started(state: ClusterState, entry: Entry, event: e.NodeStarted) -> None:
+    for fault in [f for f in state.faults.values() if f.source == f.target == entry.node]:
+        if fault.kind in _ENDS_WITH_A_START:
+            del state.faults[fault.fault_id]
+    if event.role == "peer":
+        state.peers[event.id] = PeerView(event.id, state="LOOKING", process="running", pid=state.peer(event.id).pid)
+    elif event.role == "broker":
+        before = state.broker(event.id)
+        state.brokers[event.id] = BrokerView(
+            event.id,
+            process="running",
+            pid=before.pid,
+            registered=before.registered,
+            session_id=before.session_id,
+            process_since_us=entry.wall_us,
+        )
+        # The process that reigned is gone, though nobody saw it end: its host's agent may have gone with it.
+        state.holder_lost(event.id, entry.wall_us, "exited")
+
+
+@_on(e.NodeStopped)
+def _node_stopped(state: ClusterState, entry: Entry, event: e.NodeStopped) -> None:
+    _process(state, entry, entry.node, "down", None, "stop")
+
+
+@_on(e.ProcessChanged)
+def _process_changed(state: ClusterState, entry: Entry, event: e.ProcessChanged) -> None:
+    _process(state, entry, event.target, event.process, event.pid, event.action)
+
+
+def _process(state: ClusterState, entry: Entry, node: str, process: str, pid: int | None, action: str) -> None:
+    role, number = _node_id(node)
+    if role == "peer":
+        peer = state.peer(number)
+        if (peer.process, process) == ("down", "running"):
+            peer.state = "LOOKING"
+        peer.process, peer.pid = process, pid
+        if process == "down":
+            # Its epochs and zxid are on its disk; its role and phase, and whom it followed, ended with the process.
+            peer.state, peer.phase, peer.leader_id = "DOWN", "ELECTION", -1
+            if state.zab_leader_id == number:
+                state.zab_leader_id = -1
+    elif role == "broker":
+        broker = state.broker(number)
+        if (broker.process, process) == ("down", "running"):
+            # Another process, which has said nothing yet: what the one before it believed is not its word.
+            broker.believed_controller_id, broker.believed_controller_epoch, broker.believed_since_us = -1, 0, 0
+        if broker.process != process:
+            broker.process_since_us = entry.wall_us
+        broker.process, broker.pid = process, pid
+        if process == "down":
+            broker.is_controller, broker.session_state = False, "closed"
+        if process == "running":
+            state.holder_back(number)
+        else:
+            state.holder_lost(number, entry.wall_us, action)
+
+
+@_on(e.PeerStateChanged)
+def _peer_state_changed(state: ClusterState, entry: Entry, event: e.PeerStateChanged) -> None:
+    peer = _speaking_peer(state, entry)
+    peer.state, peer.phase, peer.leader_id, peer.round = event.state, event.phase, event.leader_id, event.round
+    peer.accepted_epoch, peer.current_epoch = event.accepted_epoch, event.current_epoch
+    peer.last_zxid = event.last_zxid
+    if event.state != "LEADING" and state.zab_leader_id == peer.id:
+        state.zab_leader_id = -1
+
+
+@_on(e.EpochAccepted)
+def _epoch_accepted(state: ClusterState, entry: Entry, event: e.EpochAccepted) -> None:
+    _speaking_peer(state, entry).accepted_epoch = event.accepted_epoch
+
+
+@_on(e.EpochAdopted)
+def _epoch_adopted(state: ClusterState, entry: Entry, event: e.EpochAdopted) -> None:
+    _speaking_peer(state, entry).current_epoch = event.current_epoch
+
+
+@_on(e.LeaderEstablished)
+def _leader_established(state: ClusterState, entry: Entry, event: e.LeaderEstablished) -> None:
+    if event.epoch >= state.zab_epoch:
+        state.zab_epoch, state.zab_leader_id = event.epoch, event.leader_id
+        state.zab_leader_since_us = entry.wall_us
+
+
+@_on(e.ZxidCheckpoint)
+def _zxid_checkpoint(state: ClusterState, entry: Entry, event: e.ZxidCheckpoint) -> None:
+    peer = _speaking_peer(state, entry)
+    peer.last_zxid, peer.digest = event.zxid, event.digest
+
+
+@_on(e.SessionClosed)
+def _session_closed(state: ClusterState, entry: Entry, event: e.SessionClosed) -> None:
+    # Every peer reports it; only the first report finds anything left to change.
+    for broker in state.brokers.values():
+        if broker.session_id == event.session_id and broker.registered:
+            broker.registered = False
+            if broker.id == state.controller_id and "/controller" in event.ephemerals:
+                expired = event.caused_by.startswith("expiry")
+                state.end_reign(entry.wall_us, "session_expired" if expired else "session_closed")
+
+
+@_on(e.BrokerRegistered)
+def _broker_registered(state: ClusterState, entry: Entry, event: e.BrokerRegistered) -> None:
+    broker = _named_broker(state, entry, event.broker_id)
+    broker.registered, broker.broker_epoch, broker.session_id = True, event.broker_epoch, event.session_id
+    if entry.node != f"broker-{event.broker_id}":
+        # Somebody else had to tell it: it keeps no journal here, and nobody here has its process.
+        broker.process = "unknown"
+
+
+@_on(e.BrokerSessionChanged)
+def _broker_session_changed(state: ClusterState, entry: Entry, event: e.BrokerSessionChanged) -> None:
+    _named_broker(state, entry, event.broker_id).session_state = event.state
+
+
+@_on(e.ControllerBelieved)
+def _controller_believed(state: ClusterState, entry: Entry, event: e.ControllerBelieved) -> None:
+    broker = _named_broker(state, entry, event.broker_id)
+    broker.believed_controller_id, broker.believed_controller_epoch = event.controller_id, event.controller_epoch
+    broker.is_controller, broker.believed_since_us = event.is_controller, entry.wall_us
+
+
+@_on(e.ControllerElected)
+def _controller_elected(state: ClusterState, entry: Entry, event: e.ControllerElected) -> None:
+    if event.controller_epoch <= state.controller_epoch:
+        return
+    state.end_reign(entry.wall_us, "superseded")
+    state.controller_id, state.controller_epoch = event.broker_id, event.controller_epoch
+    state.controller_zk_version = event.zk_version
+    # A broker without a journal here does not report its first decision: its election is the nearest that is known.
+    ready_us = None if entry.node == f"broker-{event.broker_id}" else entry.wall_us
+    reign = Reign(event.broker_id, event.controller_epoch, event.zk_version, entry.wall_us, ready_us=ready_us)
+    state.reigns.append(reign)
+    del state.reigns[:-REIGNS_MAX]
+
+
+@_on(e.ControllerReady)
+def _controller_ready(state: ClusterState, entry: Entry, event: e.ControllerReady) -> None:
+    if state.reigns and state.reigns[-1].controller_epoch == event.controller_epoch:
+        state.reigns[-1].ready_us = entry.wall_us
+
+
+@_on(e.ControllerResigned)
+def _controller_resigned(state: ClusterState, entry: Entry, event: e.ControllerResigned) -> None:
+    _named_broker(state, entry, event.broker_id).is_controller = False
+    if state.controller_id == event.broker_id and state.controller_epoch == event.controller_epoch:
+        state.end_reign(entry.wall_us, event.reason)
+
+
+@_on(e.WriteFenced)
+def _write_fenced(state: ClusterState, entry: Entry, event: e.WriteFenced) -> None:
+    _named_broker(state, entry, event.broker_id).fenced_writes += 1
+
+
+@_on(e.RequestFenced)
+def _request_fenced(state: ClusterState, entry: Entry, event: e.RequestFenced) -> None:
+    # Counted where the sender shows: the one who was refused is the one who was wrong.
+    if event.sender_id >= 0:
+        _named_broker(state, entry, event.sender_id).fenced_requests += 1
+
+
+@_on(e.TopicCreated)
+def _topic_created(state: ClusterState, entry: Entry, event: e.TopicCreated) -> None:
+    if state.topics.get(event.topic, event.topic_id) != event.topic_id:
+        # Whoever deleted the one before it died before it could tell: what is known is that one's.
+        _forget_topic(state, event.topic)
+    state.topics[event.topic] = event.topic_id
+    for number in sorted(event.assignment):
+        state.partition(event.topic, number).replicas = event.assignment[number]
+
+
+@_on(e.TopicDeleted)
+def _topic_deleted(state: ClusterState, entry: Entry, event: e.TopicDeleted) -> None:
+    _forget_topic(state, event.topic)
+
+
+def _forget_topic(state: ClusterState, topic: str) -> None:
+    state.topics.pop(topic, None)
+    state.configs.pop(f"topics/{topic}", None)
+    for name in [n for n, p in state.partitions.items() if p.topic == topic]:
+        del state.partitions[name]
+
+
+@_on(e.ConfigChanged)
+def _config_changed(state: ClusterState, entry: Entry, event: e.ConfigChanged) -> None:
+    state.configs[event.entity] = event.config
+
+
+@_on(e.LeaderElected)
+def _leader_elected(state: ClusterState, entry: Entry, event: e.LeaderElected) -> None:
+    partition = state.partition(event.topic, event.partition)
+    if (event.leader_epoch, event.partition_epoch) < (partition.leader_epoch, partition.partition_epoch):
+        return
+    partition.leader, partition.leader_epoch, partition.isr = event.leader, event.leader_epoch, event.isr
+    partition.replicas, partition.partition_epoch, partition.unclean = (
+        event.replicas,
+        event.partition_epoch,
+        event.unclean,
+    )
+    partition.eligible = event.eligible
+
+
+@_on(e.AssignmentChanged)
+def _assignment_changed(state: ClusterState, entry: Entry, event: e.AssignmentChanged) -> None:
+    partition = state.partition(event.topic, event.partition)
+    partition.replicas = event.replicas
+    for offsets in (partition.high_watermarks, partition.log_end_offsets):
+        for broker_id in [b for b in offsets if b not in event.replicas]:
+            del offsets[broker_id]
+
+
+@_on(e.IsrChanged)
+def _isr_changed(state: ClusterState, entry: Entry, event: e.IsrChanged) -> None:
+    partition = state.partition(event.topic, event.partition)
+    if event.partition_epoch < partition.partition_epoch:
+        return
+    partition.isr, partition.leader, partition.leader_epoch = event.isr, event.leader, event.leader_epoch
+    partition.partition_epoch, partition.eligible = event.partition_epoch, event.eligible
+
+
+@_on(e.ReplicaProgressed)
+def _replica_progressed(state: ClusterState, entry: Entry, event: e.ReplicaProgressed) -> None:
+    for topic, number, high_watermark, log_end_offset in event.replicas:
+        partition = state.partition(topic, number)
+        partition.high_watermarks[event.broker_id] = high_watermark
+        partition.log_end_offsets[event.broker_id] = log_end_offset
+
+
+@_on(e.ReplicaLoaded)
+def _replica_loaded(state: ClusterState, entry: Entry, event: e.ReplicaLoaded) -> None:
+    partition = state.partition(event.topic, event.partition)
+    partition.high_watermarks[event.broker_id] = event.high_watermark
+    partition.log_end_offsets[event.broker_id] = event.log_end_offset
+
+
+@_on(e.LogTruncated)
+def _log_truncated(state: ClusterState, entry: Entry, event: e.LogTruncated) -> None:
+    state.partition(event.topic, event.partition).log_end_offsets[event.broker_id] = event.log_end_offset
+
+
+@_on(e.RecordsLost)
+def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> None:
+    state.losses.append(
+        Loss(
+            at_us=entry.wall_us,
+            broker_id=event.broker_id,
+            topic=event.topic,
+            partition=event.partition,
+            first_offset=event.first_offset,
+            last_offset=event.last_offset,
+            count=event.count,
+            below_high_watermark=event.below_high_watermark,
+            cause=event.cause,
+            committed_at_least=max(event.committed_at_least, event.below_high_watermark),
+            seq=entry.seq,
+        )
+    )
+    del state.losses[:-LOSSES_MAX]
+
+
+@_on(e.LossesAcknowledged)
+def _losses_acknowledged(state: ClusterState, entry: Entry, event: e.LossesAcknowledged) -> None:
+    state.losses_acknowledged_seq = max(state.losses_acknowledged_seq, event.through_seq)
+    state.lost_acknowledged.update(event.producers)
+
+
+@_on(e.FaultInjected)
+def _fault_injected(state: ClusterState, entry: Entry, event: e.FaultInjected) -> None:
+    state.faults[event.fault_id] = FaultView(
+        event.fault_id, event.kind, event.source, event.target, event.both_ways, event.delay_ms
+    )
+    stopped = _STOPS_A_NODE.get(event.kind)
+    if stopped is not None and event.source == event.target:
+        _process(state, entry, event.target, stopped, None, event.kind)
+
+
+@_on(e.FaultRemoved)
+def _fault_removed(state: ClusterState, entry: Entry, event: e.FaultRemoved) -> None:
+    state.faults.pop(event.fault_id, None)
+
+
+@_on(e.WorkloadProgressed)
+def _workload_progressed(state: ClusterState, entry: Entry, event: e.WorkloadProgressed) -> None:
+    state.workloads[event.workload_id] = event
+
+
+@_on(e.ConsumerProgressed)
+def _consumer_progressed(state: ClusterState, entry: Entry, event: e.ConsumerProgressed) -> None:
+    state.consumers[event.workload_id] = event
+
+
+@_on(e.GroupChanged)
+def _group_changed(state: ClusterState, entry: Entry, event: e.GroupChanged) -> None:
+    if event.state == "Dead":
+        state.groups.pop(event.group_id, None)
+    else:
+        state.groups[event.group_id] = event

@@ -1,0 +1,42 @@
+"""The high watermarks that the files of a broker's journal show its replicas to have reached."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from zabka.journal.event import Event, TopicPartition, snake
+from zabka.journal.high_watermarks import TAKEN, high_watermarks_reached
+from zabka.journal.reader import decode_line, node_files
+
+READ_BYTES_MAX = 4 * 1024 * 1024
+"""Only the end of a journal is read.  What is older than that is in the checkpoint."""
+
+_TAGS = tuple(f'"type":"{snake(kind.__name__)}"'.encode() for kind in TAKEN)
+
+
+def read_high_watermarks(directory: Path, node: str) -> dict[TopicPartition, int]:
+    """Return them from the end of a node's journal files.  Unreadable lines are left out.  Raises OSError."""
+    return high_watermarks_reached(_events(_end_of_journal(directory, node)))
+
+
+def _events(lines: Iterable[bytes]) -> Iterable[Event]:
+    for line in lines:
+        if any(tag in line for tag in _TAGS):
+            try:
+                yield decode_line(line).event
+            except ValueError:
+                continue
+
+
+def _end_of_journal(directory: Path, node: str) -> list[bytes]:
+    """The last READ_BYTES_MAX bytes of the newest two files, as lines.  The first and the last may be incomplete."""
+    data = b""
+    for path in reversed(node_files(directory, node)[-2:]):
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - (READ_BYTES_MAX - len(data))))
+            data = file.read() + data
+        if len(data) >= READ_BYTES_MAX:
+            break
+    return data.split(b"\n")

@@ -1,0 +1,366 @@
+"""What must hold of records: what was committed or acknowledged is in every later leader's log.
+
+The checker keeps a model of every replica's log, built from the journal alone: batches appended and replicated, offsets
+truncated.  A batch is known by its offsets and checksum, or, once compaction has been through it, by its offsets.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry, TopicPartition, topic_partition
+from zabka.journal.judges.logged_batch import LoggedBatch, logged
+
+_APPENDS = (e.RecordsAppended, e.RecordsReplicated)
+_FORGETTING = ("power_loss", "disk_replaced")
+
+
+class _Promise(NamedTuple):
+    """A batch that must not be lost, why, and since which leader epoch."""
+
+    batch: LoggedBatch
+    why: str
+    leader_epoch: int
+
+
+class _Loss:
+    """What one power loss took from one replica, and who was in sync with it then or has come to be since."""
+
+    __slots__ = ("batches", "disk_was_replaced", "in_sync", "is_known", "left_isr")
+
+    def __init__(self, in_sync: dict[int, int], is_known: bool) -> None:
+        self.batches: dict[LoggedBatch, None] = {}
+        self.in_sync = in_sync
+        """Brokers, and the transaction that wrote the ISR in which each was found."""
+        self.is_known = is_known
+        """Is every write of the state journalled?"""
+        self.left_isr = False
+        """Has the replica been out of the ISR since, and not eligible?"""
+        self.disk_was_replaced = False
+        """May it come back without this log?"""
+
+
+class _Partition:
+    """One partition: its replicas' logs, what was promised of it, and how its state was written."""
+
+    __slots__ = (
+        "compacted_to",
+        "elected",
+        "isr",
+        "logs",
+        "losses",
+        "marks",
+        "partition_epoch",
+        "promises",
+        "recovering",
+        "unclean",
+        "unheard_of",
+        "unloaded",
+        "zxid",
+    )
+
+    def __init__(self) -> None:
+        self.logs: dict[int, list[LoggedBatch]] = {}
+        self.marks: dict[int, int] = {}
+        self.promises: dict[int, _Promise] = {}
+        self.unclean = -1
+        """The epoch of the last unclean election.  What a leader of before it, who does not know, still promises was
+        taken by that election."""
+        self.recovering = False
+        """Has nobody changed the ISR since that?"""
+        self.isr: tuple[int, ...] = ()
+        self.zxid = 0
+        self.partition_epoch = -1
+        self.elected: dict[int, int] = {}
+        """Leader epochs, and the transaction that wrote each."""
+        self.unheard_of: dict[int, list[range]] = {}
+        """Where brokers found more in this log than the journal says: an append that failed leaves what it has written,
+        whole batches among it."""
+        self.unloaded: dict[int, _Loss] = {}
+        """Brokers that lost power and have neither loaded this log since nor begun it anew."""
+        self.losses: dict[int, list[_Loss]] = {}
+        """Brokers that found something missing when they loaded this log; what they get again is taken out."""
+        self.compacted_to = -1
+        """The last offset that compaction may have taken from a replica, and so from who was made anew out of it."""
+
+
+class CommittedRecordsSurvive:
+    """What was below a leader's high watermark, or acknowledged with acks=all, is in every later leader's log.
+
+    It may be lost in two ways only, both of which the journal must show: by an unclean election (of one that was not
+    told, the state says that it is recovering from it), and by a power loss of the last in-sync replica, for brokers do
+    not fsync and Kafka relies on replication. The latter means that the new leader had held the record and lost it to a
+    power loss, that it has not left the ISR since, or is eligible (who is neither must catch up first), and that every
+    other member of the ISR, as last written before the power loss or at any time since, either lost that record to a
+    power loss too or had gone by the time of the election: its registration ended or begun anew. One member that stayed
+    is enough to condemn the loss, for it should have led. The leader itself may narrow that circle, by dropping
+    followers that lag. Whom the controller takes out of the ISR still counts, unless it is a replica no more, for a
+    reassignment believes the ISR, too, and has the other copies deleted; or unless it asked to leave: a controlled
+    shutdown hands all to the members that are taken for live; or unless it had given up a log directory, and what lies
+    there is out of reach.
+    Where the journal lacks a write of the state, because the controller died before it told of it, nothing is known of
+    the ISR since, and the loss is not judged.
+
+    A disk that was replaced by an empty one is a power loss that took all that lay on it: Kafka makes such a log anew
+    and, where nobody else was in sync, lets it lead.  A log directory that only failed excuses nothing: what lies in it
+    is out of reach until it is mended, and others must lead, or nobody.
+
+    What a broker told to have compacted may be missing from a log that goes on behind it, or be there with fewer
+    records: what of it had to stay depends on keys, which the journal does not tell.
+
+    A new leader's own mark may start lower, as Kafka's does.
+    """
+
+    name = "committed and acks=all records survive"
+    watches = (
+        e.RecordsAppended,
+        e.RecordsReplicated,
+        e.RecordsAcknowledged,
+        e.LogTruncated,
+        e.LogCompacted,
+        e.HighWatermarkMoved,
+        e.LeaderElected,
+        e.IsrChanged,
+        e.LeadershipTaken,
+        e.FollowershipTaken,
+        e.BrokerRegistered,
+        e.SessionClosed,
+        e.NodeStarted,
+        e.LogDamageFound,
+        e.FaultInjected,
+        e.ReplicaLoaded,
+        e.TopicDeleted,
+    )
+
+    def __init__(self) -> None:
+        self.judged = 0
+        self._partitions: dict[TopicPartition, _Partition] = {}
+        self._brokers: dict[str, int] = {}
+        """Nodes that have led or followed, and so have something to lose."""
+        self._registered: dict[int, tuple[int, int]] = {}
+        self._closed: dict[int, int] = {}
+        self._lost_directories: dict[int, None] = {}
+        """Brokers that gave a log directory up in this life."""
+
+    def _of(self, topic: str, partition: int) -> _Partition:
+        name = topic_partition(topic, partition)
+        found = self._partitions.get(name)
+        if found is None:
+            found = self._partitions[name] = _Partition()
+        return found
+
+    def see(self, entry: Entry) -> Iterable[str]:
+        """Follow logs, promises and states; judge at each LeadershipTaken."""
+        event = entry.event
+        if isinstance(event, _APPENDS):
+            self._append(event)
+        elif isinstance(event, e.LogTruncated):
+            _cut(self._of(event.topic, event.partition), event.broker_id, event.to_offset)
+        elif isinstance(event, e.HighWatermarkMoved):
+            if event.is_leader:
+                self._promise_committed(event)
+        elif isinstance(event, e.RecordsAcknowledged):
+            partition = self._of(event.topic, event.partition)
+            if event.acks == -1 and event.leader_epoch >= partition.unclean:
+                batch = LoggedBatch(event.first_offset, event.last_offset, event.checksum)
+                partition.promises[batch.first] = _Promise(batch, "acknowledged (acks=all)", event.leader_epoch)
+        elif isinstance(event, e.LeaderElected | e.IsrChanged):
+            self._write(event)
+        elif isinstance(event, e.LeadershipTaken):
+            self._take_role(entry.node, event)
+            return self._judge(event)
+        else:
+            self._follow_lives(entry)
+        return ()
+
+    def _follow_lives(self, entry: Entry) -> None:
+        """Brokers that follow, register, lose their power, load their logs; sessions that end; topics that go."""
+        event = entry.event
+        if isinstance(event, e.FollowershipTaken):
+            self._take_role(entry.node, event)
+        elif isinstance(event, e.BrokerRegistered):
+            self._registered[event.broker_id] = (event.broker_epoch, event.session_id)
+        elif isinstance(event, e.SessionClosed):
+            self._closed.setdefault(event.session_id, event.zxid)
+        elif isinstance(event, e.NodeStarted):
+            self._lost_directories.pop(self._brokers.get(entry.node, -1), None)
+        elif isinstance(event, e.LogDamageFound):
+            if event.action == "taken offline" and entry.node in self._brokers:
+                self._lost_directories[self._brokers[entry.node]] = None
+        elif isinstance(event, e.FaultInjected):
+            broker = self._brokers.get(event.target)
+            if event.kind in _FORGETTING and broker is not None:
+                for partition in self._partitions.values():
+                    in_sync = dict.fromkeys(partition.isr, partition.zxid)
+                    loss = partition.unloaded.setdefault(broker, _Loss(in_sync, partition.partition_epoch >= 0))
+                    loss.disk_was_replaced |= event.kind == "disk_replaced"
+        elif isinstance(event, e.LogCompacted):
+            partition = self._of(event.topic, event.partition)
+            partition.compacted_to = max(partition.compacted_to, event.last_offset)
+        elif isinstance(event, e.ReplicaLoaded):
+            partition = self._of(event.topic, event.partition)
+            log = partition.logs.get(event.broker_id)
+            heard_end = log[-1].last + 1 if log else 0
+            before = [each for each in partition.unheard_of.get(event.broker_id, ()) if each.start < heard_end]
+            partition.unheard_of[event.broker_id] = [*before, range(heard_end, event.log_end_offset)]
+            # What it loses after this has no excuse, until the power goes again.
+            _lose(partition, event.broker_id, event.log_end_offset, partition.unloaded.pop(event.broker_id, None))
+        elif isinstance(event, e.TopicDeleted):
+            for name in [name for name in self._partitions if name.topic == event.topic]:
+                del self._partitions[name]
+
+    def _take_role(self, node: str, event: e.LeadershipTaken | e.FollowershipTaken) -> None:
+        """A broker that leads or follows has its log open, and tells where that ends.
+
+        It has loaded whatever its disk had before that.  Where it loaded nothing after a power loss, it had no replica
+        any more or had none yet, and begins anew: that power loss took nothing and is over, and what the model has
+        beyond the log's end went with the deletion, which excuses nothing.  Unless its disk was replaced meanwhile.
+        """
+        self._brokers[node] = event.broker_id
+        partition = self._of(event.topic, event.partition)
+        loss = partition.unloaded.pop(event.broker_id, None)
+        excuse = loss if loss is not None and loss.disk_was_replaced else None
+        _lose(partition, event.broker_id, event.log_end_offset, excuse)
+
+    def _write(self, event: e.LeaderElected | e.IsrChanged) -> None:
+        partition = self._of(event.topic, event.partition)
+        if isinstance(event, e.LeaderElected):
+            partition.elected.setdefault(event.leader_epoch, event.zxid)
+            if event.unclean:
+                partition.promises.clear()
+                partition.unclean = max(partition.unclean, event.leader_epoch)
+        if event.partition_epoch <= partition.partition_epoch:
+            # The second telling of a write, or one that was told late.
+            return
+        if isinstance(event, e.LeaderElected):
+            if event.recovering and not event.unclean and not partition.recovering:
+                # There was an unclean election of which its controller died before it told.
+                partition.promises.clear()
+                partition.unclean = max(partition.unclean, event.leader_epoch - 1)
+            partition.recovering = event.recovering
+        elif event.cause != "controller":
+            partition.recovering = False
+        for broker, loss in partition.unloaded.items():
+            _follow_isr(loss, broker, event, partition.partition_epoch, self._lost_directories)
+        for broker, losses in partition.losses.items():
+            for loss in losses:
+                _follow_isr(loss, broker, event, partition.partition_epoch, self._lost_directories)
+        partition.isr, partition.zxid = tuple(event.isr), event.zxid
+        partition.partition_epoch = event.partition_epoch
+
+    def _append(self, event: e.RecordsAppended | e.RecordsReplicated) -> None:
+        partition = self._of(event.topic, event.partition)
+        batch = logged(event)
+        _cut(partition, event.broker_id, event.first_offset)
+        partition.logs[event.broker_id].append(batch)
+        for loss in partition.losses.get(event.broker_id, ()):
+            loss.batches.pop(batch, None)
+
+    def _promise_committed(self, event: e.HighWatermarkMoved) -> None:
+        partition = self._of(event.topic, event.partition)
+        before = partition.marks.get(event.broker_id, 0)
+        partition.marks[event.broker_id] = event.high_watermark
+        if event.high_watermark <= before or event.leader_epoch < partition.unclean:
+            return
+        for batch in reversed(partition.logs.get(event.broker_id, [])):
+            if batch.last < before:
+                break
+            if batch.last < event.high_watermark and batch.first not in partition.promises:
+                partition.promises[batch.first] = _Promise(batch, "below a leader's high watermark", event.leader_epoch)
+
+    def _judge(self, event: e.LeadershipTaken) -> Iterator[str]:
+        partition = self._of(event.topic, event.partition)
+        log = partition.logs.get(event.broker_id, [])
+        held = {batch.first: batch for batch in log if batch.last >= event.log_start_offset}
+        self.judged += bool(partition.promises)
+        for first in sorted(partition.promises):
+            batch, why, leader_epoch = partition.promises[first]
+            if batch.last < event.log_start_offset:
+                # Retention, or somebody who asked for it, has deleted it.
+                continue
+            is_unheard_of = any(first in each for each in partition.unheard_of.get(event.broker_id, ()))
+            found = held.get(first, batch if is_unheard_of else None)
+            is_kept = batch.is_kept_as(found, partition.compacted_to)
+            if leader_epoch > event.leader_epoch or (batch.first < event.log_end_offset and is_kept):
+                # Kept; or a leader of old, told late of its election, when there is a later one already.
+                continue
+            if self._is_excused(partition, batch, event):
+                # Nobody can promise it any more: this leader's log is the partition's now.
+                del partition.promises[first]
+                continue
+            yield (
+                f"{event.topic}-{event.partition}: offsets {batch.first}-{batch.last} were {why}, but broker "
+                f"{event.broker_id} leads epoch {event.leader_epoch} without them (log end {event.log_end_offset})"
+            )
+            return
+
+    def _is_excused(self, partition: _Partition, batch: LoggedBatch, event: e.LeadershipTaken) -> bool:
+        """Did a power loss of the last in-sync replica take that batch?"""
+        loss = _loss_of(partition, event.broker_id, batch)
+        if loss is None or loss.left_isr:
+            return False
+        elected_zxid = partition.elected.get(event.leader_epoch)
+        if elected_zxid is None or not loss.is_known:
+            return True
+        return all(
+            broker == event.broker_id
+            or _loss_of(partition, broker, batch) is not None
+            or not self._stayed(broker, since_zxid, elected_zxid)
+            for broker, since_zxid in loss.in_sync.items()
+        )
+
+    def _stayed(self, broker: int, since_zxid: int, until_zxid: int) -> bool:
+        """Was the broker registered all the time between two transactions?"""
+        if broker not in self._registered:
+            return False
+        broker_epoch, session_id = self._registered[broker]
+        closed_zxid = self._closed.get(session_id)
+        return broker_epoch <= since_zxid and (closed_zxid is None or closed_zxid > until_zxid)
+
+
+def _follow_isr(
+    loss: _Loss,
+    broker: int,
+    event: e.LeaderElected | e.IsrChanged,
+    partition_epoch: int,
+    lost_directories: dict[int, None],
+) -> None:
+    """Take a write of the state into account; `partition_epoch` is that of the one before."""
+    loss.is_known = loss.is_known and event.partition_epoch == partition_epoch + 1
+    # Who is eligible was in sync when the ISR shrank, and may lead once nobody of the ISR can.
+    loss.left_isr = loss.left_isr or broker not in (*event.isr, *event.eligible)
+    before = loss.in_sync
+    if isinstance(event, e.LeaderElected):
+        heirs = event.isr if event.cause == "controlled_shutdown" else event.replicas
+        loss.in_sync = {member: zxid for member, zxid in before.items() if member in heirs}
+    else:
+        loss.in_sync = dict(before) if event.cause == "controller" else {}
+    for member in lost_directories:
+        loss.in_sync.pop(member, None)
+    for member in event.isr:
+        loss.in_sync[member] = before.get(member, event.zxid)
+
+
+def _lose(partition: _Partition, broker: int, end_offset: int, excuse: _Loss | None) -> None:
+    """A broker's log turns out to end there; what it had beyond goes with that excuse, or without any."""
+    gone = _cut(partition, broker, end_offset)
+    if excuse is not None and gone:
+        excuse.batches.update(dict.fromkeys(gone))
+        partition.losses.setdefault(broker, []).append(excuse)
+
+
+def _loss_of(partition: _Partition, broker: int, batch: LoggedBatch) -> _Loss | None:
+    return next((loss for loss in partition.losses.get(broker, ()) if batch in loss.batches), None)
+
+
+def _cut(partition: _Partition, broker: int, end_offset: int) -> list[LoggedBatch]:
+    if unheard_of := partition.unheard_of.get(broker):
+        shorter = [range(each.start, min(each.stop, end_offset)) for each in unheard_of]
+        partition.unheard_of[broker] = [each for each in shorter if each]
+    log = partition.logs.setdefault(broker, [])
+    gone: list[LoggedBatch] = []
+    while log and log[-1].last >= end_offset:
+        gone.append(log.pop())
+    return gone

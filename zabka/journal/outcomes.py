@@ -1,0 +1,161 @@
+"""The first difference between two histories that leads to their different outcomes.
+
+Two plays of one script differ early in what does not matter, such as the order of transactions.  So the search begins
+at the end.  An outcome is what one history has and the other has not:
+
+- an invariant that is violated, at the event that shows it;
+- a partition, a broker or the controller that is another one in the final state, at the last event about it;
+- records that are lost.
+
+From there the recorded causes (`causes`) lead back, and the earliest event on the way that the other history has not is
+the first difference.  Events are the same if they agree in everything but times and counters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from zabka.journal import events as e
+from zabka.journal.causes import Causes
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.divergence import Parting, parting, what_happened
+from zabka.journal.event import Level
+from zabka.journal.events import Entry, Event
+from zabka.journal.fold import fold
+from zabka.journal.judges.invariants import check
+
+_COUNTERS = frozenset(
+    {
+        "zxid", "last_zxid", "from_zxid", "to_zxid", "session_id", "broker_epoch", "partition_epoch", "zk_version",
+        "epoch_version", "version", "upon", "round", "digest", "moved", "candidates", "ended", "heard_by", "eligible",
+        "request_epoch", "known_epoch", "topic_id", "sender_id",
+    }
+)  # fmt: skip
+_PROGRESS = (
+    e.ReplicaProgressed, e.ZxidCheckpoint, e.WorkloadProgressed, e.ConsumerProgressed, e.ControllerReady,
+    e.ControllerPropagated, e.SnapshotTaken, e.SessionCreated, e.NodeStarted,
+)  # fmt: skip
+
+
+_SOON_US = 1_000_000
+
+
+class _Side(NamedTuple):
+    """One history, its causes, and its events that the other history has not."""
+
+    entries: Sequence[Entry]
+    causes: Causes
+    own: dict[tuple[str, int], Entry]
+
+
+def is_decision(event: Event) -> bool:
+    """Return whether an event tells of a decision or a change, and not of progress or of one message."""
+    return event.level is Level.NORMAL and not isinstance(event, _PROGRESS)
+
+
+def deciding(one: Sequence[Entry], other: Sequence[Entry]) -> Parting | None:
+    """Return the first difference that leads to another outcome; without such an outcome, the first difference at all.
+
+    Both are in the order of their histories.  None if they are the same.
+    """
+    sides = _side(one, other), _side(other, one)
+    ends = fold(one), fold(other)
+    found = [*_leading(sides[0], sides[1], ends), *_leading(sides[1], sides[0], (ends[1], ends[0]))]
+    if not found:
+        found = [entry for side in sides for entry in side.own.values() if hasattr(entry.event, "caused_by")]
+    if not found:
+        return parting(one, other)
+    first = min(found, key=lambda entry: entry.wall_us - (one if _has(one, entry) else other)[0].wall_us)
+    if _has(one, first):
+        return Parting(first, _instead(first, one, sides[1]))
+    return Parting(_instead(first, other, sides[0]), first)
+
+
+def _has(entries: Sequence[Entry], entry: Entry) -> bool:
+    return any(each is entry for each in entries)
+
+
+def _content(entry: Entry) -> tuple[str, str]:
+    fields = {name: value for name, value in what_happened(entry).items() if name not in _COUNTERS}
+    return entry.node, repr(sorted(fields.items()))
+
+
+def _side(entries: Sequence[Entry], others: Sequence[Entry]) -> _Side:
+    causes = Causes()
+    there = Counter(_content(entry) for entry in others if is_decision(entry.event))
+    own: dict[tuple[str, int], Entry] = {}
+    for entry in entries:
+        causes.see(entry)
+        if is_decision(entry.event):
+            content = _content(entry)
+            there[content] -= 1
+            if there[content] < 0:
+                own[entry.node, entry.node_seq] = entry
+    return _Side(entries, causes, own)
+
+
+def _leading(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]) -> Iterator[Entry]:
+    """Yield the earliest event of its own on each way back from an outcome."""
+    for outcome in _outcomes(side, other, ends):
+        chain = side.causes.chain(outcome).steps
+        yield from [step for step in chain if (step.node, step.node_seq) in side.own][-1:]
+
+
+def _outcomes(side: _Side, other: _Side, ends: tuple[ClusterState, ClusterState]) -> Iterator[Entry]:
+    known = {violation.invariant for violation in check(other.entries)}
+    broken = {(each.node, each.node_seq) for each in check(side.entries) if each.invariant not in known}
+    subjects = _different(*ends)
+    last: dict[str, Entry] = {}
+    decision: Entry | None = None
+    for entry in side.entries:
+        if (entry.node, entry.node_seq) in broken:
+            yield entry
+            if isinstance(entry.event, e.InvariantViolated) and decision is not None:
+                yield decision
+        if isinstance(entry.event, e.RecordsLost) and (entry.node, entry.node_seq) in side.own:
+            yield entry
+        if is_decision(entry.event) and hasattr(entry.event, "caused_by"):
+            decision = entry
+            for subject in _subjects(entry.event):
+                last[subject] = entry
+    for subject in subjects:
+        if subject in last:
+            yield last[subject]
+
+
+def _subjects(event: Any) -> Iterable[str]:
+    if isinstance(event, e.LeaderElected | e.IsrChanged):
+        return (f"{event.topic}-{event.partition}",)
+    if isinstance(event, e.BrokerRegistered):
+        return (f"broker {event.broker_id}",)
+    if isinstance(event, e.ControllerElected | e.ControllerResigned):
+        return ("controller",)
+    return ()
+
+
+def _different(one: ClusterState, other: ClusterState) -> list[str]:
+    found = [name for name in {**one.partitions, **other.partitions} if _standing(one, name) != _standing(other, name)]
+    found += [
+        f"broker {number}"
+        for number in {**one.brokers, **other.brokers}
+        if one.broker(number).registered != other.broker(number).registered
+    ]
+    here, there = (one.controller_id < 0, one.controller_epoch), (other.controller_id < 0, other.controller_epoch)
+    return [*found, "controller"] if here != there else found
+
+
+def _standing(state: ClusterState, name: str) -> Any:
+    partition = state.partitions.get(name)
+    return None if partition is None else (sorted(partition.replicas), sorted(partition.isr), partition.leader < 0)
+
+
+def _instead(first: Entry, entries: Sequence[Entry], other: _Side) -> Entry | None:
+    """Return what the same node of the other history did then: the same kind of event, or else one soon after."""
+    since_us = first.wall_us - entries[0].wall_us
+    own = [entry for entry in other.own.values() if entry.node == first.node]
+    later = [entry for entry in own if entry.wall_us - other.entries[0].wall_us >= since_us]
+    same = [entry for entry in later if type(entry.event) is type(first.event)]
+    soon = [entry for entry in later if entry.wall_us - other.entries[0].wall_us < since_us + _SOON_US]
+    return next(iter([*same, *soon]), None)

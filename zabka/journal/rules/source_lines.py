@@ -1,0 +1,40 @@
+"""On which line of our source a function or a method begins: looked up in the file, for whoever shows it."""
+
+from __future__ import annotations
+
+import ast
+from functools import cache
+from pathlib import Path
+
+from zabka.journal.rules.rule import Source
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def definitions(text: str) -> dict[str, int]:
+    """Every function, class and method of a module's text, methods as `Class.method`, with the line it begins on.
+    Raises SyntaxError where the text is no Python."""
+    found: dict[str, int] = {}
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            found[node.name] = node.lineno
+        if isinstance(node, ast.ClassDef):
+            methods = (inner for inner in node.body if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef))
+            found.update((f"{node.name}.{method.name}", method.lineno) for method in methods)
+    return found
+
+
+@cache
+def _definitions_of(path: Path) -> dict[str, int]:
+    return definitions(path.read_text()) if path.is_file() else {}
+
+
+def line_of(source: Source, root: Path = ROOT) -> int | None:
+    """The line, counted from 1; None where there is no such file or nothing of that name in it."""
+    return _definitions_of(root / source.path).get(source.symbol)
+
+
+def place_of(source: Source) -> str:
+    """`controller/election.py:37 (leader_for_offline)`."""
+    line = line_of(source)
+    return f"{source.path}{f':{line}' if line else ''} ({source.symbol})"

@@ -1,0 +1,16 @@
+"""The file that holds the table of sentences."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from zabka.journal.sentences import Sentences, Wording
+
+SENTENCES = Path(__file__).with_name("sentences.json")
+
+
+def read_sentences() -> Sentences:
+    """The table that comes with the journal's schema."""
+    return Sentences(msgspec.json.decode(SENTENCES.read_bytes(), type=dict[str, Wording]))

@@ -1,0 +1,135 @@
+"""Events as sentences for people: a table of templates, and how one becomes a sentence.
+
+The table is `zabka/journal/sentences.json`.  Scenario stories read it with this module; the page reads the same table
+with `api/web/sentences.js`, and `tests/golden/sentences.jsonl` holds both to the same sentences.  Under a type there
+stand
+
+- `sentence`: a template.  `{field}` is a field of the event and `{field:form}` the same in one of the forms below;
+  `[condition?text|otherwise]` is one text or the other, and `|otherwise` may be left out.  Brackets do not nest.
+- `weight`: pairs of a weight (loss, election or trouble) and a condition.  The first that holds says how much the event
+  matters on the page; where none does the event is plain.
+- `spoken`: pairs of a template and a condition.  The first that holds is what a screen reader hears of the event; where
+  none does it hears nothing.
+- `progress`: true where the event only says how far something got.  Such events come by the dozen a second under load,
+  so the page keeps and shows them apart.
+- `story`: the condition under which a scenario's story tells the event; left out where it never does.
+
+A condition is nothing (it always holds), or comparisons joined by `&`: `field` (neither zero, empty, false nor null),
+`!field`, `field=text`, `field!=text`, `field<number`, `field>number`.  Besides the event's own fields there is `own`:
+whether the broker that the event is about wrote it itself.
+
+The forms are `hex` (64 bits, as ZooKeeper prints zxids and sessions), `words` (an identifier without its underscores),
+`list`, `pairs` (of a mapping), `offsets` (rows of topic, partition, high watermark and log end), `plural NOUN` (a count
+of things), `size NOUN` (how many things a list or mapping holds), `standings` (rows of `ReplicaStanding`) and
+`verdicts` (rows of a replica and what spoke for or against it).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from zabka.journal.event import Event, snake
+
+_CHOICE = re.compile(r"\[([^\[\]?]+)\?([^\[\]|]*)(?:\|([^\[\]]*))?\]")
+_FIELD = re.compile(r"\{(\w+)(?::(\w+)(?: (\w+))?)?\}")
+_COMPARISON = re.compile(r"(!?)(\w+)(?:(!=|=|<|>)(.*))?")
+_UINT64_MASK = (1 << 64) - 1
+
+
+class Wording(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What the table says of one type of event."""
+
+    sentence: str
+    weight: list[tuple[str, str]] = []
+    spoken: list[tuple[str, str]] = []
+    progress: bool = False
+    story: str | None = None
+
+
+class Sentences:
+    """The table, ready to be asked.  `wordings` is by type; asking for a type that it does not hold raises KeyError."""
+
+    def __init__(self, wordings: Mapping[str, Wording]) -> None:
+        self._wordings = wordings
+
+    def sentence(self, node: str, event: Event) -> str:
+        """What a node said with that event, without the node's name."""
+        return render(self._wordings[snake(type(event).__name__)].sentence, _fields(node, event))
+
+    def belongs_in_story(self, node: str, event: Event) -> bool:
+        """Whether a scenario's story tells it."""
+        condition = self._wordings[snake(type(event).__name__)].story
+        return condition is not None and holds(condition, _fields(node, event))
+
+
+def _fields(node: str, event: Event) -> dict[str, Any]:
+    fields: dict[str, Any] = msgspec.to_builtins(event)
+    fields["own"] = node == f"broker-{fields.get('broker_id')}"
+    return fields
+
+
+def render(template: str, fields: Mapping[str, Any]) -> str:
+    """A template with these fields put in.  Raises KeyError where a field or a form does not exist."""
+
+    def choose(found: re.Match[str]) -> str:
+        condition, text, otherwise = found.groups(default="")
+        return text if holds(condition, fields) else otherwise
+
+    def fill(found: re.Match[str]) -> str:
+        name, form, noun = found.groups(default="")
+        return _FORMS[form](fields[name], noun)
+
+    return _FIELD.sub(fill, _CHOICE.sub(choose, template))
+
+
+def holds(condition: str, fields: Mapping[str, Any]) -> bool:
+    """Whether a condition of the table is true of these fields.  Raises KeyError where a field does not exist."""
+    return all(_compares(comparison, fields) for comparison in condition.split("&") if comparison)
+
+
+def _compares(comparison: str, fields: Mapping[str, Any]) -> bool:
+    found = _COMPARISON.fullmatch(comparison)
+    if found is None:
+        raise ValueError(f"{comparison!r} is no comparison")
+    negated, name, sign, operand = found.groups(default="")
+    value = fields[name]
+    match sign:
+        case "=":
+            return str(value) == operand
+        case "!=":
+            return str(value) != operand
+        case "<":
+            return bool(value < int(operand))
+        case ">":
+            return bool(value > int(operand))
+        case _:
+            return bool(value) != bool(negated)
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def _standing(row: Mapping[str, int]) -> str:
+    ago, limit = row["caught_up_ms_ago"], row["lag_time_max_ms"]
+    level = "not level in this leader epoch" if ago < 0 else f"last level {ago:,} ms ago"
+    ends = f"broker {row['replica']} ends at {row['log_end_offset']}, its leader at {row['leader_end_offset']}"
+    return f"{ends}, {level}, {limit:,} ms are allowed"
+
+
+_FORMS: dict[str, Callable[[Any, str], str]] = {
+    "": lambda value, _: str(value),
+    "hex": lambda value, _: f"{value & _UINT64_MASK:#x}",
+    "words": lambda value, _: value.replace("_", " "),
+    "list": lambda value, _: ", ".join(map(str, value)),
+    "pairs": lambda value, _: ", ".join(f"{key}={inner}" for key, inner in value.items()),
+    "offsets": lambda rows, _: ", ".join(f"{topic}-{number} {high}/{end}" for topic, number, high, end in rows),
+    "standings": lambda rows, _: "; ".join(map(_standing, rows)),
+    "verdicts": lambda rows, _: ", ".join(f"{replica} {word.replace('_', ' ')}" for replica, word in rows),
+    "plural": _counted,
+    "size": lambda value, noun: _counted(len(value), noun),
+}

@@ -1,0 +1,238 @@
+"""What real processes write of their messages, and how two such lines, one from each end, become one message.
+
+Each end writes what it sent and what it received.  Both name the connection and, within it, the message alike (by the
+protocol's own number, or by kind and place), so a line of the sender and one of the receiver are matched without a
+guess.  The ends' clocks may differ where they are on different hosts: see `Skews`.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+from zabka.journal.messages import Message, Subject, in_utf8
+
+DELAY_US_MAX = 15 * 60 * 1_000_000
+"""A message that took longer than this is another one."""
+OPENED_US_MAX = 60 * 1_000_000
+"""Ends of one connection see it opened within this time of each other, clocks included.  Its addresses may be used
+again a minute after it was closed (TIME-WAIT), by a connection whose messages have the same names."""
+CLOCKS_US_MAX = 10 * 1_000_000
+"""Clocks of hosts that differ by more than this are not understood."""
+SKEW_WINDOW_US = 60 * 1_000_000
+SKEW_WINDOWS_MAX = 4_096
+"""Clocks drift and are set: what a message says of how far two are apart counts for a minute or two around it."""
+PAIRS_MAX = 200_000
+OPEN_MAX = 50_000
+"""So many messages, and so many that one end alone has written down, are kept; the oldest go."""
+LINES_MAX = 50_000
+"""Of so many connections it is known who is at their ends; clients come and go, each on one of its own."""
+UNSEEN = "its receiver wrote down no such message"
+UNSENT = "its sender wrote down no such message"
+OUT_OF_SIGHT = "its other end is no node of the cluster, and writes nothing down"
+CLAMPED = "the clocks of its ends differ by more than it took"
+OUTSIDE = "client"
+"""Whoever is at the other end and no node of the cluster."""
+
+
+class Sighting(msgspec.Struct, rename={"group": "class", "other": "with"}, omit_defaults=True):
+    """A line of a node's file: what it sent or received, at its own wall clock.  `line` names the connection and `key`
+    the message on it, `opened` is when this end took up the connection (0: not told), and `missed` says how many
+    messages before this one were not written."""
+
+    n: int
+    node: str
+    us: int
+    way: Literal["sent", "received"]
+    line: str
+    key: str
+    group: str
+    kind: str
+    subject: Subject
+    bytes: int | None = None
+    other: str | None = None
+    missed: int = 0
+    opened: int = 0
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Sighting)
+
+
+def sighting_line(sighting: Sighting) -> bytes:
+    """A sighting as it stands in a file, newline included."""
+    try:
+        return _encoder.encode(sighting) + b"\n"
+    except UnicodeEncodeError:
+        return sighting_line(msgspec.structs.replace(sighting, subject=in_utf8(sighting.subject)))
+
+
+def read_sighting(line: bytes) -> Sighting:
+    """The sighting of a line.  Raises msgspec.MsgspecError where it holds none."""
+    return _decoder.decode(line)
+
+
+class Skews:
+    """How far the clocks of hosts are apart, from the messages between them.
+
+    Of two hosts the quickest message each way bounds it: what seems to take a negative time one way takes as much
+    longer the other way.  Half the difference of the two is the best guess (as NTP makes it), wrong by no more than
+    half their sum; with messages one way only, nothing is corrected beyond that none arrives before it was sent.
+    """
+
+    def __init__(self, hosts: dict[str, str]) -> None:
+        self._hosts = hosts
+        self._quickest: dict[tuple[str, str], dict[int, int]] = {}
+        """Of two hosts, the quickest message of each window."""
+
+    def see(self, sent: Sighting, received: Sighting) -> None:
+        """Take a message into account."""
+        pair = (self._host(sent.node), self._host(received.node))
+        if pair[0] == pair[1]:
+            return
+        windows = self._quickest.setdefault(pair, {})
+        window, took_us = sent.us // SKEW_WINDOW_US, received.us - sent.us
+        windows[window] = min(windows.get(window, took_us), took_us)
+        if len(windows) > SKEW_WINDOWS_MAX:
+            del windows[min(windows)]
+
+    def _host(self, node: str) -> str:
+        return self._hosts.get(node, "")
+
+    def _quickest_around(self, pair: tuple[str, str], at_us: int) -> int | None:
+        windows, window = self._quickest.get(pair, {}), at_us // SKEW_WINDOW_US
+        around = (windows.get(each) for each in (window - 1, window, window + 1))
+        return min((took_us for took_us in around if took_us is not None), default=None)
+
+    def ahead_us(self, sender: str, receiver: str, at_us: int) -> int:
+        """How far the receiver's clock is ahead of the sender's at that moment."""
+        pair = (self._host(sender), self._host(receiver))
+        if pair[0] == pair[1]:
+            return 0
+        there, back = self._quickest_around(pair, at_us), self._quickest_around((pair[1], pair[0]), at_us)
+        return 0 if there is None or back is None else (there - back) // 2
+
+
+class Matcher:
+    """Makes messages of sightings; `hosts` says on which host each node is."""
+
+    def __init__(self, hosts: dict[str, str]) -> None:
+        self._skews = Skews(hosts)
+        self._open: dict[tuple[str, str, str], deque[Sighting]] = defaultdict(deque)
+        """Those of one name that wait for their other end, each way apart: a client may call all of its requests the
+        same, and is never heard itself."""
+        self._waiting = 0
+        """How many wait, all together."""
+        self._pairs: list[tuple[Sighting, Sighting]] = []
+        self._ends: dict[str, dict[str, None]] = {}
+        self._others: dict[tuple[str, str], str] = {}
+
+    def add(self, sightings: Iterable[Sighting]) -> None:
+        """Take lines of one or several nodes; those of one node in their order."""
+        for sighting in sightings:
+            # Whoever was heard last goes last.
+            self._ends[sighting.line] = ends = self._ends.pop(sighting.line, {})
+            ends[sighting.node] = None
+            if sighting.other is not None:
+                self._others[sighting.line, sighting.node] = sighting.other
+            partner = self._partner(sighting)
+            if partner is None:
+                self._open[sighting.line, sighting.key, sighting.way].append(sighting)
+                self._waiting += 1
+                continue
+            sent, received = (partner, sighting) if partner.way == "sent" else (sighting, partner)
+            self._pairs.append((sent, received))
+            self._skews.see(sent, received)
+        if len(self._pairs) > PAIRS_MAX:
+            del self._pairs[: PAIRS_MAX // 4]
+        while self._waiting > OPEN_MAX:
+            self._take_out(next(iter(self._open)), 0)
+        while len(self._ends) > LINES_MAX:
+            line = next(iter(self._ends))
+            for node in self._ends.pop(line):
+                self._others.pop((line, node), None)
+
+    def _partner(self, sighting: Sighting) -> Sighting | None:
+        """What the other end wrote of it, which waits no longer."""
+        name = (sighting.line, sighting.key, "received" if sighting.way == "sent" else "sent")
+        for place, each in enumerate(self._open.get(name, ())):
+            if _belong_together(each, sighting):
+                return self._take_out(name, place)
+        return None
+
+    def _take_out(self, name: tuple[str, str, str], place: int) -> Sighting:
+        waiting = self._open[name]
+        found = waiting[place]
+        del waiting[place]
+        self._waiting -= 1
+        if not waiting:
+            del self._open[name]
+        return found
+
+    def messages(self) -> list[Message]:
+        """Every message, by when it was sent.  Ids are places in that order."""
+        found = [self._message(sent, received) for sent, received in self._pairs]
+        found += [self._lone(sighting) for waiting in self._open.values() for sighting in waiting]
+        found.sort(key=lambda message: (message.sent_us, message.source, message.target, message.kind))
+        for number, message in enumerate(found, start=1):
+            message.id = number
+        _answer(found)
+        return found
+
+    def _message(self, sent: Sighting, received: Sighting) -> Message:
+        arrived_us = received.us - self._skews.ahead_us(sent.node, received.node, sent.us)
+        clamped = arrived_us < sent.us
+        message = _made_of(sent, sent.node, received.node)
+        message.arrived_us = max(arrived_us, sent.us)
+        message.lost = CLAMPED if clamped else None
+        return message
+
+    def _lone(self, sighting: Sighting) -> Message:
+        """A message that one end alone has written down."""
+        others = [node for node in self._ends.get(sighting.line, ()) if node != sighting.node]
+        other = others[0] if others else self._others.get((sighting.line, sighting.node), OUTSIDE)
+        if sighting.way == "sent":
+            message = _made_of(sighting, sighting.node, other)
+            message.lost = OUT_OF_SIGHT if other == OUTSIDE else UNSEEN
+        else:
+            message = _made_of(sighting, other, sighting.node)
+            message.arrived_us, message.lost = sighting.us, OUT_OF_SIGHT if other == OUTSIDE else UNSENT
+        return message
+
+
+def _belong_together(one: Sighting, other: Sighting) -> bool:
+    sent, received = (one, other) if one.way == "sent" else (other, one)
+    if sent.node == received.node and sent.other != sent.node and received.other != received.node:
+        return False
+    if sent.opened and received.opened and abs(received.opened - sent.opened) > OPENED_US_MAX:
+        return False
+    return -CLOCKS_US_MAX <= received.us - sent.us <= DELAY_US_MAX
+
+
+def _made_of(sighting: Sighting, source: str, target: str) -> Message:
+    return Message(
+        id=0,
+        sent_us=sighting.us,
+        arrived_us=None,
+        source=source,
+        target=target,
+        group=sighting.group,
+        kind=sighting.kind,
+        subject={**sighting.subject, "on": f"{sighting.line} {sighting.key}"},
+        bytes=sighting.bytes,
+    )
+
+
+def _answer(messages: list[Message]) -> None:
+    """Join answers with their requests: `answer@N` on a connection answers `request@N`."""
+    asked: dict[str, int] = {}
+    for message in messages:
+        line, _, key = message.subject.pop("on").partition(" ")
+        word, _, number = key.partition("@")
+        if word == "request":
+            asked[f"{line}@{number}"] = message.id
+        elif word == "answer":
+            message.answers = asked.pop(f"{line}@{number}", None)

@@ -1,0 +1,118 @@
+"""What silenced a broker whose session expired, or a follower that left an ISR: it stood still, or a link was cut.
+
+Whoever decides so knows only that nothing was heard.  What the other did then stands in the journals of others: a
+process that does not run says nothing, and nothing is heard over a link that is cut.  Either is named only if it held
+when it was decided, and began about when there was a last word; what was silent before that was so for another reason.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zabka.journal.events import Entry, Event, FaultInjected, FaultRemoved, IsrProposed, NodeStarted, ProcessChanged
+from zabka.journal.events import SessionExpired as Expired
+
+_STOPS = frozenset({"crash", "power_loss", "pause"})
+_STOPPED = frozenset({"down", "paused"})
+
+
+class _Silence(NamedTuple):
+    """Of a node, as another hears it: how long it lasts when it is decided upon, and how long it may last.
+
+    Who waits for each answer falls silent without it, too: then a cut of either way brings it about.
+    """
+
+    node: str
+    hearer: str
+    lasts_ms: int
+    limit_ms: int
+    waits_for_answers: bool = False
+
+    def began_with(self, by: Entry, decided: Entry) -> bool:
+        """Whether it began with that: no later than two thirds of the limit after the last word.
+
+        Who is there says something in each third of the limit; the other one is for clocks that differ.
+        """
+        return by.wall_us <= decided.wall_us - 1000 * (self.lasts_ms - self.limit_ms * 2 // 3)
+
+    def outlived(self, by: Entry, decided: Entry) -> bool:
+        """Whether there was a word long after that: it brought nothing about by itself."""
+        return by.wall_us < decided.wall_us - 1000 * (self.lasts_ms + self.limit_ms // 3)
+
+    def may_be_of(self, cut: Event) -> bool:
+        """Whether that cut keeps its words from the hearer."""
+        if not isinstance(cut, FaultInjected) or {cut.source, cut.target} != {self.node, self.hearer}:
+            return False
+        return cut.both_ways or cut.source == self.node or self.waits_for_answers
+
+
+class Silences:
+    """Which processes stand still, which links are cut, and what that led to.  Feed it every entry, in order."""
+
+    def __init__(self) -> None:
+        self._owners: dict[int, str] = {}
+        self._stopped: dict[str, Entry] = {}
+        self._cuts: dict[str, Entry] = {}
+        self._behind: dict[tuple[str, int], Entry] = {}
+
+    def owns(self, session_id: int, node: str) -> None:
+        """That node registered with this session."""
+        self._owners[session_id] = node
+
+    def see(self, entry: Entry) -> None:
+        """Take the next entry of the history in."""
+        match entry.event:
+            case ProcessChanged(target=node, process=process) if process in _STOPPED:
+                self._stopped.setdefault(node, entry)
+            case ProcessChanged(target=node):
+                self._stopped.pop(node, None)
+            case NodeStarted(role="host"):
+                # The faults that its agent held went with the agent.
+                self._cuts = {fault: by for fault, by in self._cuts.items() if by.node != entry.node}
+            case NodeStarted():
+                self._stopped.pop(entry.node, None)
+            case FaultInjected(kind=kind, target=node) if kind in _STOPS:
+                self._stopped.setdefault(node, entry)
+            case FaultInjected(kind="cut", fault_id=fault_id):
+                self._cuts[fault_id] = entry
+            case FaultRemoved(fault_id=fault_id):
+                self._cuts.pop(fault_id, None)
+                self._stopped = {node: by for node, by in self._stopped.items() if _fault_of(by.event) != fault_id}
+            case Expired() | IsrProposed():
+                found = [self._silenced(entry, silence) for silence in self._silences(entry.event)]
+                told = {(by.node, by.node_seq): by for by in found if by is not None}
+                # Several replicas that leave at once: one thing has to account for all.
+                if len(told) == 1 and None not in found:
+                    self._behind[entry.node, entry.node_seq] = next(iter(told.values()))
+
+    def behind(self, effect: Entry) -> Entry | None:
+        """What brought the silence about that an event was decided upon; None where no journal tells it."""
+        return self._behind.get((effect.node, effect.node_seq))
+
+    def _silences(self, event: Event) -> list[_Silence]:
+        if isinstance(event, IsrProposed):
+            leader = f"broker-{event.broker_id}"
+            return [
+                _Silence(f"broker-{each.replica}", leader, each.caught_up_ms_ago, each.lag_time_max_ms, True)
+                for each in event.moved
+                if each.replica not in event.isr and each.caught_up_ms_ago >= 0
+            ]
+        owner = self._owners.get(event.session_id) if isinstance(event, Expired) else None
+        if owner is None or not isinstance(event, Expired):
+            return []
+        # A leader that has just begun knows of no last word: then it has lasted for the limit at least.
+        lasts_ms = event.heard_ms_ago if event.heard_ms_ago >= 0 else event.timeout_ms
+        return [_Silence(owner, f"peer-{event.heard_by}", lasts_ms, event.timeout_ms)]
+
+    def _silenced(self, decided: Entry, silence: _Silence) -> Entry | None:
+        held = [by for node, by in self._stopped.items() if node == silence.node]
+        held += [by for by in self._cuts.values() if silence.may_be_of(by.event)]
+        held = [by for by in held if silence.began_with(by, decided)]
+        # The first that began about with the last word; else the last of those that held long before.
+        timely = [by for by in held if not silence.outlived(by, decided)]
+        at = (lambda by: by.wall_us) if timely else (lambda by: -by.wall_us)
+        return min(timely or held, key=at, default=None)
+
+
+def _fault_of(event: Event) -> str | None:
+    return event.fault_id if isinstance(event, FaultInjected) else None

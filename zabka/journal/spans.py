@@ -1,0 +1,262 @@
+"""What lasted how long in a history: lanes of spans, as a fold beside that of the state.
+
+At every event each lane is in the standing that the folded state gives it (`cells`); a span is the longest run of
+events through which that standing is the same.  It begins at the moment (`ClusterState.at_us`) of the event that made
+it so, and ends where the next one begins, or where there is nothing to say any more.  The lanes, and the rows in them:
+
+- `controller`: `reigns`, `dead` (the holder is killed or frozen, and the session that holds /controller stands) or
+  `nobody`; the value names the broker, its controller epoch and what its holder was lost by.
+- `belief:broker-N`: what that broker last said of the controller is `right`, `stale` or `ahead` of what the ensemble
+  knows; `silent` while it is down or frozen, or has said nothing yet.
+- `isr:TOPIC-P`, a row a replica: `leader`, `in_sync` or `out` of the ISR as the controller last wrote it, `gone` while
+  its broker's process is down; and a row of its own, `leaderless`, while no living leader serves.
+- `peer:N`: its role (`DOWN` while its process is), with its phase and epochs.
+- `process:NODE`: `running`, `paused`, `down` or `unknown`.
+- `faults`, a row a fault: its kind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import msgspec
+
+from zabka.journal import events as e
+from zabka.journal.cluster_state import BrokerView, ClusterState, FaultView, PartitionView, PeerView
+from zabka.journal.events import Entry, Event
+from zabka.journal.fold import apply
+
+NO_REPLICA = -1
+"""The row of an ISR lane that belongs to no replica: `leaderless`."""
+
+
+class Row(NamedTuple):
+    """Where a span is drawn: a lane, and within it the replica or the fault; empty where a lane has one row."""
+
+    lane: str
+    of: str = ""
+
+
+class Cell(NamedTuple):
+    """What a row is in at a moment; `value` is JSON."""
+
+    state: str
+    value: Any = None
+
+
+class Span(msgspec.Struct, frozen=True, array_like=True):
+    """A row was in that state from one moment to another; `to_us` is None while it lasts, `seq` the event that began
+    it."""
+
+    lane: str
+    of: str
+    from_us: int
+    to_us: int | None
+    state: str
+    value: Any
+    seq: int
+
+
+class Begun(msgspec.Struct, frozen=True, array_like=True):
+    """When and with which event a row's present span began."""
+
+    lane: str
+    of: str
+    from_us: int
+    seq: int
+
+
+CONTROLLER = Row("controller")
+_DEAD = frozenset({"down", "paused"})
+_MUTE = frozenset({"down", "paused", "unknown"})
+_ABOUT_NODES: frozenset[type[Event]] = frozenset(
+    {
+        e.NodeStarted, e.NodeStopped, e.ProcessChanged, e.FaultInjected, e.FaultRemoved, e.PeerStateChanged,
+        e.EpochAccepted, e.EpochAdopted, e.ZxidCheckpoint, e.BrokerRegistered, e.BrokerSessionChanged,
+        e.ControllerBelieved, e.ControllerResigned, e.WriteFenced, e.RequestFenced,
+    }
+)  # fmt: skip
+"""Events that may change what nodes are in, or be the first word of one."""
+_ABOUT_A_PARTITION: frozenset[type[Event]] = frozenset({e.LeaderElected, e.AssignmentChanged, e.IsrChanged})
+_ABOUT_A_TOPIC: frozenset[type[Event]] = frozenset({e.TopicCreated, e.TopicDeleted})
+
+
+# ---- what a state says of each row -----------------------------------------------------------------------------------
+
+
+def cells(state: ClusterState) -> dict[Row, Cell]:
+    """What every row is in."""
+    found = {CONTROLLER: _controller(state)}
+    found.update(_nodes(state))
+    for partition in state.partitions.values():
+        found.update(_partition(state, partition))
+    return found
+
+
+def _controller(state: ClusterState) -> Cell:
+    if state.controller_id < 0 or not state.reigns:
+        return Cell("nobody")
+    reign = state.reigns[-1]
+    held = {"broker_id": reign.broker_id, "controller_epoch": reign.controller_epoch}
+    if reign.holder_lost_us is None:
+        return Cell("reigns", held)
+    return Cell("dead", {**held, "lost_by": reign.holder_lost_by})
+
+
+def _nodes(state: ClusterState) -> Iterator[tuple[Row, Cell]]:
+    for peer in state.peers.values():
+        yield Row(f"peer:{peer.id}"), _peer(peer)
+        yield Row(f"process:peer-{peer.id}"), Cell(peer.process)
+    for broker in state.brokers.values():
+        yield Row(f"belief:broker-{broker.id}"), _belief(state, broker)
+        yield Row(f"process:broker-{broker.id}"), Cell(broker.process)
+    for fault in state.faults.values():
+        yield Row("faults", fault.fault_id), _fault(fault)
+
+
+def _peer(peer: PeerView) -> Cell:
+    if peer.process == "down":
+        return Cell("DOWN", {"phase": None, "accepted_epoch": peer.accepted_epoch, "epoch": peer.current_epoch})
+    return Cell(peer.state, {"phase": peer.phase, "accepted_epoch": peer.accepted_epoch, "epoch": peer.current_epoch})
+
+
+def _belief(state: ClusterState, broker: BrokerView) -> Cell:
+    said = {"controller_id": broker.believed_controller_id, "controller_epoch": broker.believed_controller_epoch}
+    if broker.process in _MUTE or not broker.believed_since_us:
+        return Cell("silent", said)
+    if broker.believed_controller_epoch > state.controller_epoch:
+        return Cell("ahead", said)
+    # Whoever believes in nobody is right while there is nobody, whichever epoch was the last.
+    right = broker.believed_controller_id == state.controller_id and (
+        state.controller_id < 0 or broker.believed_controller_epoch == state.controller_epoch
+    )
+    return Cell("right" if right else "stale", said)
+
+
+def _fault(fault: FaultView) -> Cell:
+    return Cell(fault.kind, msgspec.to_builtins(fault))
+
+
+def _partition(state: ClusterState, partition: PartitionView) -> Iterator[tuple[Row, Cell]]:
+    if not partition.replicas:
+        # Replicas told of it, and nothing was written of it yet.
+        return
+    lane = f"isr:{partition.topic}-{partition.partition}"
+    for replica in partition.replicas:
+        role = "leader" if replica == partition.leader else "in_sync" if replica in partition.isr else "out"
+        value = {"replica": replica, "role": role, "leader_epoch": partition.leader_epoch}
+        gone = _process_of(state, replica) == "down"
+        yield Row(lane, str(replica)), Cell("gone" if gone else role, value)
+    if partition.leader < 0 or _process_of(state, partition.leader) in _DEAD:
+        yield Row(lane, str(NO_REPLICA)), Cell("leaderless", {"replica": NO_REPLICA, "leader": partition.leader})
+
+
+def _process_of(state: ClusterState, broker_id: int) -> str:
+    broker = state.brokers.get(broker_id)
+    return "unknown" if broker is None else broker.process
+
+
+# ---- the fold --------------------------------------------------------------------------------------------------------
+
+
+class Spans:
+    """Folds a history into a state and its spans.  `take_closed` gives those that ended since it was last called."""
+
+    def __init__(self, state: ClusterState | None = None, begun: list[Begun] | None = None) -> None:
+        """Goes on from a state and what had begun in it; from before the first event, if none is given."""
+        self.state = state or ClusterState()
+        self._closed: list[Span] = []
+        self._open: dict[Row, tuple[Cell, int, int]] = {}
+        self._faults: tuple[str, ...] = ()
+        self._processes: dict[int, str] = {}
+        self._rows_of: dict[str, list[Row]] = {}
+        if begun:
+            since = {Row(each.lane, each.of): (each.from_us, each.seq) for each in begun}
+            at = (self.state.at_us, self.state.seq)
+            for row, cell in cells(self.state).items():
+                self._open[row] = (cell, *since.get(row, at))
+            self._note_rows()
+
+    def _note_rows(self) -> None:
+        self._faults = tuple(self.state.faults)
+        self._processes = {broker.id: broker.process for broker in self.state.brokers.values()}
+        for row in self._open:
+            if row.lane.startswith("isr:"):
+                self._rows_of.setdefault(row.lane, []).append(row)
+
+    def apply(self, entry: Entry) -> None:
+        """Take the next entry of the history."""
+        state, kind = self.state, type(entry.event)
+        reigned = (state.controller_id, state.controller_epoch)
+        faults = len(state.faults)
+        apply(state, entry)
+        self._set(CONTROLLER, _controller(state))
+        # A word of a frozen node ends its fault, whatever it says.
+        if (
+            kind in _ABOUT_NODES
+            or faults != len(state.faults)
+            or reigned != (state.controller_id, state.controller_epoch)
+        ):
+            self._look_at_nodes()
+        if kind in _ABOUT_A_PARTITION:
+            event: Any = entry.event
+            self._look_at_partition(event.topic, event.partition)
+        elif kind in _ABOUT_A_TOPIC:
+            self._look_at_topic(entry.event)
+
+    def _look_at_nodes(self) -> None:
+        state = self.state
+        for row, cell in _nodes(state):
+            self._set(row, cell)
+        for fault_id in self._faults:
+            if fault_id not in state.faults:
+                self._end(Row("faults", fault_id))
+        self._faults = tuple(state.faults)
+        processes = {broker.id: broker.process for broker in state.brokers.values()}
+        if processes != self._processes:
+            self._processes = processes
+            for partition in list(state.partitions.values()):
+                self._look_at_partition(partition.topic, partition.partition)
+
+    def _look_at_topic(self, event: Any) -> None:
+        lanes = [lane for lane in self._rows_of if lane.rpartition("-")[0] == f"isr:{event.topic}"]
+        numbers = [int(lane.rpartition("-")[2]) for lane in lanes]
+        for number in dict.fromkeys((*numbers, *sorted(getattr(event, "assignment", {})))):
+            self._look_at_partition(event.topic, number)
+
+    def _look_at_partition(self, topic: str, number: int) -> None:
+        lane = f"isr:{topic}-{number}"
+        partition = self.state.partitions.get(f"{topic}-{number}")
+        now = {} if partition is None else dict(_partition(self.state, partition))
+        for row in self._rows_of.pop(lane, ()):
+            if row not in now:
+                self._end(row)
+        if now:
+            self._rows_of[lane] = list(now)
+        for row, cell in now.items():
+            self._set(row, cell)
+
+    def _set(self, row: Row, cell: Cell) -> None:
+        before = self._open.get(row)
+        if before is None or before[0] != cell:
+            if before is not None:
+                self._end(row)
+            self._open[row] = (cell, self.state.at_us, self.state.seq)
+
+    def _end(self, row: Row) -> None:
+        cell, from_us, seq = self._open.pop(row)
+        self._closed.append(Span(*row, from_us, self.state.at_us, *cell, seq))
+
+    def take_closed(self) -> list[Span]:
+        """The spans that ended since this was last called, in the order in which they ended."""
+        closed, self._closed = self._closed, []
+        return closed
+
+    def lasting(self) -> list[Span]:
+        """The spans that last."""
+        return [Span(*row, from_us, None, *cell, seq) for row, (cell, from_us, seq) in self._open.items()]
+
+    def begun(self) -> list[Begun]:
+        """When the spans that last began, to go on from this state later."""
+        return [Begun(*row, from_us, seq) for row, (_, from_us, seq) in self._open.items()]

@@ -1,0 +1,194 @@
+"""The journal's writer: one JSON Lines file a node, rotated and bounded.
+
+A node writes to `<directory>/<node>.<first node_seq, 12 digits>.jsonl`; when that file reaches `file_bytes_max` the
+next one begins, and the oldest is removed once there are more than `files_max`.  Lines are buffered and handed to the
+operating system at `flush()`, or by themselves once BUFFER_BYTES_MAX are waiting, so a killed process loses at most
+what its last turn had not flushed.  `node_seq` goes on where the newest file ends, over restarts.  Where a disk is full
+lines wait in memory until there is room; beyond WAITING_BYTES_MAX the oldest of them go.  Their numbers are missing
+then, and standard error says how many were lost.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+from collections.abc import Callable
+from io import FileIO
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from zabka.journal.cause import UNKNOWN, Cause, event_cause
+from zabka.journal.events import KNOWN, SCHEMA_VERSION, Event, Level, TopicPartition
+from zabka.journal.high_watermark_files import read_high_watermarks
+from zabka.journal.reader import last_node_seq, node_files
+
+FILE_BYTES_MAX = 16 * 1024 * 1024
+FILES_MAX = 8
+BUFFER_BYTES_MAX = 64 * 1024
+WAITING_BYTES_MAX = 8 * 1024 * 1024
+
+_encoder = msgspec.json.Encoder()
+
+
+def encode_line(node: str, node_seq: int, wall_us: int, mono_us: int, event: Event) -> bytes:
+    """One journal line, newline included: the envelope's fields, then the body's.
+
+    Raises TypeError of an event whose type is not listed in `zabka.journal.events.EVENT_TYPES`: no reader would know
+    it.
+    """
+    if type(event) not in KNOWN:
+        raise TypeError(f"{type(event).__name__} is missing in journal.events.EVENT_TYPES")
+    body = _encoder.encode(event)
+    head = f'{{"schema":{SCHEMA_VERSION},"node":"{node}","node_seq":{node_seq},"wall_us":{wall_us},"mono_us":{mono_us},'
+    return head.encode() + body[1:] + b"\n"
+
+
+def clocks_us() -> tuple[int, int]:
+    """The wall clock and the monotonic clock, in microseconds."""
+    return time.time_ns() // 1000, time.monotonic_ns() // 1000
+
+
+class Journal(Protocol):
+    """What a node says its events to."""
+
+    def write(self, event: Event) -> Cause:
+        """Add an event; what names it as the cause of another one."""
+        ...
+
+    def flush(self) -> None:
+        """The turn is over: others may see what was written."""
+        ...
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that this journal shows the node's replicas to have reached."""
+        ...
+
+
+class JournalWriter:
+    """Writes one node's events.
+
+    `full` decides whether events of Level.FULL are written.  `directory` is made when missing.  Raises OSError when the
+    directory cannot be written.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        node: str,
+        *,
+        full: bool = False,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        files_max: int = FILES_MAX,
+        clocks: Callable[[], tuple[int, int]] = clocks_us,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.node = node
+        self._directory = directory
+        self._full = full
+        self._file_bytes_max = file_bytes_max
+        self._files_max = files_max
+        self._clocks = clocks
+        self._buffer = bytearray()
+        self._stalled = False
+        self._lost = 0
+        self._node_seq = last_node_seq(directory, node)
+        self._file, self._size = self._open_newest()
+
+    def _open_newest(self) -> tuple[FileIO, int]:
+        files = node_files(self._directory, self.node)
+        if not files:
+            return self._open_next()
+        file = files[-1].open("r+b", buffering=0)
+        size = file.seek(0, 2)
+        if size and (file.seek(size - 1), file.read(1))[1] != b"\n":
+            # A crash left half a line behind: close it, so that readers set aside that line alone.
+            file.write(b"\n")
+            size += 1
+        return file, size
+
+    def _open_next(self) -> tuple[FileIO, int]:
+        path = self._directory / f"{self.node}.{self._node_seq + 1:012d}.jsonl"
+        return path.open("ab", buffering=0), 0
+
+    def write(self, event: Event) -> Cause:
+        """Add an event, stamped with this moment; it reaches the file with the next flush.
+
+        Returns what names it as the cause of another one; unknown where this journal's level leaves it out.
+        Raises TypeError of an event whose type is not listed, as `encode_line` does.
+        """
+        if event.level is Level.FULL and not self._full:
+            return UNKNOWN
+        self._node_seq += 1
+        wall_us, mono_us = self._clocks()
+        self._buffer += encode_line(self.node, self._node_seq, wall_us, mono_us, event)
+        if len(self._buffer) >= BUFFER_BYTES_MAX:
+            self.flush()
+        return event_cause(self.node, self._node_seq)
+
+    def flush(self) -> None:
+        """Hand everything written to the operating system; what it does not take waits, and standard error says so."""
+        if not self._buffer:
+            return
+        try:
+            while self._buffer:
+                taken = self._file.write(self._buffer)
+                self._size += taken
+                del self._buffer[:taken]
+            if self._size >= self._file_bytes_max:
+                self._rotate()
+        except OSError as reason:
+            self._wait(reason)
+            return
+        if self._stalled:
+            self._stalled = False
+            self._say("it goes on" + self._without())
+            self._lost = 0
+
+    def high_watermarks_reached(self) -> dict[TopicPartition, int]:
+        """Return the high watermarks that this journal shows the node's replicas to have reached; none if its files
+        cannot be read."""
+        self.flush()
+        try:
+            return read_high_watermarks(self._directory, self.node)
+        except OSError:
+            return {}
+
+    def _wait(self, reason: OSError) -> None:
+        if not self._stalled:
+            self._stalled = True
+            self._say(f"{reason.strerror or reason}; events wait until it can go on")
+        surplus = len(self._buffer) - WAITING_BYTES_MAX
+        if surplus > 0:
+            # The first line may be half in the file: it stays.
+            first = self._buffer.find(b"\n") + 1
+            self._lose(first, self._buffer.find(b"\n", first + surplus) + 1)
+
+    def _lose(self, begin: int, end: int) -> None:
+        self._lost += self._buffer.count(b"\n", begin, end)
+        del self._buffer[begin:end]
+
+    def _without(self) -> str:
+        return f", without {self._lost:,} events that were lost" if self._lost else ""
+
+    def _say(self, text: str) -> None:
+        # Standard error may be a file on the same full disk.
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"journal of {self.node}: {text}\n")
+
+    def _rotate(self) -> None:
+        before = self._file
+        self._file, self._size = self._open_next()
+        before.close()
+        for old in node_files(self._directory, self.node)[: -self._files_max]:
+            old.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Flush and close; what the operating system does not take even now is lost."""
+        self.flush()
+        if self._buffer:
+            self._lose(0, len(self._buffer))
+            self._say("it ends" + self._without())
+        self._file.close()

@@ -1,0 +1,376 @@
+"""A small Kafka client: metadata, produce and fetch.  `admin_client` adds what administrators ask.
+
+Pure coroutine code over a `BrokerChannel`, so that it runs over sockets and in the simulated world.  It finds leaders
+by itself, and asks again where they have moved, until a request's time is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Future, Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.ports import BrokerChannel, ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.record_batch import Record, build_batch, decode_records, offset_after, stamped_offsets
+from zabka.kafka.topic_ids import topic_id_from_kafka
+from zabka.kafka.wire.data_messages import (
+    FetchPartition,
+    FetchRequest,
+    FetchTopic,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+    error_code,
+)
+from zabka.kafka.wire.kafka_schema import ApiKey, as_time, request
+
+T = TypeVar("T")
+
+RETRY_BACKOFF_MS = 100
+REQUEST_TIMEOUT_MS = 30_000
+ATTEMPT_MS_MAX = 5_000
+"""How long one broker is waited for before another is asked."""
+FIRST_LOOK_MS = 1_000
+"""The same for metadata, which every broker has at hand, in the first round."""
+FETCH_BYTES_MAX = 4 * 1024 * 1024
+PRODUCE_VERSION = 9
+FETCH_VERSION = 12
+
+RETRIED = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.replica_not_available,
+        ErrorCode.broker_not_available,
+        ErrorCode.offset_not_available,
+        ErrorCode.request_timed_out,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""Errors after which the metadata is read again and the request repeated."""
+
+
+class PartitionInfo(NamedTuple):
+    """A partition as a broker's metadata has it; leader -1 for none."""
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
+    offline: tuple[int, ...]
+    error: ErrorCode
+
+
+class TopicInfo(NamedTuple):
+    """A topic as a broker's metadata has it; `topic_id` as Kafka's tools write it."""
+
+    name: str
+    topic_id: str | None
+    error: ErrorCode
+    partitions: tuple[PartitionInfo, ...]
+
+
+class ClusterInfo(NamedTuple):
+    """What a broker's metadata says."""
+
+    cluster_id: str
+    controller_id: int
+    brokers: Mapping[int, Endpoint]
+    topics: Mapping[str, TopicInfo]
+    racks: Mapping[int, str | None] = {}
+    """Of each broker."""
+
+
+class Fetched(NamedTuple):
+    """Records of one partition from an offset on, and where the partition's log stands."""
+
+    records: list[Record]
+    high_watermark: int
+    log_start_offset: int
+    next_offset: int = -1
+    """Where to go on reading; beyond the last record where compaction took what came after it."""
+    stamped: Sequence[range] = ()
+    """The offsets of those records whose time is their leader's, and not their producer's."""
+
+
+class KafkaClient:
+    """One client of one cluster.
+
+    `bootstrap` are brokers to begin with, their ids are not used.  Methods raise KafkaRequestFailed where a broker
+    refuses, KafkaUnavailable where nobody answers in time.
+    """
+
+    def __init__(self, channel: BrokerChannel, runtime: Runtime, bootstrap: Sequence[tuple[str, int]]) -> None:
+        assert bootstrap, "at least one broker to begin with"
+        self._channel = channel
+        self._runtime = runtime
+        self._bootstrap = [Endpoint(-1 - index, host, port) for index, (host, port) in enumerate(bootstrap)]
+        self._next = 0
+        self.cluster: ClusterInfo | None = None
+        self._refreshing: list[Future[None]] | None = None
+
+    # ---- metadata ---------------------------------------------------------------------------------------------
+
+    async def metadata(
+        self, topics: Sequence[str] | None = None, *, timeout_ms: int = REQUEST_TIMEOUT_MS, create: bool = False
+    ) -> ClusterInfo:
+        """The cluster with these topics, or all, from any broker that answers; with `create` brokers may make those
+        that are missing (auto.create.topics.enable)."""
+        rows = None if topics is None else [{"name": topic} for topic in topics]
+        asked = request(ApiKey.METADATA, 12, topics=rows, allow_auto_topic_creation=create)
+        return self._learn(await self.any_broker(asked, timeout_ms, FIRST_LOOK_MS), topics is None)
+
+    def _learn(self, response: KafkaMessage, whole: bool) -> ClusterInfo:
+        """Take a broker's metadata, `whole` where it is of all topics."""
+        found = _cluster(response)
+        known = {} if self.cluster is None or whole else dict(self.cluster.topics)
+        self.cluster = found._replace(topics={**known, **found.topics})
+        return found
+
+    async def refresh(self) -> None:
+        """Read the metadata again, once for all who ask at the same time."""
+        if self._refreshing is not None:
+            turn: Future[None] = self._runtime.future()
+            self._refreshing.append(turn)
+            await turn
+            return
+        self._refreshing = []
+        try:
+            await self.metadata(timeout_ms=ATTEMPT_MS_MAX)
+        except KafkaUnavailable:
+            pass
+        finally:
+            turns, self._refreshing = self._refreshing, None
+            for turn in turns:
+                if not turn.done():
+                    turn.set_result(None)
+
+    async def any_broker(
+        self, message: KafkaMessage, timeout_ms: int, attempt_ms: int = ATTEMPT_MS_MAX
+    ) -> KafkaMessage:
+        """Ask one broker after the other, each for `attempt_ms` and twice as long in each further round."""
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        reason = "no time"
+        attempts = 0
+        while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
+            known = [] if self.cluster is None else list(self.cluster.brokers.values())
+            candidates = known + self._bootstrap
+            self._next += 1
+            patience_ms = min(left_ms, ATTEMPT_MS_MAX, attempt_ms << attempts // len(candidates))
+            attempts += 1
+            try:
+                return await self._channel.call(candidates[self._next % len(candidates)], message, patience_ms)
+            except ChannelBroken as broken:
+                reason = str(broken)
+            await self._runtime.sleep(RETRY_BACKOFF_MS)
+        raise KafkaUnavailable(f"no broker answers: {reason}")
+
+    def call(self, to: Endpoint, message: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+        """Ask that broker, once.  Raises ChannelBroken."""
+        return self._channel.call(to, message, timeout_ms)
+
+    def partition(self, topic_partition: TopicPartition) -> PartitionInfo | None:
+        """A partition, as last read."""
+        topic = None if self.cluster is None else self.cluster.topics.get(topic_partition.topic)
+        if topic is None:
+            return None
+        rows, number = topic.partitions, topic_partition.partition
+        if number < len(rows) and rows[number].partition == number:
+            # As they nearly always stand.
+            return rows[number]
+        return next((row for row in rows if row.partition == number), None)
+
+    async def _leader(self, topic_partition: TopicPartition) -> tuple[Endpoint, int] | None:
+        """Where the leader listens, and its epoch; None while there is none."""
+        for fresh in (False, True):
+            if fresh:
+                await self.refresh()
+            found = self.partition(topic_partition)
+            if found is not None and found.leader >= 0 and self.cluster is not None:
+                endpoint = self.cluster.brokers.get(found.leader)
+                return None if endpoint is None else (endpoint, found.leader_epoch)
+        return None
+
+    async def at_leader(
+        self,
+        topic_partition: TopicPartition,
+        ask: Callable[[int], KafkaMessage],
+        read: Callable[[KafkaMessage], tuple[ErrorCode, T]],
+        timeout_ms: int,
+        retried: frozenset[ErrorCode] = RETRIED,
+    ) -> T:
+        """Ask the leader of a partition; again where it has moved.
+
+        `ask` makes the request, given the leader epoch that the metadata has; `read` gives the error and the value.
+        """
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        last: KafkaRequestFailed | None = None
+        reason = f"{topic_partition} has no leader"
+        while (left_ms := deadline_ms - self._runtime.now().mono_ms) > 0:
+            leader = await self._leader(topic_partition)
+            if leader is not None:
+                endpoint, leader_epoch = leader
+                attempt_ms = min(left_ms, ATTEMPT_MS_MAX)
+                try:
+                    error, value = read(await self._channel.call(endpoint, ask(leader_epoch), attempt_ms))
+                except ChannelBroken as broken:
+                    reason = str(broken)
+                else:
+                    if error is ErrorCode.none:
+                        return value
+                    last = KafkaRequestFailed(error)
+                    if error not in retried:
+                        raise last
+            await self._runtime.sleep(RETRY_BACKOFF_MS)
+            await self.refresh()
+        if last is not None:
+            raise last
+        raise KafkaUnavailable(reason)
+
+    # ---- records ----------------------------------------------------------------------------------------------
+
+    async def init_producer_id(self, *, timeout_ms: int = REQUEST_TIMEOUT_MS) -> tuple[int, int]:
+        """A producer id and epoch, for a producer whose repeats the brokers recognise."""
+        asked = request(ApiKey.INIT_PRODUCER_ID, 4, transactional_id=None, transaction_timeout=60_000, producer_id=-1)
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        while True:
+            response = await self.any_broker(asked, max(1, deadline_ms - self._runtime.now().mono_ms))
+            if response.error_code == ErrorCode.none:
+                return int(response.producer_id), int(response.producer_epoch)
+            later = response.error_code == ErrorCode.coordinator_load_in_progress
+            if not later or self._runtime.now().mono_ms >= deadline_ms:
+                raise KafkaRequestFailed(ErrorCode(response.error_code))
+            await self._runtime.sleep(RETRY_BACKOFF_MS)
+
+    async def produce(
+        self,
+        topic_partition: TopicPartition,
+        records: Sequence[Record],
+        *,
+        acks: int = -1,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+        producer: tuple[int, int, int] | None = None,
+    ) -> int:
+        """Append records as one batch; the offset of the first, -1 with acks=0.
+
+        `producer` is (id, epoch, sequence of the first record): then a repeat after a lost answer is recognised.
+        """
+        producer_id, producer_epoch, sequence = producer or (-1, -1, -1)
+        batch = build_batch(records, producer_id=producer_id, producer_epoch=producer_epoch, base_sequence=sequence)
+        rows = [TopicProduceData(topic_partition.topic, [PartitionProduceData(topic_partition.partition, batch)])]
+        message = ProduceRequest(PRODUCE_VERSION, acks, as_time(min(timeout_ms, ATTEMPT_MS_MAX)), rows)
+
+        def read(response: KafkaMessage | None) -> tuple[ErrorCode, int]:
+            if response is None:
+                return ErrorCode.none, -1
+            row = response.responses[0].partition_responses[0]
+            if row.error_code == ErrorCode.duplicate_sequence_number:
+                return ErrorCode.none, int(row.base_offset)
+            return error_code(row.error_code), int(row.base_offset)
+
+        return await self.at_leader(topic_partition, lambda _: message, read, timeout_ms)
+
+    async def fetch(
+        self,
+        topic_partition: TopicPartition,
+        offset: int,
+        *,
+        max_wait_ms: int = 500,
+        max_bytes: int = FETCH_BYTES_MAX,
+        timeout_ms: int = REQUEST_TIMEOUT_MS,
+    ) -> Fetched:
+        """Committed records from an offset on; an empty list where there are none yet after `max_wait_ms`.
+
+        It names the leader epoch, as the Java consumer does (KIP-320).  Without that a former leader, which as a
+        follower serves consumers too (KIP-392), would answer out of its own log: OFFSET_OUT_OF_RANGE, say, where it has
+        not caught up.
+        """
+
+        def ask(leader_epoch: int) -> KafkaMessage:
+            row = FetchPartition(topic_partition.partition, offset, max_bytes, leader_epoch)
+            topics = [FetchTopic([row], topic_partition.topic)]
+            return FetchRequest(FETCH_VERSION, as_time(max_wait_ms), 1, topics, max_bytes=max_bytes)
+
+        def read(response: KafkaMessage) -> tuple[ErrorCode, Fetched]:
+            if response.error_code != ErrorCode.none:
+                return ErrorCode(response.error_code), Fetched([], -1, -1)
+            got = response.responses[0].partitions[0]
+            if got.error_code != ErrorCode.none:
+                return error_code(got.error_code), Fetched([], -1, -1)
+            data = bytes(got.records or b"")
+            marks = int(got.high_watermark), int(got.log_start_offset)
+            found = decode_records(data, offset)
+            return ErrorCode.none, Fetched(found, *marks, offset_after(data, offset), stamped_offsets(data))
+
+        return await self.at_leader(topic_partition, ask, read, timeout_ms)
+
+    async def list_offset(
+        self, topic_partition: TopicPartition, timestamp: int = -1, *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> int:
+        """The offset at a timestamp: -1 the end of what is committed, -2 the beginning."""
+        number = topic_partition.partition
+
+        def ask(leader_epoch: int) -> KafkaMessage:
+            row = {"partition_index": number, "current_leader_epoch": leader_epoch, "timestamp": timestamp}
+            topic = {"name": topic_partition.topic, "partitions": [row]}
+            return request(ApiKey.LIST_OFFSETS, 7, replica_id=-1, topics=[topic])
+
+        def read(response: KafkaMessage) -> tuple[ErrorCode, int]:
+            got = response.topics[0].partitions[0]
+            return ErrorCode(got.error_code), int(got.offset)
+
+        return await self.at_leader(topic_partition, ask, read, timeout_ms)
+
+    async def end_offset_for_epoch(
+        self, topic_partition: TopicPartition, leader_epoch: int, *, timeout_ms: int = REQUEST_TIMEOUT_MS
+    ) -> tuple[int, int]:
+        """(epoch, end offset): where, in the present leader's log, the records of that leader epoch end."""
+        row = {"partition": topic_partition.partition, "current_leader_epoch": -1, "leader_epoch": leader_epoch}
+        message = request(
+            ApiKey.OFFSET_FOR_LEADER_EPOCH,
+            4,
+            replica_id=-1,
+            topics=[{"topic": topic_partition.topic, "partitions": [row]}],
+        )
+
+        def read(response: KafkaMessage) -> tuple[ErrorCode, tuple[int, int]]:
+            got = response.topics[0].partitions[0]
+            return ErrorCode(got.error_code), (int(got.leader_epoch), int(got.end_offset))
+
+        return await self.at_leader(topic_partition, lambda _: message, read, timeout_ms)
+
+
+def _cluster(response: KafkaMessage) -> ClusterInfo:
+    brokers = {
+        int(broker.node_id): Endpoint(int(broker.node_id), str(broker.host), int(broker.port))
+        for broker in response.brokers
+    }
+    topics = {str(topic.name): _topic(topic) for topic in response.topics if topic.name is not None}
+    racks = {int(broker.node_id): broker.rack for broker in response.brokers}
+    return ClusterInfo(str(response.cluster_id), int(response.controller_id), brokers, topics, racks)
+
+
+def _topic(topic: KafkaMessage) -> TopicInfo:
+    partitions = tuple(
+        PartitionInfo(
+            partition=int(row.partition_index),
+            leader=int(row.leader_id),
+            leader_epoch=int(row.leader_epoch),
+            replicas=tuple(map(int, row.replica_nodes)),
+            isr=tuple(map(int, row.isr_nodes)),
+            offline=tuple(map(int, row.offline_replicas)),
+            error=ErrorCode(row.error_code),
+        )
+        for row in sorted(topic.partitions, key=lambda row: int(row.partition_index))
+    )
+    return TopicInfo(str(topic.name), topic_id_from_kafka(topic.topic_id), ErrorCode(topic.error_code), partitions)

@@ -1,0 +1,143 @@
+"""A workload that consumes: one member of a group, of the present kind or the old one, and counts of what it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol
+
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import ConsumerProgressed, TopicPartition
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords
+from zabka.kafka.ports import Emit
+from zabka.kafka.record_batch import Record
+
+PROGRESS_PERIOD_MS = 1_000
+
+
+class GroupProgress:
+    """How far a group has come, over all of its members here: what tells a new record from one read again."""
+
+    def __init__(self) -> None:
+        self._next: dict[TopicPartition, int] = {}
+
+    def take(self, topic_partition: TopicPartition, offset: int) -> bool:
+        """One record was read; is it new to the group?"""
+        if offset < self._next.get(topic_partition, 0):
+            return False
+        self._next[topic_partition] = offset + 1
+        return True
+
+
+class ConsumerCounts(NamedTuple):
+    """What a consumer has read: records new to its group, those that the group had read before (after a rebalance that
+    a fault began, from the last commit on), and those that came behind a later one of the same assignment."""
+
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    """Records below the high watermarks of its partitions that it has not read yet."""
+    partitions: tuple[int, ...]
+    last_error: str | None
+
+
+class Reader(Protocol):
+    """A consumer as a workload runs it (`group_consumer.GroupConsumer`, `zookeeper_consumer.ZookeeperConsumer`)."""
+
+    def start(self) -> None: ...
+    async def stop(self) -> None: ...
+    def close(self) -> None: ...
+    def status(self) -> ConsumerStatus: ...
+
+
+class ConsumerWorkload:
+    """Consumes a topic as a member of a group.
+
+    `start()` begins, `await stop()` commits and leaves the group, `close()` drops it all.  `make_reader` is handed the
+    function that takes records.
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        emit: Emit,
+        workload_id: str,
+        topic: str,
+        group_id: str,
+        progress: GroupProgress,
+        make_reader: Callable[[TakeRecords], Reader],
+    ) -> None:
+        self.workload_id = workload_id
+        self.topic = topic
+        self.group_id = group_id
+        self._runtime = runtime
+        self._emit = emit
+        self._progress = progress
+        self._reader = make_reader(self._take)
+        self._consumed = self._duplicates = self._out_of_order = 0
+        self._last: dict[TopicPartition, int] = {}
+        self._assignment = 0
+        self._telling: Task | None = None
+        self._told: ConsumerProgressed | None = None
+
+    def start(self) -> None:
+        """Join and begin to read."""
+        assert self._telling is None, "started twice"
+        self._reader.start()
+        self._telling = self._runtime.spawn(self._tell(), f"workload {self.workload_id}: tell")
+
+    async def stop(self) -> None:
+        """Read no more; commit and leave."""
+        await self._reader.stop()
+
+    def close(self) -> None:
+        """End everything where it stands."""
+        self._reader.close()
+        if self._telling is not None:
+            self._telling.cancel()
+        self._tell_once()
+
+    def counts(self) -> ConsumerCounts:
+        """How it stands now."""
+        status = self._reader.status()
+        partitions = tuple(sorted(topic_partition.partition for topic_partition in status.partitions))
+        return ConsumerCounts(
+            self._consumed, self._duplicates, self._out_of_order, status.lag, partitions, status.last_error
+        )
+
+    def _take(self, topic_partition: TopicPartition, records: Sequence[Record]) -> None:
+        assignment = self._reader.status().assignment
+        if assignment != self._assignment:
+            self._assignment = assignment
+            self._last.clear()
+        last = self._last.get(topic_partition, -1)
+        for record in records:
+            if record.offset <= last:
+                self._out_of_order += 1
+            last = max(last, record.offset)
+            if self._progress.take(topic_partition, record.offset):
+                self._consumed += 1
+            else:
+                self._duplicates += 1
+        self._last[topic_partition] = last
+
+    async def _tell(self) -> None:
+        while True:
+            self._tell_once()
+            await self._runtime.sleep(PROGRESS_PERIOD_MS)
+
+    def _tell_once(self) -> None:
+        counts = self.counts()
+        event = ConsumerProgressed(
+            workload_id=self.workload_id,
+            topic=self.topic,
+            group_id=self.group_id,
+            consumed=counts.consumed,
+            duplicates=counts.duplicates,
+            out_of_order=counts.out_of_order,
+            lag=counts.lag,
+            partitions=list(counts.partitions),
+        )
+        if event != self._told:
+            self._told = event
+            self._emit(event)

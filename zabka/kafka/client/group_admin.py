@@ -1,0 +1,182 @@
+"""What kafka-consumer-groups asks of a cluster: groups, their members, and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.client import ATTEMPT_MS_MAX, REQUEST_TIMEOUT_MS, RETRY_BACKOFF_MS, KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.consumer_protocol import BadConsumerProtocol, decode_assignment
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+_GROUP = 0
+_LATER = (
+    ErrorCode.coordinator_not_available,
+    ErrorCode.not_coordinator,
+    ErrorCode.coordinator_load_in_progress,
+)
+
+
+class GroupListing(NamedTuple):
+    """A group as its coordinator lists it."""
+
+    group_id: str
+    state: str
+    group_type: str
+
+
+class MemberInfo(NamedTuple):
+    """A member, and the partitions that it was given."""
+
+    member_id: str
+    group_instance_id: str | None
+    client_id: str
+    client_host: str
+    partitions: tuple[TopicPartition, ...]
+
+
+class GroupInfo(NamedTuple):
+    """A group; `coordinator` is where it is kept, `state` "Dead" where there is none of that name."""
+
+    group_id: str
+    coordinator: Endpoint
+    state: str
+    protocol_type: str
+    assignor: str
+    members: tuple[MemberInfo, ...]
+
+
+class GroupAdmin:
+    """Asks coordinators.  Methods raise KafkaRequestFailed and KafkaUnavailable."""
+
+    def __init__(self, client: KafkaClient, runtime: Runtime) -> None:
+        self._client = client
+        self._runtime = runtime
+
+    async def coordinator(self, group_id: str, timeout_ms: int = REQUEST_TIMEOUT_MS) -> Endpoint:
+        """Who coordinates a group."""
+        deadline_ms = self._runtime.now().mono_ms + timeout_ms
+        while True:
+            asked = request(ApiKey.FIND_COORDINATOR, 4, key_type=_GROUP, coordinator_keys=[group_id])
+            (row,) = (await self._client.any_broker(asked, timeout_ms)).coordinators
+            if row.error_code == ErrorCode.none:
+                return Endpoint(int(row.node_id), str(row.host), int(row.port))
+            if row.error_code not in _LATER or self._runtime.now().mono_ms >= deadline_ms:
+                raise KafkaRequestFailed(ErrorCode(row.error_code), row.error_message)
+            await self._runtime.sleep(RETRY_BACKOFF_MS)
+
+    async def _ask(self, group_id: str, message: KafkaMessage) -> KafkaMessage:
+        try:
+            return await self._client.call(await self.coordinator(group_id), message, ATTEMPT_MS_MAX)
+        except ChannelBroken as broken:
+            raise KafkaUnavailable(str(broken)) from None
+
+    async def listed(self) -> list[GroupListing]:
+        """Every group of every broker that is alive, by name."""
+        cluster = await self._client.metadata([])
+        found: dict[str, GroupListing] = {}
+        for endpoint in cluster.brokers.values():
+            try:
+                answer = await self._client.call(endpoint, request(ApiKey.LIST_GROUPS, 5), ATTEMPT_MS_MAX)
+            except ChannelBroken as broken:
+                raise KafkaUnavailable(str(broken)) from None
+            _check(answer.error_code)
+            for row in answer.groups:
+                listing = GroupListing(str(row.group_id), str(row.group_state), str(row.group_type))
+                found[listing.group_id] = listing
+        return [found[group_id] for group_id in sorted(found)]
+
+    async def described(self, group_id: str) -> GroupInfo:
+        """One group and its members."""
+        coordinator = await self.coordinator(group_id)
+        answer = await self._ask(group_id, request(ApiKey.DESCRIBE_GROUPS, 5, groups=[group_id]))
+        (row,) = answer.groups
+        _check(row.error_code)
+        members = tuple(
+            MemberInfo(
+                str(member.member_id),
+                member.group_instance_id,
+                str(member.client_id),
+                str(member.client_host),
+                _assigned(bytes(member.member_assignment)),
+            )
+            for member in row.members
+        )
+        return GroupInfo(
+            group_id, coordinator, str(row.group_state), str(row.protocol_type), str(row.protocol_data), members
+        )
+
+    async def offsets(self, group_id: str) -> dict[TopicPartition, int]:
+        """Every committed offset of a group, in the order of partitions."""
+        asked = request(ApiKey.OFFSET_FETCH, 8, groups=[{"group_id": group_id, "topics": None}], require_stable=False)
+        (row,) = (await self._ask(group_id, asked)).groups
+        _check(row.error_code)
+        found = {
+            TopicPartition(str(topic.name), int(each.partition_index)): int(each.committed_offset)
+            for topic in row.topics
+            for each in topic.partitions
+            if each.committed_offset >= 0
+        }
+        return dict(sorted(found.items()))
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
+        """Set offsets of a group that nobody is a member of."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [
+                    {"partition_index": each.partition, "committed_offset": offset, "committed_metadata": ""}
+                    for each, offset in offsets.items()
+                    if each.topic == topic
+                ],
+            }
+            for topic in dict.fromkeys(each.topic for each in offsets)
+        ]
+        asked = request(
+            ApiKey.OFFSET_COMMIT, 8, group_id=group_id, generation_id_or_member_epoch=-1, member_id="", topics=topics
+        )
+        answer = await self._ask(group_id, asked)
+        for topic in answer.topics:
+            for row in topic.partitions:
+                _check(row.error_code)
+
+    async def delete(self, group_id: str) -> ErrorCode:
+        """Remove a group that nobody is a member of."""
+        answer = await self._ask(group_id, request(ApiKey.DELETE_GROUPS, 2, groups_names=[group_id]))
+        return ErrorCode(answer.results[0].error_code)
+
+    async def delete_offsets(
+        self, group_id: str, partitions: Sequence[TopicPartition]
+    ) -> tuple[ErrorCode, dict[TopicPartition, ErrorCode]]:
+        """Remove offsets; the error for all, and each partition's."""
+        topics = [
+            {
+                "name": topic,
+                "partitions": [{"partition_index": each.partition} for each in partitions if each.topic == topic],
+            }
+            for topic in dict.fromkeys(each.topic for each in partitions)
+        ]
+        answer = await self._ask(group_id, request(ApiKey.OFFSET_DELETE, 0, group_id=group_id, topics=topics))
+        return ErrorCode(answer.error_code), {
+            TopicPartition(str(topic.name), int(row.partition_index)): ErrorCode(row.error_code)
+            for topic in answer.topics
+            for row in topic.partitions
+        }
+
+
+def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
+    try:
+        return tuple(sorted(decode_assignment(data))) if data else ()
+    except BadConsumerProtocol:
+        return ()  # another kind of group than a consumer's
+
+
+def _check(error: int) -> None:
+    if error != ErrorCode.none:
+        raise KafkaRequestFailed(ErrorCode(error))

@@ -1,0 +1,214 @@
+"""A consumer in a group, as small as it can be: it joins, reads what it is assigned, commits, and joins again whenever
+the group changes.
+
+What was read is committed before partitions are given up, so that in a rebalance without faults nothing is read twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Runtime, Task
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.client import ATTEMPT_MS_MAX, KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.consumer_protocol import NO_GENERATION, BadConsumerProtocol
+from zabka.kafka.client.consumer_status import ConsumerStatus, TakeRecords, records_behind
+from zabka.kafka.client.group_client import GroupMember, GroupSettings
+from zabka.kafka.record_batch import BatchUnreadable
+
+POLL_PERIOD_MS = 100
+"""Between two fetches of a partition that has nothing new."""
+COMMIT_PERIOD_MS = 1_000
+RETRY_MS = 200
+METADATA_AGE_MS = 300_000
+"""After so long the leader looks whether its topics have grown (metadata.max.age.ms)."""
+LATEST, EARLIEST = -1, -2
+
+_FAILURES = (KafkaRequestFailed, KafkaUnavailable)
+
+
+class GroupConsumer:
+    """One member of a group.  `start()`, then `await stop()`, which commits and leaves, or `close()` to drop it.
+
+    Without a committed offset, or where that is gone, it reads from the beginning.
+    """
+
+    def __init__(
+        self,
+        client: KafkaClient,
+        runtime: Runtime,
+        settings: GroupSettings,
+        take: TakeRecords,
+        *,
+        poll_period_ms: int = POLL_PERIOD_MS,
+    ) -> None:
+        self._client = client
+        self._runtime = runtime
+        self._member = GroupMember(client, settings)
+        self._take = take
+        self._poll_period_ms = poll_period_ms
+        self._positions: dict[TopicPartition, int] = {}
+        self._committed: dict[TopicPartition, int] = {}
+        self._ends: dict[TopicPartition, int] = {}
+        self._readers: list[Task] = []
+        self._assignment = 0
+        self._task: Task | None = None
+        self._stopping = False
+        self._last_error: str | None = None
+
+    # ---- life -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Join and begin to read."""
+        assert self._task is None, "started twice"
+        self._task = self._runtime.spawn(self._run(), f"consumer of {self._member.settings.group_id}")
+
+    async def stop(self) -> None:
+        """Read no more, commit what was read and leave the group, as far as its coordinator answers."""
+        self.close()
+        with suppress(*_FAILURES):
+            await self._commit()
+        with suppress(*_FAILURES):
+            await self._member.leave()
+
+    def close(self) -> None:
+        """End where it stands, as a crash would."""
+        self._stopping = True
+        if self._task is not None:
+            self._task.cancel()
+        self._stop_reading()
+
+    def status(self) -> ConsumerStatus:
+        """How it stands now."""
+        lag = records_behind(self._positions, self._ends)
+        generation_id = self._member.generation_id if self._member.joined else NO_GENERATION
+        return ConsumerStatus(tuple(self._positions), lag, self._last_error, self._assignment, generation_id)
+
+    async def _run(self) -> None:
+        while not self._stopping:
+            try:
+                await self._take_part()
+            except _FAILURES as failure:
+                self._last_error = str(failure)
+                if isinstance(failure, KafkaRequestFailed) and failure.error is ErrorCode.fenced_instance_id:
+                    # Another one has taken this member's place.
+                    return
+            except BadConsumerProtocol as failure:
+                self._last_error = f"another member speaks otherwise: {failure}"
+            await self._runtime.sleep(RETRY_MS)
+
+    # ---- one generation ---------------------------------------------------------------------------------------
+
+    async def _take_part(self) -> None:
+        """Join, and read until the group has to be joined again."""
+        assignment = await self._member.join()
+        committed = await self._offsets(assignment)
+        self._positions.clear()
+        self._ends.clear()
+        self._committed = dict(committed)
+        self._assignment += 1
+        for topic_partition in assignment:
+            self._positions[topic_partition] = committed[topic_partition]
+            work = self._read(topic_partition)
+            self._readers.append(self._runtime.spawn(work, f"read {topic_partition}"))
+        try:
+            await self._stay()
+        finally:
+            self._stop_reading()
+        with suppress(*_FAILURES):
+            await self._commit()
+
+    async def _offsets(self, assignment: Sequence[TopicPartition]) -> dict[TopicPartition, int]:
+        """Where to go on reading; asked again while the coordinator loads or a commit is on its way."""
+        while assignment:
+            try:
+                return await self._member.committed(assignment)
+            except KafkaUnavailable as failure:
+                self._last_error = str(failure)
+            except KafkaRequestFailed as failure:
+                if not self._member.joined and failure.error is not ErrorCode.unstable_offset_commit:
+                    raise
+                self._last_error = str(failure)
+            await self._runtime.sleep(RETRY_MS)
+        return {}
+
+    async def _stay(self) -> None:
+        """Heartbeats and commits, until the coordinator says to join again."""
+        period_ms = max(RETRY_MS, self._member.settings.session_timeout_ms // 5)
+        now_ms = self._runtime.now().mono_ms
+        heartbeat_ms, commit_ms = now_ms + period_ms, now_ms + COMMIT_PERIOD_MS
+        metadata_ms = now_ms + METADATA_AGE_MS
+        while self._member.joined:
+            await self._runtime.sleep(max(1, min(heartbeat_ms, commit_ms) - self._runtime.now().mono_ms))
+            now_ms = self._runtime.now().mono_ms
+            try:
+                if now_ms >= commit_ms:
+                    commit_ms = now_ms + COMMIT_PERIOD_MS
+                    await self._commit()
+                if now_ms >= heartbeat_ms:
+                    heartbeat_ms = now_ms + period_ms
+                    await self._member.heartbeat()
+                    if self._member.misses_topics or now_ms >= metadata_ms:
+                        metadata_ms = now_ms + METADATA_AGE_MS
+                        self._member.joined = not await self._member.topics_grew()
+            except _FAILURES as failure:
+                # Another coordinator may be found meanwhile; whether this still is a member, it will say.
+                self._last_error = str(failure)
+                heartbeat_ms = now_ms + RETRY_MS
+
+    async def _commit(self) -> None:
+        offsets = {tp: at for tp, at in self._positions.items() if at >= 0 and self._committed.get(tp) != at}
+        if offsets:
+            await self._member.commit(offsets)
+            self._committed.update(offsets)
+
+    def _stop_reading(self) -> None:
+        for reader in self._readers:
+            reader.cancel()
+        self._readers.clear()
+
+    # ---- reading ----------------------------------------------------------------------------------------------
+
+    async def _read(self, topic_partition: TopicPartition) -> None:
+        while True:
+            try:
+                found_more = await self._read_once(topic_partition)
+            except _FAILURES as failure:
+                self._last_error = f"{topic_partition}: {failure}"
+                found_more = False
+            except BatchUnreadable as failure:
+                self._last_error = f"{topic_partition}: {failure}"
+                return
+            if not found_more:
+                await self._runtime.sleep(self._poll_period_ms)
+
+    async def _read_once(self, topic_partition: TopicPartition) -> bool:
+        position = self._positions[topic_partition]
+        if position < 0:
+            position = await self._client.list_offset(topic_partition, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
+            self._positions[topic_partition] = position
+        try:
+            fetched = await self._client.fetch(topic_partition, position, max_wait_ms=0, timeout_ms=ATTEMPT_MS_MAX)
+        except KafkaRequestFailed as failure:
+            if failure.error is ErrorCode.offset_out_of_range:
+                self._positions[topic_partition] = await self._reset(topic_partition, position)
+                self._assignment += 1
+            raise
+        self._ends[topic_partition] = fetched.high_watermark
+        if fetched.next_offset == position:
+            return False
+        if fetched.records:
+            self._take(topic_partition, fetched.records)
+        self._positions[topic_partition] = fetched.next_offset
+        return True
+
+    async def _reset(self, topic_partition: TopicPartition, position: int) -> int:
+        """The position is outside the log: go on at its beginning, or at its end where that was cut off."""
+        start = await self._client.list_offset(topic_partition, EARLIEST, timeout_ms=ATTEMPT_MS_MAX)
+        if position < start:
+            return start
+        return await self._client.list_offset(topic_partition, LATEST, timeout_ms=ATTEMPT_MS_MAX)

@@ -1,0 +1,184 @@
+"""A producer and a consumer that note what they are told, for `zabka.journal.judges.kafka_analysis` to judge.
+
+Pure coroutine code over a `KafkaClient`, so that simulated clusters and real ones are judged by the same histories.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Polled, Read, Sent
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.record_batch import Record
+
+PAUSE_MS = 100
+POLL_MS = 250
+RETRY_MS = 200
+CREATE_TIMEOUT_MS = 5_000
+PRODUCE_TIMEOUT_MS = 4_000
+FETCH_TIMEOUT_MS = 2_000
+EARLIEST = -2
+
+_FAILURES = (KafkaRequestFailed, KafkaUnavailable)
+
+
+class TopicPlan(NamedTuple):
+    """A topic to be made and written to; `configs` are its overrides."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: dict[str, str]
+
+
+class HistoryProducer:
+    """Makes the topic, then sends record after record to its partitions in turn, idempotent.
+
+    Each value is sent once; what was given up on may be stored all the same.
+    """
+
+    def __init__(
+        self, client: AdminClient, runtime: Runtime, topic: TopicPlan, history: KafkaHistory, pause_ms: int = PAUSE_MS,
+        acks: int = ACKS_ALL,
+    ) -> None:  # fmt: skip
+        self.acknowledged = 0
+        self.done = False
+        self._client = client
+        self._runtime = runtime
+        self._topic = topic
+        self._history = history
+        self._pause_ms = pause_ms
+        self._acks = acks
+        self._identity: tuple[int, int] | None = None
+        self._sequences: dict[TopicPartition, int] = {}
+        self._sent = 0
+
+    async def run(self, stopping: Callable[[], bool]) -> None:
+        """Until `stopping` says so; then `done`."""
+        await self._create_topic()
+        while not stopping():
+            await self._send()
+            await self._runtime.sleep(self._pause_ms)
+        self.done = True
+
+    async def _create_topic(self) -> None:
+        topic = self._topic
+        while True:
+            try:
+                await self._client.create_topic(
+                    topic.name,
+                    topic.partitions,
+                    topic.replication_factor,
+                    configs=topic.configs,
+                    timeout_ms=CREATE_TIMEOUT_MS,
+                )
+                return
+            except KafkaRequestFailed as refused:
+                if refused.error is ErrorCode.topic_already_exists:
+                    return
+            except KafkaUnavailable:
+                pass
+            await self._runtime.sleep(RETRY_MS)
+
+    async def _send(self) -> None:
+        if self._identity is None:
+            with suppress(*_FAILURES):
+                self._identity = await self._client.init_producer_id(timeout_ms=PRODUCE_TIMEOUT_MS)
+                self._sequences.clear()
+            if self._identity is None:
+                return
+        name = TopicPartition(self._topic.name, self._sent % self._topic.partitions)
+        self._sent += 1
+        value = f"{self._topic.name}:{self._sent}"
+        identity, sequence = self._identity, self._sequences.get(name, 0)
+        began_us = self._now_us()
+        offset = None
+        try:
+            offset = await self._client.produce(
+                name,
+                [Record(key=None, value=value.encode(), timestamp_ms=self._runtime.now().wall_ms)],
+                acks=self._acks,
+                timeout_ms=PRODUCE_TIMEOUT_MS,
+                producer=(*identity, sequence),
+            )
+        except _FAILURES:
+            # It may have been stored, so this sequence number may not be used for another record.
+            self._identity = None
+        if offset is not None:
+            self._sequences[name] = sequence + 1
+            self.acknowledged += 1
+        self._history.sent.append(
+            Sent(str(identity), str(name), value, began_us, self._now_us(), offset, acks=self._acks)
+        )
+
+    def _now_us(self) -> int:
+        return self._runtime.now().mono_ms * 1000
+
+
+class HistoryConsumer:
+    """Reads every partition of the topic, on from where it was, until the end of it all."""
+
+    def __init__(
+        self,
+        client: AdminClient,
+        runtime: Runtime,
+        topic: TopicPlan,
+        history: KafkaHistory,
+        is_final: Callable[[], bool],
+        is_end: Callable[[TopicPartition, int], bool],
+    ) -> None:
+        """`is_final`: has the last record been sent?  `is_end`: is there nothing in the partition from an offset on?"""
+        self.done = False
+        self._client = client
+        self._runtime = runtime
+        self._history = history
+        self._is_final = is_final
+        self._is_end = is_end
+        self._positions = {TopicPartition(topic.name, number): 0 for number in range(topic.partitions)}
+        self._assignments = dict.fromkeys(self._positions, 1)
+
+    async def run(self) -> None:
+        """Until every partition was read to its end; then `done`."""
+        ended: dict[TopicPartition, None] = {}
+        while len(ended) < len(self._positions):
+            await self._runtime.sleep(POLL_MS)
+            for name in self._positions:
+                if name not in ended and await self._poll(name):
+                    ended[name] = None
+        self.done = True
+
+    async def _poll(self, name: TopicPartition) -> bool:
+        """Read on; is this the end of it all?"""
+        final = self._is_final()
+        position = self._positions[name]
+        began_us = self._runtime.now().mono_ms * 1000
+        try:
+            fetched = await self._client.fetch(name, position, max_wait_ms=1, timeout_ms=FETCH_TIMEOUT_MS)
+        except KafkaRequestFailed as refused:
+            if refused.error is ErrorCode.offset_out_of_range:
+                await self._begin_again(name)
+            return False
+        except KafkaUnavailable:
+            return False
+        self._history.reads.append(Read(str(name), began_us, fetched.high_watermark))
+        if fetched.records:
+            records = tuple((record.offset, (record.value or b"").decode()) for record in fetched.records)
+            self._history.polled.append(Polled("consumer", self._assignments[name], str(name), records))
+            position = self._positions[name] = fetched.records[-1].offset + 1
+        if final and position >= fetched.high_watermark and self._is_end(name, position):
+            self._history.ends[str(name)] = position
+            return True
+        return False
+
+    async def _begin_again(self, name: TopicPartition) -> None:
+        """auto.offset.reset=earliest."""
+        with suppress(*_FAILURES):
+            self._positions[name] = await self._client.list_offset(name, EARLIEST, timeout_ms=FETCH_TIMEOUT_MS)
+            self._assignments[name] += 1

@@ -1,0 +1,98 @@
+"""What administrators ask of single brokers: which requests they serve, their log directories; and records removed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.client import ATTEMPT_MS_MAX, KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.ports import ChannelBroken, Endpoint, KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+
+
+class LogInfo(NamedTuple):
+    """One replica's log."""
+
+    size_bytes: int
+    offset_lag: int
+    is_future: bool
+
+
+class LogDirInfo(NamedTuple):
+    """One log directory of a broker."""
+
+    path: str
+    error: ErrorCode
+    logs: Mapping[TopicPartition, LogInfo]
+
+
+async def _ask(client: KafkaClient, broker: Endpoint, message: KafkaMessage) -> KafkaMessage:
+    try:
+        return await client.call(broker, message, ATTEMPT_MS_MAX)
+    except ChannelBroken as broken:
+        raise KafkaUnavailable(str(broken)) from None
+
+
+async def api_versions(client: KafkaClient, broker: Endpoint) -> dict[int, tuple[int, int]]:
+    """The requests that a broker serves, lowest and highest version by API key."""
+    names = {"client_software_name": "zabka", "client_software_version": "1"}
+    answer = await _ask(client, broker, request(ApiKey.API_VERSIONS, 3, **names))
+    return {int(row.api_key): (int(row.min_version), int(row.max_version)) for row in answer.api_keys}
+
+
+async def describe_log_dirs(client: KafkaClient, broker: Endpoint) -> list[LogDirInfo]:
+    """A broker's log directories with every replica in them.  Raises KafkaRequestFailed, KafkaUnavailable."""
+    answer = await _ask(client, broker, request(ApiKey.DESCRIBE_LOG_DIRS, 4, topics=None))
+    if answer.error_code != ErrorCode.none:
+        raise KafkaRequestFailed(ErrorCode(answer.error_code))
+    return [
+        LogDirInfo(
+            str(row.log_dir),
+            ErrorCode(row.error_code),
+            {
+                TopicPartition(str(topic.name), int(each.partition_index)): LogInfo(
+                    int(each.partition_size), int(each.offset_lag), bool(each.is_future_key)
+                )
+                for topic in row.topics
+                for each in topic.partitions
+            },
+        )
+        for row in answer.results
+    ]
+
+
+async def alter_replica_log_dirs(
+    client: KafkaClient, broker: Endpoint, targets: Mapping[TopicPartition, str]
+) -> dict[TopicPartition, ErrorCode]:
+    """Have a broker move its replicas to these directories; what it says to each.  Raises KafkaUnavailable."""
+    directories: dict[str, dict[str, list[int]]] = {}
+    for partition, path in targets.items():
+        directories.setdefault(path, {}).setdefault(partition.topic, []).append(partition.partition)
+    rows = [
+        {"path": path, "topics": [{"name": topic, "partitions": numbers} for topic, numbers in topics.items()]}
+        for path, topics in directories.items()
+    ]
+    answer = await _ask(client, broker, request(ApiKey.ALTER_REPLICA_LOG_DIRS, 2, dirs=rows))
+    return {
+        TopicPartition(str(topic.topic_name), int(row.partition_index)): ErrorCode(row.error_code)
+        for topic in answer.results
+        for row in topic.partitions
+    }
+
+
+async def delete_records(client: KafkaClient, topic_partition: TopicPartition, before_offset: int) -> int:
+    """Remove a partition's records before an offset (-1: all that are committed); where its log begins then."""
+    rows = [{"partition_index": topic_partition.partition, "offset": before_offset}]
+    message = request(
+        ApiKey.DELETE_RECORDS, 2, topics=[{"name": topic_partition.topic, "partitions": rows}], timeout=ATTEMPT_MS_MAX
+    )
+
+    def read(response: KafkaMessage) -> tuple[ErrorCode, int]:
+        row = response.topics[0].partitions[0]
+        return ErrorCode(row.error_code), int(row.low_watermark)
+
+    return await client.at_leader(topic_partition, lambda _: message, read, ATTEMPT_MS_MAX)

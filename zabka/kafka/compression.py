@@ -1,0 +1,197 @@
+"""The codecs of record batches and message sets: gzip, snappy, lz4 and zstd, as Kafka's `compress` package has them.
+
+Whatever a stranger sends is unpacked piece by piece and up to a bound: a batch says nothing about how much is in it.
+gzip and zstd give as much at a time as one asks for, lz4 and snappy a block.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from enum import IntEnum
+
+import cramjam
+
+from zabka.kafka.lz4_frame import Lz4FrameWriter, lz4_blocks
+from zabka.kafka.snappy_chunks import ChunkTooLarge, SnappyWriter, snappy_chunks
+
+try:
+    # Python's own, from 3.14 on.
+    from compression.zstd import ZstdDecompressor, ZstdError  # type: ignore[import-not-found,unused-ignore]
+except ImportError:
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+EXPANDED_BYTES_MAX = 64 << 20
+"""A batch that unpacks to more is refused.  Kafka has no such bound; 5,000,000 of the smallest records fit into it."""
+ZSTD_BYTES_MAX = 16 << 20
+"""What a producer's batch of zstd may unpack to: who unpacks it may have to remember all of that until the end."""
+PIECE_BYTES = 16 << 10
+"""gzip, zstd and what is not compressed come in pieces of this size at most; a block of lz4 may have 4 MiB."""
+
+_GZIP_WINDOW = 31
+_GZIP_START = b"\x1f\x8b\x08"
+_INPUT_BYTES = 8 << 10
+Data = bytes | bytearray | memoryview
+
+
+class Codec(IntEnum):
+    """The three lowest bits of a batch's attributes (CompressionType.java)."""
+
+    NONE = 0
+    GZIP = 1
+    SNAPPY = 2
+    LZ4 = 3
+    ZSTD = 4
+
+
+CODECS = {"uncompressed": Codec.NONE} | {codec.name.lower(): codec for codec in Codec if codec}
+"""By their names in compression.type (BrokerCompressionType.java)."""
+DEFAULT_LEVELS = {Codec.GZIP: -1, Codec.LZ4: 9, Codec.ZSTD: 3}
+"""Where a codec has levels."""
+
+
+class CompressionError(Exception):
+    """Bytes that cannot be unpacked; the text says why."""
+
+
+class ExpandsTooFar(CompressionError):
+    """They unpack to more than is allowed."""
+
+
+# ---- unpacking ------------------------------------------------------------------------------------------------
+
+
+def unpacked(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> Iterator[Data]:
+    """What is in `data`, in pieces, some of which may be empty: whoever reads can do something else in between.
+
+    `magic` is that of the batch or message: the oldest messages have lz4 frames with a wrong checksum in front.
+    Raises CompressionError, and ExpandsTooFar before more than `bytes_max` bytes were unpacked.
+    """
+    left = bytes_max
+    try:
+        for piece in _pieces(codec, data, bytes_max, magic):
+            left -= len(piece)
+            if left < 0:
+                raise ExpandsTooFar(f"more than {bytes_max} bytes are in a batch of {len(data)}")
+            yield piece
+    except ChunkTooLarge as wrong:
+        raise ExpandsTooFar(f"snappy: {wrong}") from None
+    except (cramjam.DecompressionError, zlib.error, ZstdError, ValueError) as wrong:
+        raise CompressionError(f"{codec.name.lower()}: {wrong}") from None
+
+
+def unpack(codec: Codec, data: Data, bytes_max: int = EXPANDED_BYTES_MAX, magic: int = 2) -> bytes:
+    """All that is in `data`.  Raises as `unpacked` does."""
+    return b"".join(unpacked(codec, data, bytes_max, magic))
+
+
+def _pieces(codec: Codec, data: Data, bytes_max: int, magic: int) -> Iterator[Data]:
+    if codec is Codec.GZIP:
+        return _gzip_pieces(data)
+    if codec is Codec.SNAPPY:
+        return snappy_chunks(data, bytes_max)
+    if codec is Codec.LZ4:
+        return lz4_blocks(data, header_is_checked=magic > 0)
+    if codec is Codec.ZSTD:
+        return _zstd_pieces(data)
+    return _plain_pieces(data)
+
+
+def _plain_pieces(data: Data) -> Iterator[Data]:
+    view = memoryview(data)
+    for at in range(0, len(view), PIECE_BYTES):
+        yield bytes(view[at : at + PIECE_BYTES])
+
+
+def _gzip_pieces(data: Data) -> Iterator[Data]:
+    """Every member of a gzip file; what follows one and is no member is passed over, as Java does."""
+    view = memoryview(data)
+    unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+    for at in range(0, len(view), _INPUT_BYTES):
+        rest: Data = view[at : at + _INPUT_BYTES]
+        while rest:
+            yield unpacker.decompress(rest, PIECE_BYTES)
+            rest = unpacker.unconsumed_tail
+            if unpacker.eof:
+                following = len(view) - at - min(_INPUT_BYTES, len(view) - at) + len(unpacker.unused_data)
+                begins = bytes(view[len(view) - following : len(view) - following + len(_GZIP_START)])
+                if begins != _GZIP_START:
+                    return
+                rest = unpacker.unused_data
+                unpacker = zlib.decompressobj(wbits=_GZIP_WINDOW)
+    while not unpacker.eof:
+        piece = unpacker.decompress(unpacker.unconsumed_tail, PIECE_BYTES)
+        if not piece:
+            raise ValueError("it ends early")
+        yield piece
+
+
+def _zstd_pieces(data: Data) -> Iterator[Data]:
+    """Every frame, one after the other, as zstd-jni's stream does."""
+    view = memoryview(data)
+    unpacker, is_whole = ZstdDecompressor(), False
+    for at in range(0, len(view), _INPUT_BYTES):
+        rest: Data = view[at : at + _INPUT_BYTES]
+        while rest or not unpacker.needs_input:
+            piece = unpacker.decompress(rest, PIECE_BYTES)
+            is_whole = unpacker.eof
+            rest = b""
+            if is_whole:
+                rest = unpacker.unused_data
+                unpacker = ZstdDecompressor()
+            yield piece
+            is_whole = is_whole and not rest
+    if not is_whole:
+        raise ValueError("it ends early")
+
+
+# ---- packing --------------------------------------------------------------------------------------------------
+
+
+class Packer:
+    """Packs what it is given, in pieces.  `level` is that of the codec, None for its default; `magic` as above."""
+
+    def __init__(self, codec: Codec, level: int | None = None, magic: int = 2) -> None:
+        level = DEFAULT_LEVELS.get(codec, 0) if level is None else level
+        self._add: Callable[[Data], bytes]
+        self._end: Callable[[], bytes]
+        if codec is Codec.GZIP:
+            gzip = zlib.compressobj(level, wbits=_GZIP_WINDOW)
+            self._add, self._end = gzip.compress, gzip.flush
+        elif codec is Codec.SNAPPY:
+            snappy = SnappyWriter()
+            self._add, self._end = snappy.add, snappy.end
+        elif codec is Codec.LZ4:
+            lz4 = Lz4FrameWriter(None if level == DEFAULT_LEVELS[codec] else level, header_is_checked=magic > 0)
+            self._add, self._end = lz4.add, lz4.end
+        elif codec is Codec.ZSTD:
+            zstd = _ZstdPacker(level)
+            self._add, self._end = zstd.add, zstd.end
+        else:
+            self._add, self._end = bytes, bytes
+
+    def add(self, data: Data) -> bytes:
+        """Take this in as well; what is ready of the packed bytes."""
+        return self._add(data)
+
+    def end(self) -> bytes:
+        """That was all; the rest of the packed bytes."""
+        return self._end()
+
+
+class _ZstdPacker:
+    def __init__(self, level: int) -> None:
+        self._packer = cramjam.zstd.Compressor(level=level)
+
+    def add(self, data: Data) -> bytes:
+        self._packer.compress(bytes(data))
+        return b""
+
+    def end(self) -> bytes:
+        return bytes(self._packer.finish())
+
+
+def pack(codec: Codec, data: Data, level: int | None = None, magic: int = 2) -> bytes:
+    """Pack all of `data`."""
+    packer = Packer(codec, level, magic)
+    return packer.add(data) + packer.end()

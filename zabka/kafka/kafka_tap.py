@@ -1,0 +1,96 @@
+"""What a broker says and hears in Kafka's protocol, for the file of its messages.
+
+With `zabka.messages=control` that is what passes between controller and brokers, and of the fetches the one in which a
+connection to a leader was lost.  What is known of a request (its connection, its number there) is known at both ends.
+"""
+
+from __future__ import annotations
+
+from zabka.journal.message_log import MessageLine, MessageNotes, Transport
+from zabka.kafka import message_names as names
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+
+
+class KafkaTap:
+    """Listens to one broker's connections, those that it opens and those that it accepts."""
+
+    def __init__(self, notes: MessageNotes) -> None:
+        self._notes = notes
+        self._hears_everything = notes.hears_everything
+
+    def wants(self, message: KafkaMessage) -> bool:
+        """Is it to be written down?"""
+        return self._hears_everything or message.__api_key__ in names.CONTROL
+
+    def now_us(self) -> int:
+        """The clock that messages are stamped with."""
+        return self._notes.now_us()
+
+    def caller(self, transport: Transport, broker_id: int) -> CallerLine:
+        """A connection that this broker has opened."""
+        return CallerLine(self._notes.line(transport, f"broker-{broker_id}"))
+
+    def server(self, transport: Transport) -> ServerLine:
+        """A connection that this broker has accepted."""
+        return ServerLine(self, self._notes.line(transport))
+
+
+class CallerLine:
+    """The connection on which requests leave."""
+
+    __slots__ = ("_asked", "_line")
+
+    def __init__(self, line: MessageLine) -> None:
+        self._line = line
+        self._asked: dict[int, str] = {}
+
+    def asked(self, number: int, request: KafkaMessage, size: int, us: int | None = None) -> None:
+        """A request leaves."""
+        content = names.request_content(request)
+        self._asked[number] = content.group
+        content.subject["correlation"] = number
+        self._line.sent(content, f"request@{number}", size, us)
+
+    def answered(self, number: int, response: KafkaMessage, size: int) -> None:
+        """A response has come."""
+        group = self._asked.pop(number, None)
+        if group is not None:
+            self._line.received(names.response_content(response, group), f"answer@{number}", size)
+
+    def broke(self, number: int, request: KafkaMessage, sent_us: int, reason: str) -> None:
+        """A fetch got no answer: the connection is gone."""
+        if number not in self._asked and api_key_of(request) == ApiKey.FETCH:
+            content = names.request_content(request)
+            content.subject["failed"] = reason
+            self._line.sent(content, f"request@{number}", None, sent_us)
+
+
+class ServerLine:
+    """The connection on which requests come in."""
+
+    __slots__ = ("_line", "_tap", "awaits")
+
+    def __init__(self, tap: KafkaTap, line: MessageLine) -> None:
+        self._tap = tap
+        self._line = line
+        self.awaits: dict[int, str] = {}
+        """The class of each request that was written down and is not answered yet, by its number."""
+
+    def came(self, number: int, client_id: str | None, request: KafkaMessage, size: int) -> None:
+        """A request has come."""
+        if not self._tap.wants(request):
+            return
+        if self._line.other is None and client_id:
+            self._line.other = client_id
+        content = names.request_content(request)
+        if not (api_key_of(request) == ApiKey.PRODUCE and request.acks == 0):
+            self.awaits[number] = content.group
+        content.subject["correlation"] = number
+        self._line.received(content, f"request@{number}", size)
+
+    def told(self, number: int, response: KafkaMessage, size: int) -> None:
+        """A response leaves."""
+        group = self.awaits.pop(number, None)
+        if group is not None:
+            self._line.sent(names.response_content(response, group), f"answer@{number}", size)

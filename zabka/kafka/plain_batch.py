@@ -1,0 +1,177 @@
+"""The short way of the batches that most producers send: alone, uncompressed, of few records without headers.
+
+Whatever is odd about a batch is left to `record_validation`, which finds out whether it is wrong and says how.
+"""
+
+from __future__ import annotations
+
+from crc32c import crc32c
+
+from zabka.kafka.compression import Data
+from zabka.kafka.record_batch import CHECKED_FROM, HEADER, HEADER_SIZE, MAGIC, SIZE_OVERHEAD, BatchHeader
+
+PLAIN_RECORDS_MAX = 2_000
+"""More are looked over in slices."""
+
+
+def plain_batch(data: Data, max_message_bytes: int) -> BatchHeader | None:
+    """The header of a sound and plain batch, that can be appended as it is; None where it takes a closer look.
+
+    For topics that ask nothing of keys and times and keep the producer's codec (`TopicRules.asks_nothing`).
+    """
+    size = len(data)
+    if not HEADER_SIZE <= size <= max_message_bytes:
+        return None
+    header = BatchHeader._make(HEADER.unpack_from(data))
+    count = header.record_count
+    if (
+        header.length != size - SIZE_OVERHEAD
+        or header.magic != MAGIC
+        or header.base_offset
+        or header.attributes
+        or not 0 < count <= PLAIN_RECORDS_MAX
+        or header.last_offset_delta != count - 1
+        or (header.producer_id >= 0 and header.base_sequence < 0)
+        or header.max_timestamp < -1
+    ):
+        return None
+    whole = bytes(data)
+    if crc32c(memoryview(whole)[CHECKED_FROM:]) != header.crc:
+        return None
+    newest = _newest_of(whole, HEADER_SIZE, count)
+    if newest is None or header.base_timestamp + newest != header.max_timestamp:
+        return None
+    return header
+
+
+_ALIKE_MIN = 12
+"""So many records must be left to look at all of them at once."""
+_EVEN, _ODD = bytes(range(0, 256, 2)), bytes(range(1, 256, 2))
+_LAST, _MORE = bytes(range(0x80)), bytes(range(0x80, 0x100))
+"""The bytes that end a varint, and those that do not."""
+_UP_TO = [bytes(range(top + 1)) for top in range(0x100)]
+
+
+def _newest_of(data: bytes, at: int, count: int) -> int | None:
+    """The highest difference of the records' times to the batch's, if they end where the data do; None for anything
+    but lengths and differences of one or two bytes, in as few as hold them."""
+    newest = -1
+    stride, left, tries_at = 0, count, count
+    try:
+        while left:
+            start = at
+            size = data[at]
+            if size < 0x80:
+                end = at + 1 + (size >> 1)
+                at += 2
+            elif data[at + 1] < 0x80:
+                end = at + 2 + ((size & 0x7F | data[at + 1] << 7) >> 1)
+                at += 3
+            else:
+                return None
+            raw = data[at]
+            if raw > 0x7F:
+                at += 1
+                if data[at] > 0x7F:
+                    return None
+                raw = raw & 0x7F | data[at] << 7
+            if raw > newest and not raw & 1:
+                newest = raw
+            # The offset's value does not matter where nothing is compressed.
+            if data[at + 1] < 0x80:
+                at += 2
+            elif data[at + 2] < 0x80:
+                at += 3
+            else:
+                return None
+            size = data[at]
+            if size > 0x7F:
+                at += 1
+                if data[at] > 0x7F:
+                    return None
+                size = size & 0x7F | data[at] << 7
+            at += 1 if size & 1 else 1 + (size >> 1)
+            # The record's end tells how long its value must be, if it has no headers.
+            size = data[at]
+            if size < 0x80:
+                if end - at - 2 != (0 if size & 1 else size >> 1):
+                    return None
+            elif end - at - 3 << 1 != size & 0x7F | data[at + 1] << 7:
+                return None
+            at = end
+            if data[at - 1]:
+                return None
+            left -= 1
+            if at - start == stride and _ALIKE_MIN <= left <= tries_at:
+                tries_at = left - 2 * _ALIKE_MIN
+                run, latest = _alike(data, start, end, left)
+                newest = max(newest, latest)
+                at += run * stride
+                left -= run
+            stride = end - start
+    except IndexError:
+        return None
+    # Times that all go back are rare enough for a closer look.
+    return newest >> 1 if at == len(data) and newest >= 0 else None
+
+
+def _places(data: bytes, at: int) -> tuple[int, int, int, int]:
+    """Where a record has its time, its offset, and the lengths of its key and value; each has one byte or two."""
+    time_at = at + (2 if data[at] < 0x80 else 3)
+    offset_at = time_at + (1 if data[time_at] < 0x80 else 2)
+    key_at = offset_at + (1 if data[offset_at] < 0x80 else 2)
+    size, at = data[key_at], key_at + 1
+    if size > 0x7F:
+        size, at = size & 0x7F | data[at] << 7, at + 1
+    return time_at, offset_at, key_at, at if size & 1 else at + (size >> 1)
+
+
+def _alike(data: bytes, start: int, end: int, most: int) -> tuple[int, int]:
+    """(how many records after the one from `start` to `end` have its lengths in the same places, the highest time in
+    them before zigzag); nothing is done record by record, for every place is looked at through all of them."""
+    time_at, offset_at, key_at, value_at = _places(data, start)
+    stride = end - start
+    run = min(most, len(data) // stride)
+    same = [*range(start, time_at - 1), end - 1]
+    for at in (key_at, value_at):
+        same += [at, at + 1] if data[at] > 0x7F else [at]
+    for at in same:
+        column = data[at + stride : at + stride + run * stride : stride]
+        if len(column) < run or column != data[at : at + 1] * run:
+            run = len(column) - len(column.lstrip(data[at : at + 1]))
+            if not run:
+                return 0, -1
+    for first, behind in ((time_at, offset_at), (offset_at, key_at)):
+        column = data[behind - 1 + stride : behind - 1 + stride + run * stride : stride]
+        if not column.isascii():
+            run = len(column) - len(column.lstrip(_LAST))
+        if behind - first > 1:
+            column = data[first + stride : first + stride + run * stride : stride]
+            if column.translate(None, _MORE):
+                run = len(column) - len(column.lstrip(_MORE))
+    if not run:
+        return 0, -1
+    low = data[time_at + stride : time_at + stride + run * stride : stride]
+    if time_at + 1 == offset_at:
+        return run, _highest(low.translate(None, _ODD))
+    if low.translate(None, _EVEN):
+        # Some go back; one looks at each.
+        return 0, -1
+    high = data[time_at + 1 + stride : time_at + 1 + stride + run * stride : stride]
+    top = _highest(high)
+    return run, (top << 7) + _highest(_beside(low, high, top)) - 0x80
+
+
+def _highest(column: bytes) -> int:
+    """The highest byte, -1 where there is none: mostly the last one, for time goes on."""
+    if not column:
+        return -1
+    return max(column) if column.translate(None, _UP_TO[column[-1]]) else column[-1]
+
+
+def _beside(low: bytes, high: bytes, top: int) -> bytes:
+    """The bytes of `low` whose neighbours in `high` are `top`."""
+    first = high.index(top)
+    if high.count(top) == len(high) - first:
+        return low[first:]
+    return bytes(one for one, other in zip(low, high, strict=True) if other == top)

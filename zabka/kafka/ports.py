@@ -1,0 +1,59 @@
+"""What controllers, brokers and clients are handed to reach brokers: addresses, messages, and the channel."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple, NewType, Protocol
+
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event
+
+BrokerId = NewType("BrokerId", int)
+BrokerEpoch = NewType("BrokerEpoch", int)
+"""The czxid of /brokers/ids/N."""
+ControllerEpoch = NewType("ControllerEpoch", int)
+LeaderEpoch = NewType("LeaderEpoch", int)
+PartitionEpoch = NewType("PartitionEpoch", int)
+"""The zkVersion of a partition's state znode."""
+
+NO_LEADER = BrokerId(-1)
+UNKNOWN_BROKER_EPOCH = BrokerEpoch(-1)
+"""In requests: any life of that broker.  Of a registered broker: with Historical.NO_BROKER_EPOCH."""
+
+Emit = Callable[[Event], Cause]
+"""Writes an event to this node's journal; what names it as the cause of another one."""
+
+KafkaMessage = Any
+"""A request or response payload: an instance of a class from `kio.schema`, which carries its API key and version."""
+
+
+class Endpoint(NamedTuple):
+    """Where a broker listens."""
+
+    broker_id: int
+    host: str
+    port: int
+
+
+class ChannelBroken(Exception):
+    """The request got no response: refused, connection lost or timed out.  It may have been carried out."""
+
+
+class NeverSent(ChannelBroken):
+    """There was no connection that the request could have gone out on, so it was not carried out."""
+
+
+class BrokerChannel(Protocol):
+    """Kafka requests from this broker to another one (or to itself)."""
+
+    def call(self, to: Endpoint, request: KafkaMessage, timeout_ms: int) -> Awaitable[KafkaMessage]:
+        """Send now; the response payload when awaited.  Raises ChannelBroken.
+
+        Requests to one endpoint keep their order.  The response is of the kio class that matches the request's
+        version.
+        """
+        ...
+
+    def forget(self, broker_id: int) -> None:
+        """Close any connection to that broker; calls in flight raise ChannelBroken."""
+        ...

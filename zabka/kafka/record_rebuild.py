@@ -1,0 +1,112 @@
+"""A batch made anew out of records that came in another codec or format (MemoryRecordsBuilder)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zabka.kafka.compression import Codec, Data, Packer
+from zabka.kafka.record_batch import (
+    HEADER_SIZE,
+    LOG_APPEND_TIME,
+    MAGIC,
+    NO_PRODUCER,
+    SIZE_OVERHEAD,
+    BatchHeader,
+    with_checksum,
+    write_varint,
+)
+from zabka.kafka.record_refusals import too_large, unexpected
+from zabka.kafka.record_rules import NO_TIMESTAMP, Append
+
+_PACK_BYTES = 32 << 10
+
+
+class Producer(NamedTuple):
+    """Whose records these are, as a batch's header says it."""
+
+    producer_id: int = NO_PRODUCER
+    epoch: int = -1
+    base_sequence: int = -1
+    is_transactional: bool = False
+
+
+_TRANSACTIONAL_BIT = 0x10
+
+
+class BatchBuilder:
+    """Builds one batch of format 2, at offset 0, in the codec that the topic asks for or else in `codec`."""
+
+    def __init__(self, append: Append, codec: Codec, producer: Producer) -> None:
+        self._append = append
+        self._codec = codec
+        self._producer = producer
+        self._packer = Packer(codec, append.rules.level)
+        self._packed: list[bytes] = []
+        self._size = HEADER_SIZE
+        self._waiting = bytearray()
+        self._count = 0
+        self._base_timestamp = NO_TIMESTAMP
+        self._max_timestamp = NO_TIMESTAMP
+
+    def add(self, timestamp_ms: int, fields: Data) -> None:
+        """Append a record; `fields` is what stands behind its offset: key, value and headers.
+
+        Raises RecordsRefused where Kafka's builder takes no such timestamp, or where the batch gets too large.
+        """
+        if timestamp_ms < NO_TIMESTAMP:
+            raise unexpected(f"Invalid negative timestamp {timestamp_ms}")
+        if not self._count:
+            self._base_timestamp = timestamp_ms
+        head = bytearray(b"\x00")
+        write_varint(head, timestamp_ms - self._base_timestamp)
+        write_varint(head, self._count)
+        write_varint(self._waiting, len(head) + len(fields))
+        self._waiting += head
+        self._waiting += fields
+        self._count += 1
+        self._max_timestamp = max(self._max_timestamp, timestamp_ms)
+        if len(self._waiting) >= _PACK_BYTES:
+            self._pack(self._packer.add(bytes(self._waiting)))
+            self._waiting.clear()
+
+    def take_over(self, piece: Data) -> None:
+        """Append the bytes of records that need no change; `done_unchanged` then says what they are."""
+        self._pack(self._packer.add(piece))
+
+    def _pack(self, packed: bytes) -> None:
+        self._packed.append(packed)
+        self._size += len(packed)
+        if self._size > self._append.rules.max_message_bytes:
+            raise too_large(f"more than {self._append.rules.max_message_bytes} bytes after compression")
+
+    def done(self) -> tuple[bytes, BatchHeader]:
+        """The batch of the records that were added."""
+        return self._done(self._base_timestamp, self._max_timestamp, self._count)
+
+    def done_unchanged(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:
+        """The batch of the records that were taken over."""
+        return self._done(base_timestamp, max_timestamp, count)
+
+    def _done(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:
+        self._pack(self._packer.add(bytes(self._waiting)))
+        self._pack(self._packer.end())
+        body = b"".join(self._packed)
+        stamps, producer = self._append.rules.stamps, self._producer
+        header = BatchHeader(
+            base_offset=0,
+            length=HEADER_SIZE - SIZE_OVERHEAD + len(body),
+            leader_epoch=-1,
+            magic=MAGIC,
+            crc=0,
+            attributes=self._codec
+            | (LOG_APPEND_TIME if stamps else 0)
+            | (_TRANSACTIONAL_BIT if producer.is_transactional else 0),
+            last_offset_delta=count - 1,
+            base_timestamp=base_timestamp,
+            max_timestamp=self._append.now_ms if stamps else max_timestamp,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.epoch,
+            base_sequence=producer.base_sequence,
+            record_count=count,
+        )
+        return with_checksum(header, body)

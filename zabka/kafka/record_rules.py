@@ -1,0 +1,77 @@
+"""What a topic asks of the records that producers send it, one by one (LogValidator.validateRecord)."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from zabka.kafka.compression import Codec
+from zabka.kafka.record_refusals import INVALID_TIMESTAMP, RecordErrors
+
+NO_TIMESTAMP = -1
+FOREVER_MS = 2**63 - 1
+
+
+class TopicRules(NamedTuple):
+    """A topic's configuration, as far as its records are concerned."""
+
+    compacts: bool = False
+    """cleanup.policy holds compact: every record has a key."""
+    stamps: bool = False
+    """message.timestamp.type is LogAppendTime."""
+    before_max_ms: int = FOREVER_MS
+    """message.timestamp.before.max.ms."""
+    after_max_ms: int = FOREVER_MS
+    """message.timestamp.after.max.ms."""
+    codec: Codec | None = None
+    """compression.type; None is `producer`: batches keep theirs."""
+    level: int | None = None
+    """That of compression.CODEC.level; None is the codec's default."""
+    max_message_bytes: int = 1_048_588
+    """max.message.bytes."""
+
+    @property
+    def asks_nothing(self) -> bool:
+        """Is an uncompressed batch appended as it is, if it is sound?"""
+        is_timeless = self.before_max_ms == self.after_max_ms == FOREVER_MS
+        return is_timeless and not self.compacts and not self.stamps and not self.codec
+
+
+class Append(NamedTuple):
+    """One append: where to, when, and by which rules."""
+
+    rules: TopicRules
+    topic_partition: object
+    """As messages name it: orders-0."""
+    now_ms: int
+
+    @property
+    def checks_times(self) -> bool:
+        """Can a record be too old or too new?"""
+        rules = self.rules
+        return not rules.stamps and (rules.before_max_ms != FOREVER_MS or rules.after_max_ms != FOREVER_MS)
+
+    def check_record(
+        self, errors: RecordErrors, index: int, offset: int, timestamp_ms: int, has_key: bool, stamped_as: str | None
+    ) -> None:
+        """Note what is wrong with a record.  `stamped_as` is how Kafka shows it, where its batch claims to bear the
+        time of its append, which is for brokers to say; None where it does not."""
+        rules = self.rules
+        if rules.compacts and not has_key:
+            where = f"in topic partition {self.topic_partition}"
+            errors.note(index, f"Compacted topic cannot accept message without key {where}")
+        elif not rules.stamps and timestamp_ms != NO_TIMESTAMP:
+            age_ms = self.now_ms - timestamp_ms
+            if age_ms > rules.before_max_ms or -age_ms > rules.after_max_ms:
+                oldest, newest = as_long(self.now_ms - rules.before_max_ms), as_long(self.now_ms + rules.after_max_ms)
+                text = f"Timestamp {timestamp_ms} of message with offset {offset} is out of range. "
+                text += f"The timestamp should be within [{oldest}, {newest}]"
+                errors.note(index, text, INVALID_TIMESTAMP)
+        elif stamped_as is not None:
+            text = f"Invalid timestamp type in message {stamped_as}. "
+            text += "Producer should not set timestamp type to LogAppendTime."
+            errors.note(index, text, INVALID_TIMESTAMP)
+
+
+def as_long(number: int) -> int:
+    """As Java's 64 bits wrap it."""
+    return (number + 2**63) % 2**64 - 2**63

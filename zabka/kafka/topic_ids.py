@@ -1,0 +1,50 @@
+"""Topic ids: 128-bit numbers, written as 22 characters of base64url (org.apache.kafka.common.Uuid).
+
+Within the controller a topic id is that text.  Requests carry the UUID type of `kio.schema`.
+"""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from typing import Any
+
+from kio.static.constants import uuid_zero
+
+from zabka.ensemble.ports import Random
+
+_KafkaUuid = type(uuid_zero)
+
+
+def random_topic_id(random: Random) -> str:
+    """A version 4 id that is not reserved and does not begin with a dash (Uuid.randomUuid)."""
+    while True:
+        bits = random.getrandbits(128)
+        bits = (bits & ~(0xF << 76)) | (0x4 << 76)
+        bits = (bits & ~(0x3 << 62)) | (0x2 << 62)
+        text = _text(bits.to_bytes(16, "big"))
+        if not text.startswith("-"):
+            return text
+
+
+def topic_id_to_kafka(topic_id: str | None) -> Any:
+    """The id as `kio.schema` has it in requests; None where there is none."""
+    if topic_id is None:
+        return None
+    try:
+        return _KafkaUuid(bytes=urlsafe_b64decode(topic_id + "=="))
+    except ValueError:
+        return None
+
+
+def topic_id_from_kafka(value: Any) -> str | None:
+    """The text of an id from a request; None for none and for the zero id."""
+    return None if value is None or value == uuid_zero else _text(value.bytes)
+
+
+def is_topic_id(text: object) -> bool:
+    """Does this stand for an id?"""
+    return isinstance(text, str) and len(text) == 22 and topic_id_to_kafka(text) is not None
+
+
+def _text(raw: bytes) -> str:
+    return urlsafe_b64encode(raw).decode().rstrip("=")

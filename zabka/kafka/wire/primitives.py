@@ -1,0 +1,182 @@
+"""What Kafka's bytes are made of: varints, strings and lengths, in the older form and in the compact one (KIP-482)."""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from zabka.kafka.wire.kafka_schema import KafkaUuid, Uuid
+
+_I16 = Struct(">h")
+_I32 = Struct(">i")
+_UUID_SIZE = 16
+_NO_UUID = bytes(_UUID_SIZE)
+_SMALL_VARINTS = tuple(bytes([value]) for value in range(128))
+
+EMPTY_TAGS = b"\x00"
+TEXT_BYTES_MAX = 0x7FFF
+"""What a string has at most, in the compact form as well (the readers that Kafka's MessageGenerator makes): what comes
+as one must be fit to be stored and answered as the other."""
+
+
+class WireError(Exception):
+    """The other side sent what is no Kafka frame; the text says why."""
+
+
+# ---- writing --------------------------------------------------------------------------------------------------
+
+
+def varint(value: int) -> bytes:
+    """An unsigned varint."""
+    if value < 128:
+        return _SMALL_VARINTS[value]
+    out = bytearray()
+    while value > 0x7F:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def length(count: int, flexible: bool) -> bytes:
+    """The length of an array, or of bytes."""
+    return varint(count + 1) if flexible else _I32.pack(count)
+
+
+def null_length(flexible: bool) -> bytes:
+    """The length of an array, or of bytes, that is null."""
+    return b"\x00" if flexible else b"\xff\xff\xff\xff"
+
+
+def string(text: str, flexible: bool) -> bytes:
+    """A string that is not null."""
+    data = text.encode()
+    return (varint(len(data) + 1) if flexible else _I16.pack(len(data))) + data
+
+
+def nullable_string(text: str | None, flexible: bool) -> bytes:
+    """A string that may be null."""
+    if text is not None:
+        return string(text, flexible)
+    return b"\x00" if flexible else b"\xff\xff"
+
+
+def uuid(value: KafkaUuid | None) -> bytes:
+    """A topic id; null is all zeros."""
+    return _NO_UUID if value is None else bytes(value.bytes)
+
+
+# ---- reading --------------------------------------------------------------------------------------------------
+
+
+def text_of(data: bytes) -> str:
+    """A text as Java reads it: U+FFFD for what is no UTF-8.  Raises WireError where no string is as long as that."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        text = data.decode(errors="replace")
+    if len(text.encode()) > TEXT_BYTES_MAX:
+        raise WireError("a string that is no UTF-8")
+    return text
+
+
+def read_varint(data: bytes, offset: int) -> tuple[int, int]:
+    """(value, offset behind it).  Raises WireError."""
+    if offset < len(data) and data[offset] < 0x80:
+        return data[offset], offset + 1
+    value = shift = 0
+    while True:
+        if offset >= len(data) or shift > 28:
+            raise WireError("a number that ends early")
+        byte = data[offset]
+        offset += 1
+        value |= (byte & 0x7F) << shift
+        if not byte & 0x80:
+            return value, offset
+        shift += 7
+
+
+def read_length(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
+    """(the length of an array or of bytes, offset behind it); -1 for null.  Raises WireError, struct.error."""
+    if flexible:
+        value, offset = read_varint(data, offset)
+        return value - 1, offset
+    return _I32.unpack_from(data, offset)[0], offset + 4
+
+
+def read_count(data: bytes, offset: int, flexible: bool) -> tuple[int, int]:
+    """The length of an array that may not be null.  Raises WireError, struct.error."""
+    count, offset = read_length(data, offset, flexible)
+    if count < 0:
+        raise WireError("an array that may not be null")
+    return count, offset
+
+
+def read_nullable_string(data: bytes, offset: int, flexible: bool) -> tuple[str | None, int]:
+    """(text or None, offset behind it).  Raises WireError, struct.error."""
+    if flexible:
+        size, offset = read_varint(data, offset)
+        size -= 1
+    else:
+        (size,) = _I16.unpack_from(data, offset)
+        offset += 2
+    if size < 0:
+        if size < -1:
+            raise WireError("a string of negative length")
+        return None, offset
+    if size > TEXT_BYTES_MAX:
+        raise WireError(f"a string of {size} bytes")
+    end = offset + size
+    if end > len(data):
+        raise WireError("a string that ends early")
+    return text_of(data[offset:end]), end
+
+
+def read_string(data: bytes, offset: int, flexible: bool) -> tuple[str, int]:
+    """A string that may not be null.  Raises WireError, struct.error."""
+    text, offset = read_nullable_string(data, offset, flexible)
+    if text is None:
+        raise WireError("a string that may not be null")
+    return text, offset
+
+
+def read_records(view: memoryview, data: bytes, offset: int, flexible: bool) -> tuple[memoryview | None, int]:
+    """(records as part of `view`, which looks at `data`, or None; offset behind them).  Raises WireError."""
+    size, offset = read_length(data, offset, flexible)
+    if size < 0:
+        if size < -1:
+            raise WireError("records of negative length")
+        return None, offset
+    end = offset + size
+    if end > len(data):
+        raise WireError("records that end early")
+    return view[offset:end], end
+
+
+def read_uuid(data: bytes, offset: int) -> tuple[KafkaUuid | None, int]:
+    """(a topic id, None where it is all zeros; offset behind it).  Raises WireError."""
+    end = offset + _UUID_SIZE
+    if end > len(data):
+        raise WireError("a UUID that ends early")
+    found = data[offset:end]
+    return (None if found == _NO_UUID else Uuid(bytes=found)), end
+
+
+def read_tags(data: bytes, offset: int) -> tuple[list[tuple[int, int, int]], int]:
+    """The tagged fields as (tag, begin, end), and the offset behind them.  Raises WireError."""
+    count, offset = read_varint(data, offset)
+    found = []
+    for _ in range(count):
+        tag, offset = read_varint(data, offset)
+        size, offset = read_varint(data, offset)
+        if offset + size > len(data):
+            raise WireError("tagged fields that end early")
+        found.append((tag, offset, offset + size))
+        offset += size
+    return found, offset
+
+
+def skip_tags(data: bytes, offset: int) -> int:
+    """The offset behind tagged fields that nobody here wants.  Raises WireError."""
+    if offset < len(data) and not data[offset]:
+        return offset + 1
+    return read_tags(data, offset)[1]

@@ -1,0 +1,27 @@
+"""Which requests to one broker share a connection.
+
+A connection carries its requests in order, and the other side answers the next one only after the one before, so kinds
+of requests that would wait behind each other have connections of their own, as in Kafka (fetchers, the controller's
+control requests, producers, members of a group that join, all others).
+"""
+
+from __future__ import annotations
+
+from zabka.kafka.ports import KafkaMessage
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of
+
+_FETCHES, _CONTROL, _PRODUCES, _GROUPS, _OTHER = range(5)
+_LANES: dict[int, int] = {
+    ApiKey.FETCH: _FETCHES,
+    ApiKey.LEADER_AND_ISR: _CONTROL,
+    ApiKey.STOP_REPLICA: _CONTROL,
+    ApiKey.UPDATE_METADATA: _CONTROL,
+    ApiKey.PRODUCE: _PRODUCES,
+    ApiKey.JOIN_GROUP: _GROUPS,
+    ApiKey.SYNC_GROUP: _GROUPS,
+}
+
+
+def lane_of(request: KafkaMessage) -> int:
+    """The number of the connection, among those to one broker, that this request takes."""
+    return _LANES.get(api_key_of(request), _OTHER)

@@ -1,0 +1,102 @@
+"""/brokers/topics/T: a topic's id, and which brokers hold its partitions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from zabka.kafka.topic_ids import is_topic_id
+from zabka.kafka.zk.znodes.json_content import INT32_MAX, broker_ids, decode, encode, plain_number
+
+
+def _without(ids: tuple[int, ...], gone: tuple[int, ...]) -> tuple[int, ...]:
+    """The ids that are not among the others, in order.  A request may list a hundred thousand of each."""
+    if not gone:
+        return ids
+    looked_up = frozenset(gone)
+    return tuple([b for b in ids if b not in looked_up])
+
+
+class ReplicaAssignment(NamedTuple):
+    """A partition's replicas, the preferred leader first; `adding` and `removing` are set while it is reassigned."""
+
+    replicas: tuple[int, ...]
+    adding: tuple[int, ...] = ()
+    removing: tuple[int, ...] = ()
+
+    @property
+    def origin(self) -> tuple[int, ...]:
+        """The replicas before the reassignment under way."""
+        return _without(self.replicas, self.adding)
+
+    @property
+    def target(self) -> tuple[int, ...]:
+        """The replicas once the reassignment under way is complete."""
+        return _without(self.replicas, self.removing)
+
+    @property
+    def is_being_reassigned(self) -> bool:
+        """Is a reassignment under way?"""
+        return bool(self.adding or self.removing)
+
+    def reassign_to(self, target: Iterable[int]) -> ReplicaAssignment:
+        """The assignment while replicas move to the target, which may supersede another one (KIP-455)."""
+        wanted, origin = tuple(target), self.origin
+        full = tuple(dict.fromkeys((*wanted, *origin)))
+        return ReplicaAssignment(full, _without(full, origin), _without(full, wanted))
+
+    def without(self, broker_id: int) -> ReplicaAssignment:
+        """The assignment once that replica is no more."""
+        return ReplicaAssignment(*(tuple(b for b in ids if b != broker_id) for ids in self))
+
+
+class TopicAssignment(NamedTuple):
+    """The content of /brokers/topics/T.  `topic_id` is None in topics that were made before Kafka 2.8."""
+
+    topic_id: str | None
+    partitions: dict[int, ReplicaAssignment]
+
+
+def encode_topic(topic: TopicAssignment) -> bytes:
+    """The content of /brokers/topics/T (TopicZNode, version 3; 2 without a topic id)."""
+    numbers = sorted(topic.partitions)
+    value: dict[str, object] = {
+        "version": 2 if topic.topic_id is None else 3,
+        "partitions": {str(n): topic.partitions[n].replicas for n in numbers},
+        "adding_replicas": {str(n): topic.partitions[n].adding for n in numbers if topic.partitions[n].adding},
+        "removing_replicas": {str(n): topic.partitions[n].removing for n in numbers if topic.partitions[n].removing},
+    }
+    if topic.topic_id is not None:
+        value["topic_id"] = topic.topic_id
+    return encode(value)
+
+
+def decode_topic(data: bytes | None) -> TopicAssignment | None:
+    """A topic's assignment, versions 1 to 3."""
+    value = decode(data)
+    if value is None:
+        return None
+    replicas = _numbered(value.get("partitions"))
+    adding = _numbered(value.get("adding_replicas", {}))
+    removing = _numbered(value.get("removing_replicas", {}))
+    if replicas is None or adding is None or removing is None:
+        return None
+    if any(not each or len(set(each)) != len(each) for each in replicas.values()):
+        return None
+    topic_id = value.get("topic_id")
+    return TopicAssignment(
+        topic_id if is_topic_id(topic_id) else None,
+        {n: ReplicaAssignment(replicas[n], adding.get(n, ()), removing.get(n, ())) for n in sorted(replicas)},
+    )
+
+
+def _numbered(value: object) -> dict[int, tuple[int, ...]] | None:
+    if not isinstance(value, dict):
+        return None
+    found: dict[int, tuple[int, ...]] = {}
+    for name, listed in value.items():
+        ids, number = broker_ids(listed), plain_number(name, INT32_MAX)
+        if ids is None or number is None:
+            return None
+        found[number] = ids
+    return found

@@ -1,0 +1,143 @@
+"""The histories that are audited: a run each, with its files, its size, and the command that plays it again.
+
+A simulated run is one file in its own order.  A cluster's run is the files of its nodes, put together by their clocks
+as `zabka.journal.reader` does.  Which seed a file is of its name says, where it is one of those that the documents use
+(`seed-7.jsonl`, `ensemble-seed-7.jsonl`), or a file beside it, `NAME.command`; where neither does, nobody knows.
+
+A lake's histories are those of its bronze, of the batches that are committed.  Those that lie in a topic, or behind a
+URI, come as a journal's rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from zabka.journal.events import Entry
+from zabka.journal.reader import BadLine, decode_line, merge, read_file
+from zabka.pipeline.lake import commits
+from zabka.pipeline.lake.commits import COMMITS
+from zabka.pipeline.runs import journal_files, without_copies
+
+_SEED = re.compile(r"(?:(?P<scenario>[a-z0-9-]+?)-)?seed-(?P<seed>[0-9]+)")
+_ONE_FILE = re.compile(r".*\.jsonl(~[0-9]+)?", re.DOTALL)
+"""A stream adds to the name of a run that was made anew which of them it is (`zabka.pipeline.positions`)."""
+COMMAND = ".command"
+LINE = ["file", "position", "body", "problem"]
+"""The columns of a journal's rows that tell a line, and where it stood."""
+
+
+class History(msgspec.Struct, frozen=True):
+    """One run: how it is named, its files in order, their size, and how it is played again, if anybody knows."""
+
+    run: str
+    files: tuple[str, ...]
+    size_bytes: int
+    command: str | None
+    of_lake: bool = False
+    """Are these files of a lake's bronze, which have lines of other runs, too?"""
+
+
+def histories(root: Path) -> list[History]:
+    """Every run below a directory, or the one that is a file, or those of a lake; a copy of a run counts once.
+
+    Raises OSError, and ValueError of a lake with a damaged commit.
+    """
+    if (root / COMMITS).is_dir():
+        return _of_lake(root)
+    files: dict[str, list[Path]] = {}
+    for file in without_copies(journal_files(root)):
+        files.setdefault(file.run, []).append(file.path)
+    return [
+        History(
+            run=run,
+            files=tuple(str(path) for path in paths),
+            size_bytes=sum(path.stat().st_size for path in paths),
+            command=replay_command(paths[0]) if len(paths) == 1 else None,
+        )
+        for run, paths in files.items()
+    ]
+
+
+def _of_lake(lake: Path) -> list[History]:
+    files: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for commit in commits.read(lake):
+        for name in commit.files:
+            if name.startswith("bronze/"):
+                table = pq.read_table(lake / name, columns=["run", "body"], partitioning=None)
+                table = table.set_column(1, "size", pc.binary_length(table["body"]))
+                for row in table.group_by("run").aggregate([("size", "sum")]).to_pylist():
+                    files.setdefault(row["run"], []).append(str(lake / name))
+                    sizes[row["run"]] = sizes.get(row["run"], 0) + row["size_sum"]
+    return [
+        History(
+            run, tuple(files[run]), sizes[run], replay_command(lake.parent / run) if is_one_file(run) else None, True
+        )
+        for run in sorted(files)
+    ]
+
+
+def is_one_file(run: str) -> bool:
+    """Is a run, by its name, one file in its own order?"""
+    return _ONE_FILE.fullmatch(run) is not None
+
+
+def _lines_of_lake(history: History, bad: list[BadLine]) -> Iterator[Entry]:
+    """The lines of a run as they stood in its files; those that were set aside go to `bad`."""
+    wanted = pc.field("run") == history.run
+    parts = [pq.read_table(file, columns=LINE, filters=wanted, partitioning=None) for file in history.files]
+    return lines_of(pa.concat_tables(parts), bad)
+
+
+def lines_of(told: pa.Table, bad: list[BadLine]) -> Iterator[Entry]:
+    """The lines of one run's rows as they stood in its files; those that were set aside go to `bad`."""
+    for row in told.select(LINE).sort_by([("file", "ascending"), ("position", "ascending")]).to_pylist():
+        try:
+            if row["problem"] is not None:
+                raise ValueError(row["problem"])
+            # In fields that no table knows this asks for more than `zabka.pipeline.entries` does.
+            entry = decode_line(row["body"].encode())
+        except ValueError as reason:
+            bad.append(BadLine(row["file"], row["position"], str(reason)))
+        else:
+            yield entry
+
+
+def replay_command(path: Path) -> str | None:
+    """The command that plays a simulated run's file again; None where nothing says which run it is."""
+    beside = path.with_name(path.name + COMMAND)
+    if beside.is_file():
+        return beside.read_text().strip()
+    return seed_command(path.stem)
+
+
+def seed_command(name: str) -> str | None:
+    """The command that plays a seed again, by the name of its file; None of a name that tells none."""
+    found = _SEED.fullmatch(name)
+    if found is None:
+        return None
+    scenario = found["scenario"]
+    return f"zabka replay --seed {found['seed']}" + (
+        f" --scenario {scenario}" if scenario not in (None, "chaos") else ""
+    )
+
+
+def entries_of(history: History, bad: list[BadLine]) -> Iterator[Entry]:
+    """Its entries in order; lines that are none go to `bad`."""
+    if history.of_lake:
+        return in_order(history.run, _lines_of_lake(history, bad))
+    if len(history.files) == 1:
+        return read_file(Path(history.files[0]), bad)
+    return iter(merge(entry for path in history.files for entry in read_file(Path(path), bad)))
+
+
+def in_order(run: str, lines: Iterator[Entry]) -> Iterator[Entry]:
+    """The lines of a run's files, one after the other, in the order of its history."""
+    return lines if is_one_file(run) else iter(merge(lines))

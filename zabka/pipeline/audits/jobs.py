@@ -1,0 +1,165 @@
+"""The audit as a Spark job: histories in, the table `audits` out.
+
+A history is judged by one task, in one pass, and tasks get about equal shares of bytes; so the work is linear in
+events, and a worker holds one history at a time.  Executors read the files where the driver sees them, so that their
+directory must be mounted everywhere.  What lies elsewhere comes as a journal's rows, which meet run by run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import ArrayType, BooleanType, LongType, StringType, StructField, StructType
+
+from zabka.journal.events import Entry
+from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.judges.invariants import default_checkers
+from zabka.journal.judges.zab_invariants import zab_checkers
+from zabka.journal.reader import BadLine
+from zabka.journal.sentence_file import read_sentences
+from zabka.pipeline import versions
+from zabka.pipeline.audits.histories import History, entries_of, in_order, is_one_file, lines_of, seed_command
+from zabka.pipeline.audits.judging import Verdict, judge
+from zabka.pipeline.inbox import Inbox
+
+AUDITS = "audits"
+SHARE_BYTES = 32 * 1024 * 1024
+HELD, VIOLATED, NOT_JUDGED = "held", "violated", "not_judged"
+INVARIANTS = (*(checker.name for checker in (*default_checkers(), *zab_checkers())), CAUSE_CHAINS)
+SCHEMA = StructType(
+    [
+        StructField("run", StringType()),
+        StructField("invariant", StringType()),
+        StructField("verdict", StringType()),
+        StructField("judged", LongType()),
+        StructField("detail", StringType()),
+        StructField("node", StringType()),
+        StructField("node_seq", LongType()),
+        StructField("at_us", LongType()),
+        StructField("chain", ArrayType(StringType())),
+        StructField("command", StringType()),
+        StructField("events", LongType()),
+        StructField("full", BooleanType()),
+        StructField("set_aside", LongType()),
+    ]
+)
+"""One row a run and invariant, and of a violated one a row a violation.
+
+`verdict` is held, violated, or not_judged where nothing in that history had to do with it.  `judged` is how often it
+was looked at (null where a judge does not count).  `set_aside` are lines of the run that are no entries.
+"""
+
+Row = tuple[Any, ...]
+
+
+def audit(
+    spark: SparkSession, runs: list[History], out: Path, tell: Callable[[int], None] = lambda judged: None
+) -> int:
+    """Judge every history and write `out/audits`; how many violations there are.  `tell` hears how many are judged.
+
+    The caller holds the lock of `own_place(out)` (`versions.locked`).  Raises versions.NoTable where something else
+    lies in the table's place.
+    """
+    versions.check_table(out / AUDITS)
+    judged = [0]
+
+    def one_more(row: bytes) -> None:
+        judged[0] += 1
+        tell(judged[0])
+
+    inbox = spark.sparkContext.accumulator([], Inbox(one_more))
+    shares = _shares(runs)
+
+    def task(share: Iterable[list[bytes]]) -> Iterator[Row]:
+        for encoded in share:
+            for history in encoded:
+                yield from rows(msgspec.json.decode(history, type=History))
+                inbox.add([b""])
+
+    judging = spark.sparkContext.parallelize(shares, max(1, len(shares))).mapPartitions(task)
+    return _written(spark.createDataFrame(judging, SCHEMA), out)
+
+
+def audit_rows(told: DataFrame, out: Path) -> int:
+    """The same for every history that a journal's rows (the columns of `zabka-journal`) tell of, wherever it lies."""
+
+    arrow = to_arrow_schema(SCHEMA)
+
+    def task(own: pa.Table) -> pa.Table:
+        run: str = own["run"][0].as_py()
+        bad: list[BadLine] = []
+        command = seed_command(Path(run).stem) if is_one_file(run) else None
+        found = _rows(run, command, in_order(run, lines_of(own, bad)), bad)
+        return pa.Table.from_pylist([dict(zip(SCHEMA.names, row, strict=True)) for row in found], arrow)
+
+    versions.check_table(out / AUDITS)
+    return _written(told.groupBy("run").applyInArrow(task, SCHEMA), out)
+
+
+def _written(found: DataFrame, out: Path) -> int:
+    own = own_place(out)
+    number, directory = versions.begin(own)
+    found.write.parquet(str(directory / AUDITS))
+    versions.publish(own, number)
+    versions.lead(out / AUDITS, f"{own.name}/{AUDITS}")
+    versions.vacuum(own, versions.KEPT_S)
+    return found.sparkSession.read.parquet(str(directory / AUDITS)).where(f"verdict = '{VIOLATED}'").count()
+
+
+def own_place(out: Path) -> Path:
+    """Where the table's versions lie: an audit does not wait for the stream that writes the other tables of `out`."""
+    return out / f"_{AUDITS}"
+
+
+def _shares(runs: list[History]) -> list[list[bytes]]:
+    """Histories by tasks: the largest first, each task's about SHARE_BYTES or one history."""
+    shares: list[list[bytes]] = []
+    size = SHARE_BYTES
+    for run in sorted(runs, key=lambda run: -run.size_bytes):
+        if size + run.size_bytes > SHARE_BYTES:
+            shares.append([])
+            size = 0
+        shares[-1].append(msgspec.json.encode(run))
+        size += run.size_bytes
+    return shares
+
+
+def rows(history: History) -> Iterator[Row]:
+    """The rows of one history."""
+    bad: list[BadLine] = []
+    return _rows(history.run, history.command, entries_of(history, bad), bad)
+
+
+def _rows(run: str, command: str | None, entries: Iterable[Entry], bad: list[BadLine]) -> Iterator[Row]:
+    verdict = judge(entries, read_sentences())
+    tail = (command, verdict.events, verdict.full, len(bad))
+    for invariant in INVARIANTS:
+        found = [each for each in verdict.violations if each.invariant == invariant]
+        judged = verdict.judged.get(invariant)
+        for each in found:
+            place = (each.detail, each.node, each.node_seq, each.at_us, each.chain)
+            yield (run, invariant, VIOLATED, judged, *place, *tail)
+        if not found:
+            yield (run, invariant, _unbroken(invariant, verdict), judged, None, None, None, None, None, *tail)
+
+
+def _unbroken(invariant: str, verdict: Verdict) -> str:
+    return NOT_JUDGED if verdict.judged.get(invariant) == 0 or not verdict.events else HELD
+
+
+def runs_of(out: Path) -> int:
+    """How many histories the table that `audit` wrote below `out` tells of."""
+    return len(pq.read_table(out / AUDITS, columns=["run"])["run"].unique())
+
+
+def violations_of(out: Path) -> list[dict[str, Any]]:
+    """Every violation that `audit` wrote below `out`, run by run in the order of their times."""
+    found: list[dict[str, Any]] = pq.read_table(out / AUDITS, filters=[("verdict", "=", VIOLATED)]).to_pylist()
+    return sorted(found, key=lambda row: (row["run"], row["at_us"]))

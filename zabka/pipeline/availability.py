@@ -1,0 +1,186 @@
+"""How available partitions and clients' writes were."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, MapType, StringType
+
+from zabka.pipeline.bodies import bodies, milliseconds
+from zabka.pipeline.clocks import timed, timed_rows
+from zabka.pipeline.processes import node_number, processes_not_running
+from zabka.pipeline.rows import Journal
+from zabka.pipeline.tables import LIFE, PARTITION, ends_of_lives, leader_writes
+
+_MIN_ISR = "min.insync.replicas"
+_ALL_BROKERS = "brokers/<default>"
+_HOW = ("down", "planned", "unseen")
+"""How a process did not run: killed or paused, stopped on purpose, or nobody knows since when."""
+_CONFIG = MapType(StringType(), StringType())
+
+
+def availability(journal: Journal) -> DataFrame:
+    """How long each partition could be written to, from its first leader to the run's end or to its own.
+
+    run, topic, partition, observed_ms and what it consists of: offline_ms (the controller had written: no leader),
+    leader_down_ms (the leader's process was down or paused, and nobody had replaced it yet), under_min_isr_ms (it ran,
+    but the ISR was smaller than min.insync.replicas: acks=all is refused), available_ms; availability (available of
+    observed, 0 to 1), planned_ms (the leader was stopped on purpose: not observed), unseen_ms (nobody saw its process
+    end: from the last that is known of it to its next start, not observed), elections, unclean_elections.  The time
+    between a topic's deletion and its next creation does not count.
+    """
+    spans = _with_stops(_with_min_isr(_spans(journal), journal), journal)
+    observed = f.col("length") - f.col("planned_us") - f.col("unseen_us")
+    up = f.greatest(observed - f.col("down_us"), f.lit(0))
+    led = f.col("leader") >= 0
+    totals = spans.groupBy(*PARTITION).agg(
+        _sum(observed).alias("observed_ms"),
+        _sum(f.when(~led, f.col("length")).otherwise(0)).alias("offline_ms"),
+        _sum(f.col("down_us")).alias("leader_down_ms"),
+        _sum(f.when(led & (f.size("isr") < f.col("min_isr")), up).otherwise(0)).alias("under_min_isr_ms"),
+        _sum(f.col("planned_us")).alias("planned_ms"),
+        _sum(f.col("unseen_us")).alias("unseen_ms"),
+    )
+    lacking = f.col("offline_ms") + f.col("leader_down_ms") + f.col("under_min_isr_ms")
+    share = f.when(f.col("observed_ms") > 0, f.round(f.col("available_ms") / f.col("observed_ms"), 6))
+    return (
+        totals.join(_elections(journal), PARTITION)
+        .withColumn("available_ms", f.greatest(f.col("observed_ms") - lacking, f.lit(0)))
+        .withColumn("availability", share)
+        .select(
+            *PARTITION, "observed_ms", "offline_ms", "leader_down_ms", "under_min_isr_ms", "available_ms",
+            "availability", "planned_ms", "unseen_ms", "elections", "unclean_elections",
+        )
+    )  # fmt: skip
+
+
+_SPAN = [*LIFE, "begin", "leader"]
+
+
+def _sum(us: Column) -> Column:
+    return milliseconds(f.sum(us))
+
+
+def _elections(journal: Journal) -> DataFrame:
+    return (
+        leader_writes(journal)
+        .where("type = 'leader_elected'")
+        .groupBy(*PARTITION)
+        .agg(f.count("*").alias("elections"), f.sum(f.col("unclean").cast(LongType())).alias("unclean_elections"))
+    )
+
+
+def _spans(journal: Journal) -> DataFrame:
+    """Between two writes of a partition nothing changes in it: run, topic, partition, life, begin, end, leader, isr and
+    replicas (null where nobody told)."""
+    ends = timed_rows(journal).where(f.col("problem").isNull()).groupBy("run").agg(f.max("run_us").alias("end_us"))
+    in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
+    end = f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us", "end_us")
+    return (
+        leader_writes(journal)
+        # A change of an ISR does not tell them.
+        .withColumn("replicas", f.last("replicas", ignorenulls=True).over(in_order))
+        .join(ends_of_lives(journal), LIFE, "left")
+        .join(ends, "run")
+        .withColumn("end", end)
+        .select(*LIFE, f.col("run_us").alias("begin"), "end", "leader", "isr", "replicas")
+        .where("end > begin")
+    )
+
+
+def _with_min_isr(spans: DataFrame, journal: Journal) -> DataFrame:
+    """The spans, cut where the min.insync.replicas that holds in them changed: with min_isr and length (microseconds).
+
+    As brokers have it: the topic's own, else the leader's dynamic one, else that of all brokers, else what the leader
+    began with, and never more than there are replicas (`Partition.min_isr` (`broker_sim/`)).
+    """
+    told = timed(
+        journal, ["config_changed", "node_started", "topic_deleted"],
+        entity=StringType(), config=_CONFIG, topic=StringType(),
+    )  # fmt: skip
+    told = told.withColumn("min_isr", f.col("config")[_MIN_ISR].cast(LongType()))
+    altered, started = told.where("type = 'config_changed'"), told.where("type = 'node_started'")
+    name = f.substring_index("entity", "/", -1)
+    # With a topic its overrides go, and nobody tells of that by itself.
+    of_topic = altered.where("entity LIKE 'topics/%'").withColumn("topic", name)
+    of_topic = of_topic.unionByName(told.where("type = 'topic_deleted'"))
+    of_leader = altered.where("entity RLIKE '^brokers/[0-9]+$'").withColumn("leader", name.cast(LongType()))
+    of_all = altered.where(f.col("entity") == _ALL_BROKERS)
+    begun = started.where("node LIKE 'broker-%'").withColumn("leader", node_number("node"))
+    usual = begun.groupBy("run").agg(f.max("min_isr").alias("usual"))
+    cut = _cut(spans, of_topic, "of_topic", "topic")
+    cut = _cut(cut, of_leader, "of_leader", "leader")
+    cut = _cut(cut, of_all, "of_all")
+    cut = _cut(cut, begun, "begun", "leader")
+    asked_for = f.coalesce("of_topic", "of_leader", "of_all", "begun", "usual", f.lit(1))
+    replicas = f.when(f.col("replicas").isNotNull(), f.greatest(f.size("replicas"), f.lit(1)))
+    return (
+        cut.join(usual, "run", "left")
+        .withColumn("min_isr", f.least(asked_for, replicas))
+        .withColumn("length", f.col("end") - f.col("begin"))
+        .select(*_SPAN, "end", "isr", "min_isr", "length")
+    )
+
+
+def _cut(spans: DataFrame, told: DataFrame, value: str, *keys: str) -> DataFrame:
+    """The spans, cut where `min_isr` of what was told changed, which is their new column `value`: null before that.
+
+    Every broker tells of a change, some of them at one moment: the last word of a moment holds.
+    """
+    in_order = Window.partitionBy("run", *keys).orderBy("run_us", "node", "node_seq")
+    changes = (
+        told.withColumn("until", f.lead("run_us").over(in_order))
+        .where("until IS NULL OR until > run_us")
+        .select("run", *keys, f.col("run_us").alias("since"), "until", f.col("min_isr").alias(value))
+    )
+    before = changes.groupBy("run", *keys).agg(f.min("since").alias("until"))
+    return (
+        spans.join(changes.unionByName(before, allowMissingColumns=True), ["run", *keys], "left")
+        .where(
+            (f.col("since").isNull() | (f.col("since") < f.col("end")))
+            & (f.col("until").isNull() | (f.col("until") > f.col("begin")))
+        )
+        .withColumn("begin", f.greatest("begin", "since"))
+        .withColumn("end", f.least("end", "until"))
+        .drop("since", "until")
+    )
+
+
+def _with_stops(spans: DataFrame, journal: Journal) -> DataFrame:
+    """The spans, with for how long of each its leader's process did not run: down_us, planned_us on purpose, and
+    unseen_us perhaps."""
+    overlap = f.least("end", f.coalesce("until", "end")) - f.greatest("begin", "since")
+    # `least` and `greatest` pass over nulls: a leader that always ran has no `since`.
+    stopped = f.when(f.col("since").isNotNull() & (overlap > 0), overlap).otherwise(0)
+    return (
+        spans.join(processes_not_running(journal), ["run", "leader"], "left")
+        .groupBy(*_SPAN)
+        .agg(
+            f.first("isr").alias("isr"),
+            f.first("min_isr").alias("min_isr"),
+            f.first("length").alias("length"),
+            *(f.sum(f.when(f.col("how") == how, stopped).otherwise(0)).alias(f"{how}_us") for how in _HOW),
+        )
+    )
+
+
+def client_availability(journal: Journal) -> DataFrame:
+    """What workloads' writes came to: run, workload_id, topic, from_us, to_us, sent, acknowledged, failed, lost, share.
+
+    `share` is acknowledged of answered (acknowledged and failed), 0 to 1; null before there is an answer.
+    """
+    told = bodies(
+        journal.rows, ["workload_progressed"],
+        workload_id=StringType(), topic=StringType(), sent=LongType(), acknowledged=LongType(), failed=LongType(),
+        lost=LongType(),
+    )  # fmt: skip
+    answered = f.try_add("acknowledged", "failed")
+    return (
+        told.groupBy("run", "node", "workload_id", "topic")
+        .agg(
+            f.min("at_us").alias("from_us"),
+            f.max("at_us").alias("to_us"),
+            *(f.max(name).alias(name) for name in ("sent", "acknowledged", "failed", "lost")),
+        )
+        .withColumn("share", f.when(answered > 0, f.round(f.col("acknowledged") / answered, 6)))
+    )

@@ -1,0 +1,108 @@
+"""What clients saw: answers, waiting times, and reads that were older than what had been acknowledged."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+
+import msgspec
+
+from zabka.journal.judges.kafka_analysis import ACKS_ALL, KafkaHistory, Sent
+from zabka.pipeline.campaign.partition_times import Window
+
+SLOW_MS = 1_000
+"""A write that takes longer is an outage to whoever waits for it."""
+
+
+class ClientView(msgspec.Struct):
+    """One producer, by its topic: its sends that began within the window.
+
+    `refused` are those that got no acknowledgement; they may be stored all the same.  Latencies are of acknowledged
+    sends, None where there are none.  `silence_ms` is the longest time without any acknowledgement.  A producer that
+    waits sends nothing else meanwhile, so that the share of sends flatters an outage: `waited_ms` is the time spent in
+    sends that got no acknowledgement, or got it after SLOW_MS.
+    """
+
+    topic: str
+    sent: int
+    acknowledged: int
+    refused: int
+    latency_p50_ms: float | None
+    latency_p99_ms: float | None
+    silence_ms: float
+    waited_ms: float
+
+
+def client_views(history: KafkaHistory, window: Window) -> list[ClientView]:
+    """What each topic's producer was told."""
+    by_topic: dict[str, list[Sent]] = {}
+    for sent in history.sent:
+        if window.begin_us <= sent.began_us < window.end_us:
+            by_topic.setdefault(sent.partition.rpartition("-")[0], []).append(sent)
+    return [_view(topic, sent, window) for topic, sent in by_topic.items()]
+
+
+def _view(topic: str, sent: list[Sent], window: Window) -> ClientView:
+    answered = [one for one in sent if one.offset is not None]
+
+    def window_ms(one: Sent) -> float:
+        return window.overlap_us(one.began_us, one.ended_us) / 1000
+
+    latencies_ms = sorted((one.ended_us - one.began_us) / 1000 for one in answered)
+    moments = [window.begin_us, *sorted(min(one.ended_us, window.end_us) for one in answered), window.end_us]
+    return ClientView(
+        topic=topic,
+        sent=len(sent),
+        acknowledged=len(answered),
+        refused=len(sent) - len(answered),
+        latency_p50_ms=nearest_rank(latencies_ms, 0.5),
+        latency_p99_ms=nearest_rank(latencies_ms, 0.99),
+        silence_ms=max(after - before for before, after in pairwise(moments)) / 1000,
+        waited_ms=sum(map(window_ms, (one for one in sent if _kept_waiting(one)))),
+    )
+
+
+def _kept_waiting(one: Sent) -> bool:
+    return one.offset is None or one.ended_us - one.began_us > SLOW_MS * 1000
+
+
+def nearest_rank(ordered: list[float], share: float) -> float | None:
+    """The smallest value that so large a share of all does not exceed (nearest rank); None of nothing."""
+    if not ordered:
+        return None
+    rank = -int(-share * len(ordered) // 1)
+    return ordered[max(0, min(len(ordered), rank) - 1)]
+
+
+def stale_reads(history: KafkaHistory) -> tuple[int, int]:
+    """How many polls were answered with a high watermark below a record that had been acknowledged (acks=all) before
+    the poll began, and how many polls there were.
+
+    Kafka allows them: of a deposed leader that does not know it yet, and of a new one until its mark has caught up.
+    """
+    ends: dict[str, list[tuple[int, int]]] = {}
+    for partition, told in _by_partition(history.sent).items():
+        highest, steps = -1, []
+        for at_us, offset in sorted(told):
+            if offset > highest:
+                highest = offset
+                steps.append((at_us, highest))
+        ends[partition] = steps
+    stale = 0
+    places = dict.fromkeys(ends, 0)
+    for read in sorted(history.reads, key=lambda read: read.began_us):
+        steps = ends.get(read.partition, [])
+        place = places.get(read.partition, 0)
+        while place < len(steps) and steps[place][0] <= read.began_us:
+            place += 1
+        places[read.partition] = place
+        stale += place > 0 and read.high_watermark <= steps[place - 1][1]
+    return stale, len(history.reads)
+
+
+def _by_partition(sent: Iterable[Sent]) -> dict[str, list[tuple[int, int]]]:
+    told: dict[str, list[tuple[int, int]]] = {}
+    for one in sent:
+        if one.offset is not None and one.acks == ACKS_ALL:
+            told.setdefault(one.partition, []).append((one.ended_us, one.offset))
+    return told

@@ -1,0 +1,48 @@
+"""Brokers that were given up: whose session expired, or who left an ISR by lag, and were they dead at all?"""
+
+from __future__ import annotations
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.pipeline.campaign.lives import Lives
+from zabka.pipeline.campaign.partition_times import Window
+
+TAKES = frozenset([e.BrokerRegistered, e.EphemeralCreated, e.SessionExpired, e.IsrChanged])
+"""The types of events that count here."""
+
+
+class Evictions:
+    """Counts evictions within the window; false ones are of processes that existed, paused ones among them: they would
+    have come back by themselves."""
+
+    def __init__(self, window: Window, lives: Lives) -> None:
+        self._window = window
+        self._lives = lives
+        self._brokers: dict[int, int] = {}
+        self._expired: dict[int, None] = {}
+        self._isrs: dict[str, tuple[int, tuple[int, ...]]] = {}
+        self.sessions = 0
+        self.false_sessions = 0
+        self.from_isr = 0
+        self.false_from_isr = 0
+
+    def see(self, entry: Entry) -> None:
+        """Take the next entry, after `Lives`."""
+        event = entry.event
+        if type(event) not in TAKES:
+            return
+        counts = self._window.begin_us <= entry.mono_us < self._window.end_us
+        if isinstance(event, e.BrokerRegistered):
+            self._brokers[event.session_id] = event.broker_id
+        elif isinstance(event, e.EphemeralCreated) and event.path.startswith("/brokers/ids/"):
+            self._brokers[event.session_id] = int(event.path.rpartition("/")[2])
+        elif isinstance(event, e.SessionExpired):
+            broker = self._brokers.get(event.session_id)
+            if broker is not None and event.session_id not in self._expired:
+                self._expired[event.session_id] = None
+                self.sessions += counts
+                self.false_sessions += counts and self._lives.exists(f"broker-{broker}")
+        elif isinstance(event, e.IsrChanged) and event.cause == "lag" and not event.topic.startswith("__"):
+            left = [broker for broker in event.left if broker not in event.isr]
+            self.from_isr += counts * len(left)
+            self.false_from_isr += counts * sum(self._lives.exists(f"broker-{broker}") for broker in left)

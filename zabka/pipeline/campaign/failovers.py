@@ -1,0 +1,143 @@
+"""Failovers, one by one: from the loss of a process to the moment when another one does its work."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.pipeline.campaign.partition_times import PartitionClock
+
+CONTROLLER, PARTITION = "controller", "partition"
+ELECTED, RETURNED = "elected", "returned"
+TAKES = frozenset(
+    [
+        e.BrokerRegistered, e.EphemeralCreated, e.SessionClosed, e.ControllerElected, e.ControllerReady,
+        e.LeaderElected, e.LeadershipTaken, e.TopicDeleted,
+    ]
+)  # fmt: skip
+"""The types of events that count here."""
+
+
+class Failover(msgspec.Struct):
+    """One failover.  Times are milliseconds from the loss; None where the journal has no such moment.
+
+    `ended_by` is elected (somebody else took over), returned (the lost one came back first and goes on) or None (the
+    history, the reign, or the topic, ended before: what is known then is only that it took longer than that).
+    """
+
+    kind: str
+    subject: str
+    lost: str
+    cause: str
+    began_us: int
+    detect_ms: float | None = None
+    """Until the lost process's session was closed."""
+    elect_ms: float | None = None
+    """Until another was elected."""
+    total_ms: float | None = None
+    """Until it does the work: a controller that is ready, a leader that has taken its leadership."""
+    ended_by: str | None = None
+
+
+class Failovers:
+    """Finds every failover that is caused by the loss of a process.
+
+    A leader that lives and is cut off from the ensemble is none: no journal says when its clients began to suffer.
+    """
+
+    def __init__(self, clock: PartitionClock) -> None:
+        self._clock = clock
+        self.found: list[Failover] = []
+        self._open: dict[str, Failover] = {}
+        self._deposed: set[str] = set()
+        """Of which open ones the lost process has lost its office by what the ensemble holds, too."""
+        self._controller = -1
+        self._sessions: dict[int, int] = {}
+
+    def lost(self, node: str, cause: str, at_us: int) -> None:
+        """A process stopped working."""
+        role, _, number = node.partition("-")
+        if role != "broker":
+            return
+        broker = int(number)
+        if broker == self._controller:
+            self._begin(Failover(CONTROLLER, "controller", node, cause, at_us))
+        for name in self._clock.led_by(broker):
+            self._begin(Failover(PARTITION, name, node, cause, at_us))
+
+    def _begin(self, failover: Failover) -> None:
+        # Who was to take over may be lost before it has: then the outage goes on.
+        if failover.subject not in self._open:
+            self._deposed.discard(failover.subject)
+            self._open[failover.subject] = failover
+            self.found.append(failover)
+
+    def see(self, entry: Entry) -> None:
+        """Take the next entry, after the partitions' clock."""
+        event = entry.event
+        if type(event) not in TAKES:
+            return
+        if isinstance(event, e.BrokerRegistered):
+            self._sessions[event.session_id] = event.broker_id
+        elif isinstance(event, e.EphemeralCreated) and event.path.startswith("/brokers/ids/"):
+            self._sessions[event.session_id] = int(event.path.rpartition("/")[2])
+        elif isinstance(event, e.SessionClosed):
+            self._closed(entry, event)
+        elif isinstance(event, e.ControllerElected):
+            self._controller_elected(entry, event)
+        elif isinstance(event, e.ControllerReady):
+            self._end("controller", f"broker-{event.broker_id}", entry.mono_us)
+        elif isinstance(event, e.LeaderElected):
+            self._leader_elected(entry, event)
+        elif isinstance(event, e.LeadershipTaken):
+            self._end(f"{event.topic}-{event.partition}", f"broker-{event.broker_id}", entry.mono_us)
+        elif isinstance(event, e.TopicDeleted):
+            # A topic of the same name that is made later is another one.
+            for subject in [subject for subject in self._open if subject.rpartition("-")[0] == event.topic]:
+                del self._open[subject]
+
+    def went_on(self, node: str) -> None:
+        """A paused process goes on: what nobody took from it meanwhile, it does again.
+
+        Who was a leader and now is told that there is none, or was controller and has no session, does nothing of it.
+        """
+        for subject, failover in list(self._open.items()):
+            if failover.lost == node and subject not in self._deposed:
+                failover.ended_by = RETURNED
+                del self._open[subject]
+
+    def _closed(self, entry: Entry, event: e.SessionClosed) -> None:
+        broker = self._sessions.get(event.session_id)
+        for failover in self._open.values():
+            if failover.lost == f"broker-{broker}" and failover.detect_ms is None:
+                failover.detect_ms = _ms(failover, entry.mono_us)
+                if failover.kind == CONTROLLER:
+                    # Its znode went with the session.
+                    self._deposed.add(failover.subject)
+
+    def _leader_elected(self, entry: Entry, event: e.LeaderElected) -> None:
+        subject = f"{event.topic}-{event.partition}"
+        failover = self._open.get(subject)
+        if failover is not None and failover.lost != f"broker-{event.leader}":
+            self._deposed.add(subject)
+        if failover is not None and failover.elect_ms is None and event.leader >= 0:
+            failover.elect_ms = _ms(failover, entry.mono_us)
+
+    def _controller_elected(self, entry: Entry, event: e.ControllerElected) -> None:
+        self._controller = event.broker_id
+        failover = self._open.get("controller")
+        if failover is not None and failover.lost != f"broker-{event.broker_id}":
+            self._deposed.add("controller")
+        if failover is not None and failover.elect_ms is None:
+            failover.elect_ms = _ms(failover, entry.mono_us)
+
+    def _end(self, subject: str, node: str, at_us: int) -> None:
+        failover = self._open.pop(subject, None)
+        if failover is not None:
+            failover.total_ms = _ms(failover, at_us)
+            failover.ended_by = RETURNED if failover.lost == node else ELECTED
+
+
+def _ms(failover: Failover, at_us: int) -> float:
+    return (at_us - failover.began_us) / 1000

@@ -1,0 +1,107 @@
+"""What was played, kept the moment it comes back: a file that a killed campaign goes on from.
+
+A line a run, synced before it counts.  What a kill tore is cut off when the file is opened again, and that run was not
+played, as far as anybody knows.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from threading import Lock
+
+import msgspec
+
+from zabka.pipeline.campaign.code import digest
+from zabka.pipeline.campaign.play import Played, decoded
+
+RUNS = "runs.jsonl"
+DEFINITION = "campaign.toml"
+CODE = "code"
+"""The digest of the code that played the runs."""
+
+
+class NotThisCampaign(Exception):
+    """The directory holds another campaign's runs, or another process is at work there."""
+
+
+class Ledger:
+    """The runs of one campaign, by point and seed."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._lock = Lock()
+        self.runs: dict[tuple[int, int], Played] = {}
+        self._file = path.open("ab+")
+        try:
+            self._load()
+        except BaseException:
+            self._file.close()
+            raise
+
+    def _load(self) -> None:
+        data = self._path.read_bytes()
+        whole = data.rfind(b"\n") + 1
+        if whole < len(data):
+            self._file.truncate(whole)
+        for number, line in enumerate(data[:whole].split(b"\n")[:-1], start=1):
+            try:
+                played = decoded(line)
+            except msgspec.MsgspecError as reason:
+                raise NotThisCampaign(f"{self._path}:{number} is no run: {reason}") from None
+            self.runs[played.point, played.seed] = played
+
+    def keep(self, line: bytes) -> Played | None:
+        """Keep a row that came back; None where that run is there already."""
+        played = decoded(line)
+        with self._lock:
+            if (played.point, played.seed) in self.runs:
+                return None
+            self._file.write(line + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self.runs[played.point, played.seed] = played
+        return played
+
+    def close(self) -> None:
+        """Close its file."""
+        self._file.close()
+
+
+@contextmanager
+def opened(directory: Path, definition: str) -> Iterator[Ledger]:
+    """The ledger of a campaign in its directory, for one process at a time.  Raises NotThisCampaign."""
+    directory.mkdir(parents=True, exist_ok=True)
+    with (directory / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise NotThisCampaign(f"another process runs the campaign in {directory}") from None
+        _agree(
+            directory / DEFINITION, definition,
+            f"{directory} holds the runs of another campaign ({DEFINITION} differs)",
+        )  # fmt: skip
+        _agree(
+            directory / CODE, digest(),
+            f"{directory} holds runs that another version of zabka played, which are not compared with new ones",
+        )  # fmt: skip
+        ledger = Ledger(directory / RUNS)
+        try:
+            yield ledger
+        finally:
+            ledger.close()
+
+
+def _agree(place: Path, text: str, otherwise: str) -> None:
+    """Write down what the runs rest on before the first of them.  Raises NotThisCampaign where they rest on another."""
+    written = place.read_text() if place.exists() else None
+    played = place.with_name(RUNS)
+    if written != text and (written is not None or (played.exists() and played.stat().st_size)):
+        raise NotThisCampaign(f"{otherwise}: name another --out, or remove it")
+    if written is None:
+        aside = place.with_name(f".{place.name}")
+        aside.write_text(text)
+        aside.replace(place)

@@ -1,0 +1,134 @@
+"""How long each partition could take records, and how long it was short of replicas."""
+
+from __future__ import annotations
+
+import msgspec
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry
+from zabka.pipeline.campaign.lives import TAKES as LIVES
+from zabka.pipeline.campaign.lives import Lives
+
+TAKES = LIVES | {e.LeaderElected, e.IsrChanged, e.AssignmentChanged, e.TopicDeleted, e.ConfigChanged}
+"""The types of events that may end a span."""
+_MIN_ISR = "min.insync.replicas"
+
+
+class Window(msgspec.Struct, frozen=True):
+    """The time that is measured: from the first moment up to, not including, the last one."""
+
+    begin_us: int
+    end_us: int
+
+    def overlap_us(self, begin_us: int, end_us: int) -> int:
+        """How much of a span lies in it."""
+        return max(0, min(self.end_us, end_us) - max(self.begin_us, begin_us))
+
+
+class PartitionTimes(msgspec.Struct):
+    """One partition's times within the window, in microseconds of the `window_us` in which it existed."""
+
+    partition: str
+    window_us: int = 0
+    writable_us: int = 0
+    """There is a leader whose process works, and the ISR has min.insync.replicas (of acks=all)."""
+    under_replicated_us: int = 0
+    """The ISR is smaller than the assignment."""
+    under_min_isr_us: int = 0
+
+
+class _State:
+    def __init__(self, name: str, since_us: int) -> None:
+        self.times = PartitionTimes(name)
+        self.since_us = since_us
+        self.zxid = -1
+        self.leader = -1
+        self.isr: tuple[int, ...] = ()
+        self.replicas: tuple[int, ...] = ()
+
+
+class PartitionClock:
+    """Adds up the times of all partitions of clients' topics; feed it every entry after `Lives` has seen it."""
+
+    def __init__(self, window: Window, lives: Lives, min_insync_replicas: int, acks: int) -> None:
+        self._window = window
+        self._lives = lives
+        self._needed = min_insync_replicas
+        self._acks = acks
+        self._states: dict[str, _State] = {}
+        self._gone: list[PartitionTimes] = []
+        self._of_topics: dict[str, int] = {}
+        """min.insync.replicas of the topics that have their own."""
+
+    def leader(self, partition: str) -> int:
+        """Who leads, by the newest word of the quorum that has been told; -1 for nobody."""
+        found = self._states.get(partition)
+        return -1 if found is None else found.leader
+
+    def led_by(self, broker: int) -> list[str]:
+        """The partitions that a broker leads."""
+        return [name for name, state in self._states.items() if state.leader == broker]
+
+    def before(self, entry: Entry) -> None:
+        """Close the spans that may end with this entry; call it before anything else takes the entry in."""
+        if type(entry.event) in TAKES or self._lives.stands_still(entry.node):
+            for state in self._states.values():
+                self._pass(state, entry.mono_us)
+
+    def see(self, entry: Entry) -> None:
+        """Take the next entry."""
+        event = entry.event
+        if type(event) not in TAKES:
+            return
+        if isinstance(event, e.TopicDeleted):
+            self._of_topics.pop(event.topic, None)
+            for name in [name for name in self._states if name.rpartition("-")[0] == event.topic]:
+                self._gone.append(self._states.pop(name).times)
+        elif isinstance(event, e.LeaderElected | e.IsrChanged | e.AssignmentChanged):
+            self._take(entry, event)
+        elif isinstance(event, e.ConfigChanged) and event.entity.startswith("topics/"):
+            self._configure(event.entity.partition("/")[2], event.config.get(_MIN_ISR))
+
+    def _configure(self, topic: str, min_isr: str | None) -> None:
+        if min_isr is None:
+            self._of_topics.pop(topic, None)
+        else:
+            self._of_topics[topic] = int(min_isr)
+
+    def _take(self, entry: Entry, event: e.LeaderElected | e.IsrChanged | e.AssignmentChanged) -> None:
+        if event.topic.startswith("__"):
+            return
+        name = f"{event.topic}-{event.partition}"
+        state = self._states.get(name)
+        if state is None:
+            state = self._states[name] = _State(name, entry.mono_us)
+        if isinstance(event, e.AssignmentChanged):
+            state.replicas = tuple(event.replicas)
+            return
+        if event.zxid and event.zxid < state.zxid:
+            return
+        state.zxid = max(state.zxid, event.zxid)
+        state.leader, state.isr = event.leader, tuple(event.isr)
+        if isinstance(event, e.LeaderElected):
+            state.replicas = tuple(event.replicas)
+
+    def _pass(self, state: _State, now_us: int) -> None:
+        span_us = self._window.overlap_us(state.since_us, now_us)
+        state.since_us = now_us
+        if span_us == 0:
+            return
+        times = state.times
+        times.window_us += span_us
+        asked_for = self._of_topics.get(times.partition.rpartition("-")[0], self._needed)
+        # A broker never asks for more than there are replicas.
+        under_min = len(state.isr) < min(asked_for, len(state.replicas) or asked_for)
+        times.under_min_isr_us += span_us * under_min
+        times.under_replicated_us += span_us * (len(state.isr) < len(state.replicas))
+        leads = state.leader >= 0 and self._lives.works(f"broker-{state.leader}")
+        times.writable_us += span_us * (leads and not (under_min and self._acks == -1))
+
+    def close(self, end_us: int) -> list[PartitionTimes]:
+        """The history ends: every partition's times."""
+        for state in self._states.values():
+            self._pass(state, end_us)
+        return [*self._gone, *(state.times for state in self._states.values())]

@@ -1,0 +1,105 @@
+"""One run of a campaign: a seed under a setting, judged, measured, and told in one row."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from zabka.journal.events import Entry
+from zabka.pipeline.campaign.figures import figures
+from zabka.pipeline.campaign.measures import Asked, Measures, measure
+from zabka.pipeline.campaign.partition_times import Window
+from zabka.simulation.kernel.garbage import collect_seldom, keep_what_is_loaded
+from zabka.simulation.run import SCENARIOS
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.settings import WorldSettings, world_settings
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What is to be played: which setting of the campaign, with which seed."""
+
+    point: int
+    seed: int
+    scenario: str
+    settings: tuple[str, ...]
+
+    @property
+    def command(self) -> str:
+        """The command that plays it again, alone."""
+        named = "" if self.scenario == "chaos" else f" --scenario {self.scenario}"
+        return f"zabka replay --seed {self.seed}{named}" + "".join(f" --set {setting}" for setting in self.settings)
+
+
+class Played(msgspec.Struct):
+    """What a run came to: one row of the table `runs`."""
+
+    point: int
+    seed: int
+    scenario: str
+    settings: dict[str, str]
+    command: str
+    problems: list[str]
+    figures: dict[str, float | None]
+    measures: Measures
+    events: int
+    virtual_ms: int
+    cpu_s: float
+    played_at: str = ""
+    """Where the interpreter's code of zabka lay that played it."""
+
+
+def play(run: Run) -> Played:
+    """Play it to its verdict, and measure it over the time in which harm was done (of a calm run: over all of it)."""
+    collect_seldom()
+    world = world_settings(run.settings)
+    seeded = SeedRun(run.seed, SCENARIOS[run.scenario], world)
+    outcome = seeded.execute()
+    entries = seeded.world.record.entries
+    history = None if seeded.producing is None else seeded.producing.history
+    measures = measure(entries, asked(world, seeded.harmed_us, entries), history)
+    return Played(
+        point=run.point,
+        seed=run.seed,
+        scenario=run.scenario,
+        settings=dict(setting.split("=", 1) for setting in run.settings),
+        command=run.command,
+        problems=outcome.problems,
+        figures=figures(measures),
+        measures=measures,
+        events=outcome.events,
+        virtual_ms=outcome.virtual_ms,
+        cpu_s=outcome.cpu_s,
+        played_at=str(Path(__file__).parents[2]),
+    )
+
+
+def asked(world: WorldSettings, harmed_us: tuple[int, int], entries: list[Entry]) -> Asked:
+    """What the measures need beside the journal; without any harm, the window is the whole history."""
+    begin_us, end_us = harmed_us
+    if end_us <= begin_us:
+        begin_us, end_us = 0, entries[-1].mono_us if entries else 0
+    needed = int(world.broker_keys.get("min.insync.replicas", "1"))
+    return Asked(Window(begin_us, end_us), needed, world.workload.acks)
+
+
+def row(encoded: bytes) -> bytes:
+    """Play an encoded `Run`; the encoded `Played`.  What a Spark task does with its element.
+
+    What is left of the world goes when the task ends: Spark's workers collect after each.
+    """
+    line = msgspec.json.encode(play(msgspec.json.decode(encoded, type=Run)))
+    keep_what_is_loaded()
+    return line
+
+
+def decoded(line: bytes) -> Played:
+    """A row that was kept.  Raises msgspec.MsgspecError where it is none."""
+    return msgspec.json.decode(line, type=Played)
+
+
+def builtins(played: Played) -> dict[str, Any]:
+    """A row as plain data."""
+    found: dict[str, Any] = msgspec.to_builtins(played)
+    return found

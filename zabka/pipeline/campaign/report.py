@@ -1,0 +1,251 @@
+"""The report of a campaign: one HTML file that needs nothing else, neither a script nor an address."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from html import escape
+
+from zabka.pipeline.campaign.answer import answer, short
+from zabka.pipeline.campaign.charts import Axis, Mark, Series, chart, number_axis, scatter, told
+from zabka.pipeline.campaign.figures import FIGURES, Figure
+from zabka.pipeline.campaign.results import Results
+from zabka.pipeline.campaign.statistics import Difference, unseen_share
+
+FAILOVER, FALSE = "failover_ms", "false_expiries"
+AVAILABILITIES = ("client_availability", "availability")
+STYLE = """
+:root { color-scheme: light dark; --ink: #1f2328; --soft: #59636e; --rule: #d8dee4; --paper: #ffffff;
+  --s1: #0b62c4; --s2: #b35900; --s3: #1a7f37; --s4: #8250df; --s5: #a40e26; --s6: #57606a; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e6edf3; --soft: #9198a1; --rule: #30363d; --paper: #0d1117;
+  --s1: #58a6ff; --s2: #e3a04d; --s3: #56d364; --s4: #bc8cff; --s5: #ff7b72; --s6: #8b949e; } }
+body { font: 16px/1.5 system-ui, sans-serif; color: var(--ink); background: var(--paper); margin: 0 auto;
+  max-width: 860px; padding: 24px 20px 64px; }
+h1 { font-size: 28px; line-height: 1.2; margin: 8px 0 16px; } h2 { font-size: 19px; margin: 40px 0 4px; }
+p, li { max-width: 74ch; } .soft, figcaption { color: var(--soft); font-size: 14px; }
+ol.answer { padding-left: 20px; } ol.answer li { margin: 0 0 10px; }
+figure { margin: 12px 0 0; } svg { width: 100%; height: auto; display: block; }
+svg text { font: 12px system-ui, sans-serif; fill: var(--soft); } svg .axis { fill: var(--ink); }
+svg .name { fill: var(--c); paint-order: stroke; stroke: var(--paper); stroke-width: 4px; }
+.grid { stroke: var(--rule); stroke-width: 1; }
+.line { fill: none; stroke-width: 1.5; opacity: .55; } .whisker { stroke-width: 2; }
+.s1 { --c: var(--s1); } .s2 { --c: var(--s2); } .s3 { --c: var(--s3); } .s4 { --c: var(--s4); }
+.s5 { --c: var(--s5); } .s6 { --c: var(--s6); }
+.line, .whisker { stroke: var(--c); } circle { fill: var(--c); }
+ul.legend { list-style: none; display: flex; flex-wrap: wrap; gap: 4px 18px; padding: 0; margin: 4px 0 0;
+  font-size: 14px; } ul.legend li::before { content: ""; display: inline-block; width: 10px; height: 10px;
+  border-radius: 50%; background: var(--c); margin-right: 6px; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; font-size: 14px; margin: 8px 0;
+  font-variant-numeric: tabular-nums; } th, td { text-align: right; padding: 4px 10px; border-bottom: 1px solid
+  var(--rule); } th:first-child, td:first-child { text-align: left; } th { font-weight: 600;
+  vertical-align: bottom; } td { white-space: nowrap; vertical-align: top; }
+td span { color: var(--soft); font-size: 13px; }
+code, pre { font: 13px/1.45 ui-monospace, monospace; } pre { overflow-x: auto; padding: 12px; border: 1px solid
+  var(--rule); border-radius: 6px; }
+"""
+
+
+def report(found: Results, definition: str) -> str:
+    """The report's page; `definition` is the campaign's file."""
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        f"<title>{escape(found.campaign.question)}</title><style>{STYLE}</style></head><body>",
+        '<p class="soft">zabka, a campaign of simulated runs</p>',
+        f"<h1>{escape(found.campaign.question)}</h1>",
+        '<ol class="answer">',
+        *(f"<li>{escape(sentence)}</li>" for sentence in answer(found)),
+        "</ol>",
+        *_charts(found),
+        *_table(found),
+        *_violations(found),
+        *_method(found),
+        f"<h2>The campaign's file</h2><pre>{escape(definition)}</pre>",
+        "</body></html>\n",
+    ]
+    return "\n".join(parts)
+
+
+def _charts(found: Results) -> Iterator[str]:
+    measured = dict.fromkeys((found.campaign.decide, *found.campaign.also))
+    yield from (_response(found, name) for name in measured if _is_known(found, name))
+    if {FAILOVER, FALSE} <= measured.keys():
+        yield _trade_off(found)
+    if not any(name in measured for name in AVAILABILITIES) and _is_known(found, AVAILABILITIES[0]):
+        yield _response(found, AVAILABILITIES[0])
+
+
+def _is_known(found: Results, name: str) -> bool:
+    return any(each.mean is not None for each in found.estimates[name])
+
+
+def _response(found: Results, name: str) -> str:
+    figure = FIGURES[name]
+    x, places, series_key = _first_axis(found)
+    series: dict[str, list[Mark]] = {}
+    for number, point in enumerate(found.points):
+        seen = found.estimates[name][number]
+        if seen.mean is not None and seen.low is not None and seen.high is not None:
+            mark = Mark(places[number], seen.mean, seen.low, seen.high, short(point))
+            series.setdefault(_series_name(point, series_key), []).append(mark)
+    in_order = [Series(key, sorted(marks)) for key, marks in sorted(series.items())]
+    values = [value for one in in_order for mark in one.marks for value in (mark.low, mark.high)]
+    if math.isclose(min(values), max(values)) and all(seen.seeds > 1 for seen in found.estimates[name]):
+        return _always(found, name, values[0])
+    y = number_axis("number a run" if figure.unit == "a run" else figure.unit, values, from_zero=figure.unit != "%")
+    drawn = chart(figure.title, x, y, in_order, lines=not x.title.startswith("setting"))
+    said = f"Mean over seeds and its interval; {'more' if figure.more_is_better else 'less'} is better."
+    if any(seen.seeds == 1 for seen in found.estimates[name]):
+        said += " A mark without an interval rests on one seed."
+    return _figure(_heading(figure), drawn, said)
+
+
+def _heading(figure: Figure) -> str:
+    return figure.title[0].upper() + figure.title[1:]
+
+
+def _always(found: Results, name: str, value: float) -> str:
+    """What is told in a chart's place where every run had the same value."""
+    seeds = [seen.seeds for seen in found.estimates[name]]
+    said = f"{told(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    if value == 0:
+        share = told(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
+        said += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
+    return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(said)}</p>"
+
+
+def _series_name(point: dict[str, str], keys: list[str]) -> str:
+    return ", ".join(f"{key}={point[key]}" for key in keys)
+
+
+def _first_axis(found: Results) -> tuple[Axis, list[float], list[str]]:
+    """The axis on which settings stand, each one's place on it, and the keys that tell series apart.
+
+    The key with most values is the axis, its values one beside the other in their order; the others make series, and
+    where that would be too many, each setting stands by itself.
+    """
+    keys = list(found.points[0])
+    values = {key: list(dict.fromkeys(point[key] for point in found.points)) for key in keys}
+    first = max(keys, key=lambda key: len(values[key]))
+    rest = [key for key in keys if key != first]
+    if len({_series_name(point, rest) for point in found.points}) > 6:
+        ticks = [(float(number), short(point)) for number, point in enumerate(found.points)]
+        return Axis("setting: " + " / ".join(keys), -0.5, len(ticks) - 0.5, ticks), [at for at, _ in ticks], []
+    ordered = sorted(values[first], key=_in_order)
+    ticks = [(float(number), value) for number, value in enumerate(ordered)]
+    places = [float(ordered.index(point[first])) for point in found.points]
+    title = first if all(value.isdigit() for value in ordered) else f"setting: {first}"
+    return Axis(title, -0.5, len(ticks) - 0.5, ticks), places, rest
+
+
+def _in_order(value: str) -> tuple[bool, float, str]:
+    return (not value.isdigit(), float(value) if value.isdigit() else 0.0, value)
+
+
+def _trade_off(found: Results) -> str:
+    marks, intervals = [], []
+    for number, point in enumerate(found.points):
+        x, y = found.estimates[FAILOVER][number], found.estimates[FALSE][number]
+        if None not in (x.mean, x.low, x.high, y.mean, y.low, y.high):
+            marks.append(Mark(x.mean, y.mean, y.low, y.high, short(point)))  # type: ignore[arg-type]
+            intervals.append((x.low, x.high))
+    x_axis = number_axis("failover of a partition, ms", [v for pair in intervals for v in pair], from_zero=True)  # type: ignore[misc]
+    y_axis = number_axis("false expiries a run", [v for m in marks for v in (m.low, m.high)], from_zero=True)
+    drawn = scatter("Failover time against false expiries", x_axis, y_axis, marks, intervals)  # type: ignore[arg-type]
+    return _figure(
+        "Failover time against false expiries",
+        drawn,
+        "One mark a setting. Down and to the left is better, and nobody gets both for nothing.",
+    )
+
+
+def _figure(title: str, drawn: str, said: str) -> str:
+    return f"<h2>{escape(title)}</h2><figure>{drawn}<figcaption>{escape(said)}</figcaption></figure>"
+
+
+def _table(found: Results) -> Iterator[str]:
+    names = list(dict.fromkeys((found.campaign.decide, *found.campaign.also, AVAILABILITIES[0], "lost_records")))
+    yield "<h2>All figures</h2><div class='wide'><table><thead><tr><th>setting</th>"
+    yield "".join(f"<th>{escape(FIGURES[name].title)}, {escape(FIGURES[name].unit)}</th>" for name in names)
+    yield "</tr></thead><tbody>"
+    for number, point in enumerate(found.points):
+        cells = "".join(f"<td>{_cell(found, name, number)}</td>" for name in names)
+        yield f"<tr><td>{escape(short(point))}</td>{cells}</tr>"
+    yield "</tbody></table></div>"
+    yield f"<p class='soft'>Settings: {escape(' / '.join(found.points[0]))}. The first row is the baseline. "
+    yield "Below each mean its interval, and how many seeds have that figure where not all do.</p>"
+    if not found.comparisons:
+        return
+    yield "<h2>Differences from the baseline, on the same seeds</h2>"
+    yield "<div class='wide'><table><thead><tr><th>setting</th>"
+    title = FIGURES[found.campaign.decide]
+    yield f"<th>{escape(title.title)}, {escape(title.unit)}</th><th>p</th><th>seeds</th><th>verdict</th></tr></thead>"
+    yield "<tbody>"
+    for each in found.comparisons:
+        seen = each.difference
+        yield (
+            f"<tr><td>{escape(short(found.points[each.point]))}</td><td>{escape(_difference(seen))}</td>"
+            f"<td>{_chance(seen.p)}</td><td>{seen.seeds}</td><td>{each.verdict}</td></tr>"
+        )
+    yield "</tbody></table></div>"
+
+
+def _chance(p: float) -> str:
+    # A sampled test knows no chance of nought.
+    return f"{p:.4f}" if p >= 0.0001 else "&lt; 0.0001"
+
+
+def _cell(found: Results, name: str, number: int) -> str:
+    seen = found.estimates[name][number]
+    if seen.mean is None or seen.low is None or seen.high is None:
+        return "not measured"
+    below = "" if math.isclose(seen.low, seen.high) else f"{told(seen.low)} to {told(seen.high)}"
+    if seen.seeds != len(found.ended.seeds):
+        below += f"{'<br>' if below else ''}{_counted(seen.seeds, 'seed')}"
+    return told(seen.mean) + (f"<br><span>{below}</span>" if below else "")
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def _difference(seen: Difference) -> str:
+    if seen.mean is None or seen.low is None or seen.high is None:
+        return "not measured"
+    return f"{_signed(seen.mean)} ({_signed(seen.low)} to {_signed(seen.high)})"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{told(value)}"
+
+
+def _violations(found: Results) -> Iterator[str]:
+    if not found.violating:
+        return
+    yield "<h2>Broken invariants</h2><ul>"
+    for run in found.violating:
+        yield f"<li><code>{escape(run.command)}</code><br>{escape(run.problems[0])}</li>"
+    yield "</ul>"
+
+
+def _method(found: Results) -> Iterator[str]:
+    stop = found.campaign.stop
+    share = told(100 * stop.confidence)
+    level = (1 - stop.confidence) / (found.ended.looks * max(1, len(found.points) - 1))
+    yield "<h2>How it was measured</h2>"
+    yield (
+        f"<p>Every setting suffers the same faults at the same times, seed by seed; figures are taken while faults are "
+        f"done, and records count as lost where they were acknowledged and are in the end not in their log. Means have "
+        f"{share} % percentile bootstrap intervals over seeds. A difference is called one where the paired sign-flip "
+        f"test's p is at most {level:.2g}: {told(100 - 100 * stop.confidence)} % shared out among "
+        f"{_counted(found.ended.looks, 'look')} and {_counted(max(1, len(found.points) - 1), 'comparison')}, so that "
+        f"looking early makes "
+        f"no false alarm likelier; what else the answer tells is tested as often as the answer looks. The intervals of "
+        f"differences are at that level too.</p>"
+    )
+    yield (
+        "<p class='soft'>Not measured: clients that are far away, disks and networks of a real machine, and how often "
+        "such faults happen to you. The figures say how settings compare under these faults, not what your cluster "
+        "will have.</p>"
+    )

@@ -1,0 +1,161 @@
+"""What a campaign knows in the end, and the tables that hold it.
+
+runs          one row a run: its setting, verdict, command, every figure, and the measures below them
+estimates     one row a setting and figure: the mean over seeds with its bootstrap interval
+differences   one row a setting and figure: the paired difference from the baseline, with the p-value of "none"
+violations    one row a run that broke an invariant, with the command that plays it again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from zabka.pipeline.campaign.definition import Campaign, describe
+from zabka.pipeline.campaign.engine import Ended, by_point, comparisons
+from zabka.pipeline.campaign.figures import FIGURES
+from zabka.pipeline.campaign.play import Played
+from zabka.pipeline.campaign.statistics import Difference, Estimate, difference, estimate
+from zabka.pipeline.campaign.stopping import Comparison, Verdict, rivals
+
+
+class Results(msgspec.Struct):
+    """All that is told of a campaign; figures by point, as `Campaign.points` numbers them."""
+
+    campaign: Campaign
+    ended: Ended
+    points: list[dict[str, str]]
+    runs: list[Played]
+    estimates: dict[str, list[Estimate]]
+    differences: dict[str, list[Difference]]
+    """Of each figure: every point less point 0, point 0 itself among them."""
+    comparisons: list[Comparison]
+    best: int
+    """The point whose figure that decides is best, among the baseline and those that differ from it."""
+    rivals: list[int]
+    """Points other than the baseline that the best one could not be told from."""
+
+    @property
+    def violating(self) -> list[Played]:
+        """Runs that broke an invariant."""
+        return [run for run in self.runs if run.problems]
+
+
+def results(campaign: Campaign, runs: Mapping[tuple[int, int], Played], ended: Ended) -> Results:
+    """Estimate every figure and every difference from the seeds that were played under all settings."""
+    points = campaign.points()
+    estimates: dict[str, list[Estimate]] = {}
+    differences: dict[str, list[Difference]] = {}
+    confidence = campaign.stop.confidence
+    for name in FIGURES:
+        values = by_point(runs, name, ended.seeds)
+        of = [values.get(number, {}) for number in range(len(points))]
+        estimates[name] = [estimate(list(each.values()), confidence) for each in of]
+        differences[name] = [difference(each, of[0], confidence) for each in of]
+    played = [runs[key] for key in sorted(runs) if key[1] in ended.seeds]
+    compared = comparisons(campaign, runs, ended.seeds)
+    different = [each.point for each in compared if each.verdict is Verdict.DIFFERENT]
+    best = best_of(campaign.decide, estimates[campaign.decide], [0, *different])
+    looks = len(campaign.look_sizes())
+    decides = by_point(runs, campaign.decide, ended.seeds)
+    return Results(
+        campaign=campaign,
+        ended=ended,
+        points=points,
+        runs=played,
+        estimates=estimates,
+        differences=differences,
+        comparisons=compared,
+        best=best,
+        rivals=rivals(decides, best, confidence=confidence, looks=looks) if best else [],
+    )
+
+
+def best_of(figure: str, estimates: Sequence[Estimate], among: Sequence[int]) -> int:
+    """The point among these with the best mean of a figure; point 0 where none has one."""
+    sign = 1 if FIGURES[figure].more_is_better else -1
+    known = [number for number in among if estimates[number].mean is not None]
+    return max(known, key=lambda number: sign * (estimates[number].mean or 0.0), default=0)
+
+
+def write_tables(found: Results, out: Path) -> dict[str, int]:
+    """Write every table as Parquet below `out`, each put in its place when it is whole; how many rows each has."""
+    tables = {
+        "runs": pa.Table.from_pylist([_run_row(run) for run in found.runs], RUNS),
+        "estimates": pa.Table.from_pylist(_rows(found, found.estimates), ESTIMATES),
+        "differences": pa.Table.from_pylist(_rows(found, found.differences), DIFFERENCES),
+        "violations": pa.Table.from_pylist(
+            [{name: getattr(run, name) for name in VIOLATIONS.names} for run in found.violating], VIOLATIONS
+        ),
+    }
+    for name, table in tables.items():
+        place = out / name
+        place.mkdir(parents=True, exist_ok=True)
+        # A name that begins with a point is nobody's table until the file is whole.
+        aside = place / ".part-0.parquet"
+        pq.write_table(table, aside)
+        aside.replace(place / "part-0.parquet")
+    return {name: table.num_rows for name, table in tables.items()}
+
+
+def _run_row(run: Played) -> dict[str, Any]:
+    plain: dict[str, Any] = msgspec.to_builtins(run)
+    measures = plain.pop("measures")
+    for name in ("partitions", "failovers", "clients"):
+        plain[name] = measures[name]
+    plain["lost_records"] = list(measures["lost_records"].items())
+    plain["figures"] = list(plain["figures"].items())
+    plain["settings"] = list(plain["settings"].items())
+    return plain
+
+
+def _rows(found: Results, of: Mapping[str, Sequence[Estimate | Difference]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "point": number,
+            "setting": describe(point),
+            "figure": name,
+            "unit": FIGURES[name].unit,
+            **msgspec.to_builtins(of[name][number]),
+        }
+        for name in FIGURES
+        for number, point in enumerate(found.points)
+    ]
+
+
+_F, _I, _S = pa.float64(), pa.int64(), pa.string()
+_PARTITION = pa.struct(
+    [("partition", _S), *((n, _I) for n in ("window_us", "writable_us", "under_replicated_us", "under_min_isr_us"))]
+)
+_FAILOVER = pa.struct(
+    [
+        *((name, _S) for name in ("kind", "subject", "lost", "cause")),
+        ("began_us", _I),
+        *((name, _F) for name in ("detect_ms", "elect_ms", "total_ms")),
+        ("ended_by", _S),
+    ]
+)
+_CLIENT = pa.struct(
+    [
+        ("topic", _S),
+        *((name, _I) for name in ("sent", "acknowledged", "refused")),
+        *((name, _F) for name in ("latency_p50_ms", "latency_p99_ms", "silence_ms", "waited_ms")),
+    ]
+)
+RUNS = pa.schema(
+    [
+        ("point", _I), ("seed", _I), ("scenario", _S), ("settings", pa.map_(_S, _S)), ("command", _S),
+        ("problems", pa.list_(_S)), ("figures", pa.map_(_S, _F)), ("partitions", pa.list_(_PARTITION)),
+        ("failovers", pa.list_(_FAILOVER)), ("clients", pa.list_(_CLIENT)), ("lost_records", pa.map_(_S, _I)),
+        ("events", _I), ("virtual_ms", _I), ("cpu_s", _F),
+    ]
+)  # fmt: skip
+_KEYS = [("point", _I), ("setting", _S), ("figure", _S), ("unit", _S), ("seeds", _I)]
+ESTIMATES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F)])
+DIFFERENCES = pa.schema([*_KEYS, ("mean", _F), ("low", _F), ("high", _F), ("p", _F)])
+VIOLATIONS = pa.schema([("point", _I), ("seed", _I), ("command", _S), ("problems", pa.list_(_S))])

@@ -1,0 +1,58 @@
+"""Runs as Spark tasks: one task a run, whose row is handed over when the task has ended.
+
+The rows come back by an accumulator.  Spark applies the update of a task of an action once, however often the task was
+tried, and does so when the task ends, not the job: so a driver that is killed has lost the runs that were under way,
+and no other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import msgspec
+from py4j.protocol import Py4JError
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from zabka.pipeline.campaign.engine import Keep, Players
+from zabka.pipeline.campaign.play import Run, row
+from zabka.pipeline.inbox import Inbox
+from zabka.pipeline.packed import RUNS
+from zabka.pipeline.session import a_session
+
+
+@contextmanager
+def spark_players(master: str, directory: Path) -> Iterator[Players]:
+    """What plays runs on that master; the archive for its executors is kept in the directory.  Raises NotPacked and
+    NoSpark."""
+    with spark_for_tasks(master, directory, "zabka campaign", RUNS) as spark:
+        yield lambda runs, keep: _play(spark.sparkContext, runs, keep)
+
+
+@contextmanager
+def spark_for_tasks(master: str, directory: Path, app_name: str, needs: str) -> Iterator[SparkSession]:
+    """A session whose executors need nothing of zabka installed.  Raises NotPacked and NoSpark."""
+    with a_session(
+        master, app_name, directory, needs,
+        # A run keeps its core busy for about a second, whatever else its task reads: nothing is gained by moving it.
+        {"spark.locality.wait": "0s"},
+    ) as spark:  # fmt: skip
+        yield spark
+
+
+def _play(context: SparkContext, runs: Sequence[Run], keep: Keep) -> None:
+    inbox = context.accumulator([], Inbox(keep))
+    encoded = [msgspec.json.encode(run) for run in runs]
+
+    def task(elements: Iterable[bytes]) -> None:
+        for element in elements:
+            inbox.add([row(element)])
+
+    try:
+        context.parallelize(encoded, len(encoded)).foreachPartition(task)
+    except KeyboardInterrupt:
+        with suppress(Py4JError, OSError):  # Java may have ended.
+            context.cancelAllJobs()
+        raise

@@ -1,0 +1,118 @@
+"""What the ensemble did: its clients' sessions, and its own elections of a leader."""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from zabka.pipeline.bodies import STRINGS, bodies, milliseconds
+from zabka.pipeline.rows import Journal
+
+_SESSION = ["run", "session_id"]
+
+
+def sessions(journal: Journal) -> DataFrame:
+    """The sessions of the ensemble's clients: run, session_id, timeout_ms, from_us, to_us, duration_ms, ended_by, …
+
+    from_us and to_us are the first peer's that told of it; duration_ms is the median over the peers, each by its own
+    clock.  ended_by is expired or closed; to_us, duration_ms and ended_by are null while it lasts, from_us and
+    timeout_ms where it began before the journal.  heard_ms_ago is how long an expired one had been silent.
+    """
+    told = bodies(
+        journal.rows, ["session_created", "session_closed"],
+        session_id=LongType(), timeout_ms=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType(),
+    )  # fmt: skip
+    # A peer that starts tells again what it replays: its first word of each is what counts.
+    by_peer = told.groupBy(*_SESSION, "node").agg(
+        _first("at_us", "session_created").alias("created_us"),
+        _first("at_us", "session_closed").alias("closed_us"),
+        f.max("timeout_ms").alias("timeout_ms"),
+        f.min(f.when(f.col("type") == "session_created", f.col("zxid"))).alias("created_zxid"),
+        f.min(f.when(f.col("type") == "session_closed", f.col("zxid"))).alias("closed_zxid"),
+        f.max("ephemerals").alias("ephemerals"),
+        f.max(f.col("caused_by").startswith("expiry")).alias("expired"),
+    )
+    expired = (
+        bodies(journal.rows, ["session_expired"], session_id=LongType(), heard_ms_ago=LongType())
+        .groupBy(*_SESSION)
+        .agg(f.max("heard_ms_ago").alias("heard_ms_ago"))
+    )
+    ended = f.when(f.col("expired"), "expired").when(f.col("closed_zxid").isNotNull(), "closed")
+    return (
+        by_peer.groupBy(*_SESSION)
+        .agg(
+            f.max("timeout_ms").alias("timeout_ms"),
+            f.min("created_us").alias("from_us"),
+            f.min("closed_us").alias("to_us"),
+            milliseconds(f.percentile(f.col("closed_us") - f.col("created_us"), 0.5)).alias("duration_ms"),
+            f.max("expired").alias("expired"),
+            f.min("created_zxid").alias("created_zxid"),
+            f.min("closed_zxid").alias("closed_zxid"),
+            f.max("ephemerals").alias("ephemerals"),
+        )
+        .withColumn("ended_by", ended)
+        .join(expired, _SESSION, "left")
+        .select(
+            *_SESSION, "timeout_ms", "from_us", "to_us", "duration_ms", "ended_by", "heard_ms_ago", "ephemerals",
+            "created_zxid", "closed_zxid",
+        )
+    )  # fmt: skip
+
+
+def _first(what: str, kind: str) -> Column:
+    return f.min_by(f.when(f.col("type") == kind, f.col(what)), f.when(f.col("type") == kind, f.col("node_seq")))
+
+
+def elections(journal: Journal) -> DataFrame:
+    """Every time that a peer had no leader: run, peer, from_us, and how long it stayed in each phase of ZAB.
+
+    A row begins when a peer is LOOKING, and ends when it broadcasts under a leader, or stops; all on that peer's clock.
+    election_ms, discovery_ms and synchronization_ms are times in those phases (null of one in which it is still, or was
+    killed, for nobody told when), total_ms all of it (null where it never came to an end); rounds is how many rounds of
+    the election it took part in, state what it became (LEADING, FOLLOWING, OBSERVING; null where nothing), with
+    leader_id and epoch.
+    """
+    told = bodies(
+        journal.rows, ["peer_state_changed", "node_started", "node_stopped"],
+        state=StringType(), phase=StringType(), leader_id=LongType(), round=LongType(), current_epoch=LongType(),
+    ).where("type = 'peer_state_changed' OR node LIKE 'peer-%'")  # fmt: skip
+    in_order = Window.partitionBy("run", "node").orderBy("node_seq")
+    stable = f.col("phase") == "BROADCAST"
+    # A span begins at the first line after a broadcast, a start or a stop.
+    before_stable = f.lag(stable).over(in_order)
+    begins = (f.col("type") != "peer_state_changed") | f.coalesce(before_stable & ~stable, f.lit(False))
+    steps = (
+        told.withColumn("span", f.sum(f.coalesce(begins, f.lit(True)).cast(LongType())).over(in_order))
+        # Where it starts again without having stopped, it was killed at some time before.
+        .withColumn("until", f.when(f.lead("type").over(in_order) != "node_started", f.lead("at_us").over(in_order)))
+        .where("type = 'peer_state_changed'")
+        .withColumn("length", f.col("until") - f.col("at_us"))
+    )
+    done = f.col("phase") == "BROADCAST"
+    end = f.min(f.when(done, f.col("at_us")))
+    return (
+        steps.groupBy("run", "node", "span")
+        .agg(
+            f.min("at_us").alias("from_us"),
+            end.alias("to_us"),
+            *(_in_phase(phase) for phase in ("ELECTION", "DISCOVERY", "SYNCHRONIZATION")),
+            f.countDistinct(f.when(f.col("phase") == "ELECTION", f.col("round"))).alias("rounds"),
+            f.min_by(f.when(done, f.col("state")), f.when(done, f.col("node_seq"))).alias("state"),
+            f.min_by(f.when(done, f.col("leader_id")), f.when(done, f.col("node_seq"))).alias("leader_id"),
+            f.min_by(f.when(done, f.col("current_epoch")), f.when(done, f.col("node_seq"))).alias("epoch"),
+            f.min("node_seq").alias("first_seq"),
+        )
+        .where("rounds > 0")
+        .withColumn("total_ms", milliseconds(f.col("to_us") - f.col("from_us")))
+        .select(
+            "run", f.col("node").alias("peer"), "first_seq", "from_us", "to_us", "election_ms", "discovery_ms",
+            "synchronization_ms", "total_ms", "rounds", "state", "leader_id", "epoch",
+        )
+    )  # fmt: skip
+
+
+def _in_phase(phase: str) -> Column:
+    lengths = f.when(f.col("phase") == phase, f.col("length"))
+    is_known = f.count(lengths) == f.count(f.when(f.col("phase") == phase, 1))
+    return f.when(is_known, milliseconds(f.sum(lengths))).alias(f"{phase.lower()}_ms")

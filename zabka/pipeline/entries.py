@@ -1,0 +1,152 @@
+"""Which line is an entry: what every job takes, and why it sets the others aside.
+
+One definition for all jobs, and the reader's own (`zabka.journal.reader`): an object of a type and schema that this
+version knows, with every field that the type has, and moments that a clock may show.  Beyond that its numbers must fit
+Spark's columns. A line that does not is set aside with its reason, and nothing after it suffers.
+
+One pass of one decoder reads envelope and body together; it is made of the classes of `zabka.journal.events`, so that a
+new type or field is known here too.  Spark reads the body again with a parser that has bounds of its own, in fields
+that nobody knows, too: what is beyond them would be a row of nulls.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from types import UnionType
+from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from zabka.journal.events import BY_NAME, SCHEMA_VERSION, Event
+from zabka.journal.reader import CLOCK_US_MAX
+
+LINE_BYTES_MAX = 8 * 1024 * 1024
+"""No node writes a line this long (its journal's files end at 16 MB); a longer one is not even read into memory."""
+SHOWN_CHARACTERS = 4096
+"""So much of a line that was set aside is kept with its reason; file and position say where the rest is."""
+UNSIGNED = "digest"
+"""The one field of 64 bits without a sign: a tree's digest."""
+
+NUMBER_CHARACTERS_MAX, NAME_BYTES_MAX, DEPTH_MAX = 1_000, 50_000, 500
+"""What Spark's parser takes (Jackson's `StreamReadConstraints`; it goes twice as deep, but not every Python does)."""
+_WITHIN_BYTES = 1_000
+"""In a line that is no longer there is nothing beyond these."""
+
+Long = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
+_Clock = Annotated[int, msgspec.Meta(ge=-CLOCK_US_MAX, le=CLOCK_US_MAX)]
+_ENVELOPE: list[tuple[str, Any] | tuple[str, Any, Any]] = [
+    ("node", str),
+    ("node_seq", Long),
+    ("wall_us", _Clock),
+    ("mono_us", _Clock),
+    ("schema", Annotated[int, msgspec.Meta(le=SCHEMA_VERSION)], SCHEMA_VERSION),
+]
+
+
+def _bounded(kind: Any) -> Any:
+    """The same type, with every integer in it bounded by 64 bits."""
+    if kind is int:
+        return Long
+    inner = tuple(each if each is ... else _bounded(each) for each in get_args(kind))
+    if isinstance(kind, UnionType):
+        return Union[inner]  # noqa: UP007  (of types that are known only here)
+    origin = get_origin(kind)
+    return kind if origin is None else origin[inner]
+
+
+def _check_digest(entry: Any) -> None:
+    if not 0 <= entry.digest < 2**64:
+        raise ValueError("digest has a number beyond 64 bits")
+
+
+def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
+    """A type's whole line: the envelope's fields and the event's."""
+    fields = list(_ENVELOPE)
+    types = get_type_hints(event)
+    for field in msgspec.structs.fields(event):
+        kind = field.type if field.name == UNSIGNED else _bounded(types[field.name])
+        if field.required:
+            fields.append((field.name, kind))
+        elif field.default is not msgspec.NODEFAULT:
+            fields.append((field.name, kind, field.default))
+        else:
+            fields.append((field.name, kind, msgspec.field(default_factory=field.default_factory)))
+    own = {"__post_init__": _check_digest} if UNSIGNED in types else {}
+    return msgspec.defstruct(
+        event.__name__, fields, tag_field="type", tag=name, kw_only=True, gc=False, namespace=own
+    )  # fmt: skip
+
+
+ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
+"""Of every type: the class that its lines become."""
+_decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
+_anything = msgspec.json.Decoder()
+_BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
+_CLOCKS = ("wall_us", "mono_us")
+_TOKEN = re.compile(
+    rb'"(?P<text>[^"\\]*(?:\\.[^"\\]*)*)"(?P<names>\s*:)?|(?P<number>-?[0-9][0-9.eE+-]*)|(?P<opens>[\[{])|[\]}]'
+)
+_TAG = re.compile(r"Invalid value (?P<type>'.*') - at `\$\.type`", re.DOTALL)
+
+
+class Refused(NamedTuple):
+    """Why a line is no entry."""
+
+    reason: str
+
+
+def check_lines(lines: Sequence[bytes]) -> list[Any] | None:
+    """The entries of lines that all are entries (members of ENTRIES' classes); None where at least one is none."""
+    try:
+        # The decoder passes over text that it does not keep without looking at its bytes.
+        b"\n".join(lines).decode()
+        entries = [_decoder.decode(line) for line in lines]
+    except (UnicodeDecodeError, RecursionError, msgspec.MsgspecError):
+        return None
+    return None if any(map(_beyond_bounds, lines)) else entries
+
+
+def check_line(line: bytes) -> Any:
+    """The entry in a line (without its newline), or why the line is set aside: Refused."""
+    try:
+        line.decode()
+        entry = _decoder.decode(line)
+    except UnicodeDecodeError as reason:
+        return Refused(f"no UTF-8 at byte {reason.start}")
+    except RecursionError:
+        return Refused("nested too deeply")
+    except msgspec.MsgspecError as reason:
+        return Refused(_reason(line, str(reason)))
+    beyond = _beyond_bounds(line)
+    return entry if beyond is None else Refused(beyond)
+
+
+def _beyond_bounds(line: bytes) -> str | None:
+    """What in a line of JSON is more than Spark's parser takes; None where it takes it."""
+    if len(line) <= _WITHIN_BYTES:
+        return None
+    depth = 0
+    for token in _TOKEN.finditer(line):
+        if token["number"] is not None:
+            if len(token["number"]) > NUMBER_CHARACTERS_MAX:
+                return f"a number of {len(token['number']):,} characters"
+        elif token["text"] is not None:
+            if token["names"] is not None and len(token["text"]) > NAME_BYTES_MAX:
+                return f"a field's name of {len(token['text']):,} bytes"
+        elif token["opens"] is None:
+            depth -= 1
+        elif (depth := depth + 1) > DEPTH_MAX:
+            return "nested too deeply"
+    return None
+
+
+def _reason(line: bytes, said: str) -> str:
+    if (tag := _TAG.fullmatch(said)) is not None:
+        return f"unknown type {tag['type'][:80]}"
+    if (bound := _BOUND.fullmatch(said)) is None:
+        return said
+    if bound["where"] == "schema":
+        schema = _anything.decode(line)["schema"]
+        return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
+    return f"{bound['where']} has a number beyond {'any clock' if bound['where'] in _CLOCKS else '64 bits'}"

@@ -1,0 +1,183 @@
+"""The gold tables: what each is called, how it is made, what identifies a row, and what must be true of it.
+
+This list is what the jobs write, what the page offers and what `docs/reference/tables.md` says.  To add a table: write
+its function, whose docstring says what a row means, and add it here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from pyspark.sql import Column, DataFrame, Observation, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType
+
+from zabka.pipeline.availability import availability, client_availability
+from zabka.pipeline.ensembles import elections, sessions
+from zabka.pipeline.failovers import failovers
+from zabka.pipeline.faults import faults
+from zabka.pipeline.losses import records_lost
+from zabka.pipeline.rows import Journal
+from zabka.pipeline.tables import bad_lines, controller_reigns, isr_changes, isr_membership, partition_leaderships
+
+
+class Expectation(NamedTuple):
+    """What must be true of a table: in words, and what makes a column that is true of a row that breaks it."""
+
+    name: str
+    broken: Callable[[], Column]
+
+
+class Table(NamedTuple):
+    """A gold table: `key` identifies a row, rows are written in `order`, `sources` are the types of events it needs."""
+
+    name: str
+    build: Callable[[Journal], DataFrame]
+    key: tuple[str, ...]
+    order: tuple[str, ...]
+    sources: tuple[str, ...]
+    rules: tuple[Expectation, ...] = ()
+
+    @property
+    def expectations(self) -> tuple[Expectation, ...]:
+        """What must be true of it: that its key is one, and its rules."""
+
+        def again() -> Column:
+            return f.row_number().over(Window.partitionBy(*self.key).orderBy(*self.order)) > 1
+
+        return (Expectation(f"{', '.join(self.key)} identify a row", again), *self.rules)
+
+
+def rising(what: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
+    """In that order every row has a higher number than the row before."""
+
+    def broken() -> Column:
+        return f.col(what) <= f.lag(what).over(Window.partitionBy(*within).orderBy(*order))
+
+    return Expectation(f"{what} rises with {order[0]} within {', '.join(within)}", broken)
+
+
+def apart(begin: str, end: str, within: tuple[str, ...], order: tuple[str, ...]) -> Expectation:
+    """A span ends before the next one begins."""
+
+    def broken() -> Column:
+        return f.col(end) >= f.lead(begin).over(Window.partitionBy(*within).orderBy(*order))
+
+    return Expectation(f"spans from {begin} to {end} do not overlap within {', '.join(within)}", broken)
+
+
+def never(name: str, broken: str) -> Expectation:
+    """No row is like that (an expression of SQL)."""
+    return Expectation(name, lambda: f.expr(broken))
+
+
+_PARTITION = ("run", "topic", "partition")
+_LIFE = (*_PARTITION, "life")
+_LOG = (*_PARTITION, "topic_id")
+_STATES = ("leader_elected", "isr_changed", "topic_deleted", "controller_elected", "session_created", "session_closed")
+_PROCESSES = ("process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed", "config_changed")
+_REIGNS = (
+    "controller_elected", "controller_resigned", "session_created", "session_closed", "broker_session_changed",
+    "controller_ready", "process_changed", "node_started", "node_stopped", "fault_injected", "fault_removed",
+)  # fmt: skip
+
+TABLES = (
+    Table(
+        "controller_reigns", controller_reigns, ("run", "controller_epoch"), ("run", "controller_epoch"), _REIGNS,
+        (
+            rising("zxid", ("run",), ("controller_epoch",)),
+            never("no reign ends before it begins", "to_us < from_us"),
+            never("no part of a gap is negative", "least(detection_ms, loading_ms) < 0"),
+        ),
+    ),
+    Table(
+        "failovers", failovers, ("run", "controller_epoch"), ("run", "controller_epoch"),
+        (*_REIGNS, "controller_propagated"),
+        (never("no phase is negative", "least(detect_ms, read_ms, decide_ms, propagate_ms) < 0"),),
+    ),
+    Table(
+        "partition_leaderships", partition_leaderships, (*_PARTITION, "zxid", "partition_epoch"),
+        (*_PARTITION, "zxid", "partition_epoch"), _STATES,
+        (rising("leader_epoch", _LIFE, ("zxid", "partition_epoch")),),
+    ),
+    Table(
+        "isr_changes", isr_changes, (*_PARTITION, "zxid", "partition_epoch"), (*_PARTITION, "zxid", "partition_epoch"),
+        (*_STATES, "isr_proposed"),
+        (rising("partition_epoch", _LIFE, ("zxid", "partition_epoch")),),
+    ),
+    Table(
+        "isr_membership", isr_membership, (*_LIFE, "replica", "from_zxid"), (*_LIFE, "replica", "from_zxid"), _STATES,
+        (rising("from_zxid", (*_LIFE, "replica"), ("from_zxid",)),),
+    ),
+    Table(
+        "availability", availability, _PARTITION, _PARTITION, (*_STATES, *_PROCESSES),
+        (never("a share is between 0 and 1", "availability < 0 OR availability > 1"),),
+    ),
+    Table(
+        "client_availability", client_availability, ("run", "node", "workload_id", "topic"),
+        ("run", "node", "workload_id", "topic"), ("workload_progressed",),
+        (never("no more is answered than was sent", "try_add(acknowledged, failed) > sent"),),
+    ),
+    Table(
+        "records_lost", records_lost, (*_LOG, "first_offset"), (*_LOG, "first_offset"), ("records_lost",),
+        (apart("first_offset", "last_offset", _LOG, ("first_offset",)),),
+    ),
+    Table(
+        "sessions", sessions, ("run", "session_id"), ("run", "created_zxid", "session_id"),
+        ("session_created", "session_closed", "session_expired"),
+        (never("no session ends before it begins", "closed_zxid <= created_zxid"),),
+    ),
+    Table(
+        "elections", elections, ("run", "peer", "first_seq"), ("run", "peer", "first_seq"),
+        ("peer_state_changed", "node_started", "node_stopped"),
+        (never("no phase is negative", "least(election_ms, discovery_ms, synchronization_ms) < 0"),),
+    ),
+    Table(
+        "faults", faults, ("run", "node", "node_seq"), ("run", "node", "node_seq"), ("fault_injected", "fault_removed"),
+    ),
+    Table("bad_lines", bad_lines, ("run", "file", "position"), ("run", "file", "position"), ()),
+)  # fmt: skip
+TYPES = tuple(sorted({kind for table in TABLES for kind in table.sources}))
+"""The types of events that the tables are made of; a reader may leave all others out."""
+NAMES = tuple(table.name for table in TABLES)
+
+
+class Observed(NamedTuple):
+    """A table as it is to be written, which counts its rows, and those that break an expectation, on its way."""
+
+    frame: DataFrame
+    observation: Observation
+    rules: list[str]
+
+    def rows(self) -> int:
+        """How many rows were written; to be asked afterwards."""
+        return int(self.observation.get["rows"])
+
+    def broken(self) -> dict[str, int]:
+        """Of each expectation that was not met: how many rows break it."""
+        counts = self.observation.get
+        return {rule: counts[f"rule_{n}"] for n, rule in enumerate(self.rules) if counts[f"rule_{n}"]}
+
+
+def observed(table: Table, journal: Journal) -> Observed:
+    """A table, in its order, with its expectations checked in the same pass."""
+    ordered = checked(table, journal)
+    rules = table.expectations
+    observation = Observation(table.name)
+    counts = [f.coalesce(f.sum(check), f.lit(0)).alias(check) for check in checks(table)]
+    written = ordered.observe(observation, f.count(f.lit(1)).alias("rows"), *counts).drop(*checks(table))
+    return Observed(written, observation, [rule.name for rule in rules])
+
+
+def checked(table: Table, journal: Journal) -> DataFrame:
+    """A table, in its order, with a column for each of its expectations: 1 in rows that break it."""
+    frame = table.build(journal)
+    for check, rule in zip(checks(table), table.expectations, strict=True):
+        frame = frame.withColumn(check, f.coalesce(rule.broken(), f.lit(False)).cast(LongType()))
+    return journal.in_order(frame, table.order)
+
+
+def checks(table: Table) -> list[str]:
+    """What the columns of its expectations are called."""
+    return [f"rule_{n}" for n in range(len(table.expectations))]

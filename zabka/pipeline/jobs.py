@@ -1,0 +1,87 @@
+"""The batch job: journals in, tables out."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import NamedTuple
+
+from pyspark.sql import SparkSession
+
+from zabka.pipeline import places, versions
+from zabka.pipeline.gold import TABLES, TYPES, Table, observed
+from zabka.pipeline.places import Place
+from zabka.pipeline.rows import Journal
+
+STAGE = "_stage"
+"""Where what several tables need lies while they are made, in a version that nobody sees yet."""
+AT_A_TIME = 3
+"""So many tables are made at a time: one is planned while another one's tasks run."""
+Progress = Callable[[str, int], None]
+
+
+def read_journal(spark: SparkSession, place: Place, types: str = ",".join(TYPES)) -> Journal:
+    """What the tables need of every journal there, as one batch: the events of those types.
+
+    An event that was written twice counts once, and so does a run that was copied to another place of a directory.
+    """
+    return Journal(places.batch(spark, place, types))
+
+
+class Made(NamedTuple):
+    """A table that was written: its rows, and of each expectation that was not met how many rows break it."""
+
+    name: str
+    rows: int
+    broken: dict[str, int]
+
+
+def make_tables(journal: Journal, directory: Path, wanted: Sequence[Table]) -> Iterator[Made]:
+    """Write tables as Parquet below a directory, some at a time, and tell of them in their order."""
+
+    def make(table: Table) -> Made:
+        made = observed(table, journal)
+        journal.read()
+        made.frame.write.parquet(str(directory / table.name))
+        return Made(table.name, made.rows(), made.broken())
+
+    with ThreadPoolExecutor(AT_A_TIME) as threads:
+        try:
+            yield from threads.map(make, wanted)
+        except KeyboardInterrupt:
+            # Otherwise it would be waited for until the tables that are under way are made.
+            journal.break_off()
+            raise
+
+
+class Written(NamedTuple):
+    """What a job wrote: the rows of each table, and of each table the expectations that were not met."""
+
+    rows: dict[str, int]
+    broken: dict[str, dict[str, int]]
+
+
+def write_tables(
+    journal: Journal, out: Path, progress: Progress = lambda table, rows: None, wanted: Sequence[Table] = TABLES
+) -> Written:
+    """Write tables as Parquet, as one version of `out`.
+
+    Raises versions.InUse where another job writes there, OSError where nobody may, or where something else lies
+    in a table's place.
+    """
+    for table in wanted:
+        versions.check_table(out / table.name)
+    with versions.locked(out):
+        number, directory = versions.begin(out)
+        journal.stage = directory / STAGE
+        written = Written({}, {})
+        for name, rows, broken in make_tables(journal, directory, wanted):
+            written.rows[name] = rows
+            if broken:
+                written.broken[name] = broken
+            progress(name, rows)
+        shutil.rmtree(journal.stage, ignore_errors=True)
+        versions.publish(out, number)
+    return written

@@ -1,0 +1,71 @@
+"""Spark masters: which are of this machine, and what executors elsewhere are given, on which nothing is installed.
+
+Python's part of Spark is started by one name on the driver's machine and on the executors': a path below the directory
+in which a process runs.  Executors unpack the archive there; beside the driver's Java there is a script of that name.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from zabka.pipeline.packed import NAME, PYTHON, packed
+
+_LOCAL = re.compile(r"local(\[(?P<threads>[^,\]]+)(,\s*\d+)?\])?")
+TRIES = 4
+"""As often as Spark tries a task on a cluster; of itself it tries one of a local master once."""
+_OF_SPARK = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON", "SPARK_LOCAL_IP")
+
+
+def tried_again(master: str) -> str:
+    """The master as it is, or a local one that tries a task as often as a cluster does."""
+    local = _LOCAL.fullmatch(master)
+    return master if local is None else f"local[{local['threads'] or '1'},{TRIES}]"
+
+
+def is_local(master: str) -> bool:
+    """Do its tasks run on this machine, beside the driver?"""
+    return _LOCAL.fullmatch(master) is not None
+
+
+@contextmanager
+def interpreters(
+    builder: SparkSession.Builder, master: str, directory: Path, needs: str
+) -> Iterator[SparkSession.Builder]:
+    """The builder of a session whose tasks find their interpreter; the session is to be made within.
+
+    Where executors are elsewhere, the archive of what they need is kept in the directory.  Raises NotPacked.
+    """
+    kept = {name: os.environ.get(name) for name in _OF_SPARK}
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    here = Path.cwd()
+    try:
+        if is_local(master):
+            os.environ["PYSPARK_PYTHON"] = sys.executable
+            os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+            yield builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+            return
+        os.environ["PYSPARK_PYTHON"] = PYTHON
+        archive = packed(directory, needs)
+        beside = Path(tempfile.mkdtemp(prefix="zabka-driver-"))
+        # Java begins there and stays, as long as this process does.
+        atexit.register(shutil.rmtree, beside, ignore_errors=True)
+        script = beside / PYTHON
+        script.parent.mkdir(parents=True)
+        script.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
+        script.chmod(0o755)
+        os.chdir(beside)
+        yield builder.config("spark.archives", f"{archive}#{NAME}")
+    finally:
+        os.chdir(here)
+        for name, value in kept.items():
+            os.environ.pop(name, None) if value is None else os.environ.__setitem__(name, value)

@@ -1,0 +1,113 @@
+"""Where journals are read from: a directory of this machine, a topic, or any file system that Hadoop's client knows."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from zabka.pipeline.ranges import SCHEMA, batches, read_file, read_share
+from zabka.pipeline.runs import is_journal, placed
+from zabka.pipeline.source import shares_of
+from zabka.pipeline.topic.connection import SCHEME, TopicPlace, parse_place
+
+_URI = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]+):/{1,2}(?P<rest>.*)")
+"""As `Path` leaves it, too: with one of its slashes."""
+_AUTHORITY = re.compile(r"(?<=:)//[^/]+(?=/)")
+
+
+class Uri(NamedTuple):
+    """A directory, or one journal, of a file system that Hadoop's client knows: hdfs, s3a, file and others.
+
+    `rest` begins with a slash where no authority is named (`hdfs:///user`): Hadoop's client has its own for that.
+    """
+
+    scheme: str
+    rest: str
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{'/' if self.scheme == 'file' else ''}{self.rest}"
+
+
+Place = Path | TopicPlace | Uri
+
+
+def place_of(text: str) -> Place:
+    """What a text names: a topic or another URI, or a path.  Raises ValueError with the reason."""
+    if text.startswith(SCHEME):
+        return parse_place(text)
+    found = _URI.fullmatch(text)
+    if found is None:
+        return Path(text).resolve()
+    rest = found["rest"].lstrip("/") if found["scheme"] == "file" else found["rest"]
+    return Uri(found["scheme"], rest.rstrip("/") or rest[:1])
+
+
+def batch(spark: SparkSession, place: Place, types: str) -> DataFrame:
+    """The rows of every journal there, of those types."""
+    if isinstance(place, Path):
+        return _of_directory(spark, place, types)
+    if isinstance(place, TopicPlace):
+        options = {"bootstrap": place.bootstrap, "topic": place.topic, "types": types}
+        return spark.read.format("zabka-topic").options(**options).load()
+    return _of_uri(spark, place, types)
+
+
+def stream(spark: SparkSession, place: Path | TopicPlace, hold: Path) -> DataFrame:
+    """The same as it grows; files are held until they are read."""
+    if isinstance(place, Path):
+        return spark.readStream.format("zabka-journal").option("hold", str(hold)).load(str(place))
+    return spark.readStream.format("zabka-topic").options(bootstrap=place.bootstrap, topic=place.topic).load()
+
+
+def _of_directory(spark: SparkSession, root: Path, types: str) -> DataFrame:
+    """What `zabka-journal` gives; planned here, for Spark starts a Python for each step of planning a source."""
+    made = shares_of(root.resolve(), frozenset(types.split(",")))
+
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for some in numbers:
+            for number in some["id"].to_pylist():
+                yield from read_share(made[number])
+
+    return spark.range(0, len(made), 1, max(1, len(made))).mapInArrow(rows, SCHEMA)
+
+
+def _of_uri(spark: SparkSession, place: Uri, types: str) -> DataFrame:
+    """Whole files by Hadoop's client, a task some files; their lines are read as those of a directory are."""
+    root, wanted = str(place), frozenset(types.split(","))
+    files = (
+        spark.read.format("binaryFile")
+        .option("pathGlobFilter", "*.jsonl")
+        .option("recursiveFileLookup", "true")
+        .load(root)
+        .select("path", "content")
+    )
+
+    def rows(found: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for some in found:
+            for path, content in zip(some["path"], some["content"], strict=True):
+                key = below(root, path.as_py())
+                if is_journal(key):
+                    file, data = placed(Path(), key), io.BytesIO(content.as_py())
+                    end = data.getvalue().rfind(b"\n") + 1
+                    yield from batches(read_file(file.run, file.path.name, data, (0, end), wanted))
+
+    return files.mapInArrow(rows, SCHEMA).select(*map(f.col, SCHEMA.names))
+
+
+def below(root: str, path: str) -> str:
+    """A file's path from the root; file systems differ in how many slashes stand after a scheme.
+
+    Where the root names no authority, files are told with the one that Hadoop's client has for that.
+    """
+    if ":///" in root:
+        path = _AUTHORITY.sub("", path, count=1)
+    plain = re.sub(r"^([a-z0-9+.-]+):/+", r"\1:/", root), re.sub(r"^([a-z0-9+.-]+):/+", r"\1:/", path)
+    inside = plain[1].removeprefix(plain[0]).lstrip("/")
+    return inside or plain[1].rpartition("/")[2]

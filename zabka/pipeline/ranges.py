@@ -1,0 +1,281 @@
+"""Runs of bytes of journal files, as the rows that Spark is given: whole lines, in batches of columns.
+
+A block of lines is decoded at once, and where all are entries, as they nearly always are, no line costs a step of
+Python of its own but one.  Where a block holds a line that is none, its lines are looked at one by one.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from itertools import accumulate
+from pathlib import Path
+from typing import Any, BinaryIO, NamedTuple
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+from pyspark.sql.types import LongType, StringType, StructField, StructType
+
+from zabka.pipeline.entries import ENTRIES, LINE_BYTES_MAX, SHOWN_CHARACTERS, Refused, check_line, check_lines
+
+SCHEMA = StructType(
+    [
+        StructField("run", StringType()),
+        StructField("node", StringType()),
+        StructField("node_seq", LongType()),
+        StructField("wall_us", LongType()),
+        StructField("mono_us", LongType()),
+        StructField("type", StringType()),
+        StructField("body", StringType()),
+        StructField("file", StringType()),
+        StructField("position", LongType()),
+        StructField("problem", StringType()),
+    ]
+)
+_LONGS = {"node_seq", "wall_us", "mono_us", "position"}
+ARROW_SCHEMA = pa.schema([(name, pa.int64() if name in _LONGS else pa.string()) for name in SCHEMA.names])
+BLOCK_BYTES = LINE_BYTES_MAX
+"""A line that does not end within a block is longer than any that a node writes."""
+SHARE_BYTES = 16 * 1024 * 1024
+BATCH_ROWS = 20_000
+BATCH_BYTES = 16 * 1024 * 1024
+_FAULT, _START = ENTRIES["fault_injected"], ENTRIES["node_started"]
+_NAMES = {kind: name for name, kind in ENTRIES.items()}
+
+Row = tuple[str, str | None, int | None, int | None, int | None, str | None, str, str, int, str | None]
+
+
+class FileRange(NamedTuple):
+    """A run of bytes of one file, which begins and ends at line ends."""
+
+    run: str
+    path: str
+    begin: int
+    end: int
+
+
+class Block(NamedTuple):
+    """Whole lines of a file, without their newlines, and where the first of them begins."""
+
+    position: int
+    lines: list[bytes]
+
+
+class LongLine(NamedTuple):
+    """A line that nobody keeps: where it begins, how it does, and how long it is."""
+
+    position: int
+    begin: bytes
+    size: int
+
+
+class Share(InputPartition):
+    """What one task reads: some runs of bytes, and of which types it gives rows (None for all)."""
+
+    def __init__(self, ranges: list[FileRange], types: frozenset[str] | None) -> None:
+        self.ranges = ranges
+        self.types = types
+
+
+def shares(ranges: list[FileRange], types: frozenset[str] | None) -> list[Share]:
+    """The ranges as shares of about SHARE_BYTES: a long one in pieces, short ones together."""
+    pieces = [piece for part in ranges for piece in _pieces(part)]
+    made: list[Share] = []
+    size = SHARE_BYTES
+    for piece in pieces:
+        if size >= SHARE_BYTES:
+            made.append(Share([], types))
+            size = 0
+        made[-1].ranges.append(piece)
+        size += piece.end - piece.begin
+    return made
+
+
+def _pieces(part: FileRange) -> Iterator[FileRange]:
+    begin = part.begin
+    # One that has gone is not cut; whoever reads it says so.
+    if part.end - begin > SHARE_BYTES * 3 // 2 and Path(part.path).exists():
+        with Path(part.path).open("rb") as file:
+            while part.end - begin > SHARE_BYTES * 3 // 2:
+                file.seek(begin + SHARE_BYTES)
+                while (rest := file.readline(BLOCK_BYTES)) and not rest.endswith(b"\n"):
+                    pass
+                yield part._replace(begin=begin, end=(cut := file.tell()))
+                begin = cut
+    if part.end > begin:
+        yield part._replace(begin=begin)
+
+
+def complete_bytes(path: Path, begin: int = 0) -> int:
+    """How far into a file its last complete line ends.  Raises OSError where it cannot be read."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        while size > begin:
+            step = max(begin, size - BLOCK_BYTES)
+            file.seek(step)
+            found = file.read(size - step).rfind(b"\n")
+            if found >= 0:
+                return step + found + 1
+            size = step
+    return begin
+
+
+def blocks(file: BinaryIO, begin: int, end: int) -> Iterator[Block | LongLine]:
+    """The lines of a run of bytes of an open file."""
+    position = begin
+    while position < end:
+        file.seek(position)
+        data = file.read(min(BLOCK_BYTES, end - position))
+        cut = data.rfind(b"\n")
+        if cut >= 0:
+            yield Block(position, data[:cut].split(b"\n"))
+            position += cut + 1
+            continue
+        size = len(data)
+        while (more := file.readline(BLOCK_BYTES)) and not more.endswith(b"\n"):
+            size += len(more)
+        if not more:
+            return
+        size += len(more)
+        yield LongLine(position, data, size)
+        position += size
+
+
+def read_share(share: Share) -> Iterator[pa.RecordBatch]:
+    """The rows of a share."""
+    return batches(row for part in share.ranges for row in read_range(part, share.types))
+
+
+def batches(rows: Iterable[Row]) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of columns, as Spark takes them."""
+    held: list[Row] = []
+    size = 0
+    for row in rows:
+        held.append(row)
+        size += len(row[6])
+        if len(held) >= BATCH_ROWS or size >= BATCH_BYTES:
+            yield _batch(held)
+            held, size = [], 0
+    if held:
+        yield _batch(held)
+
+
+def _batch(rows: list[Row]) -> pa.RecordBatch:
+    columns = [_column(column, field.type) for column, field in zip(zip(*rows, strict=True), ARROW_SCHEMA, strict=True)]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
+
+
+def _column(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """What `pa.array` makes of them; that one loads pandas, which costs each of Python's workers half a second."""
+    absent = values.count(None)
+    if absent == len(values):
+        return pa.nulls(absent, kind)
+    if absent:
+        return pa.array(values, kind)
+    if pa.types.is_integer(kind):
+        return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(array("q", values))])
+    texts = [value.encode() for value in values]
+    ends = array("i", accumulate(map(len, texts), initial=0))
+    return pa.Array.from_buffers(kind, len(texts), [None, pa.py_buffer(ends), pa.py_buffer(b"".join(texts))])
+
+
+def read_range(part: FileRange, types: frozenset[str] | None = None) -> Iterator[Row]:
+    """The rows of one run of bytes.
+
+    With `types` the rows of all other types are left out, but for the latest of each block by either clock, so that the
+    rows show how long the history goes on, and for those that show that a node ran (`_words`).  A file that
+    has gone since it was found gives none; one that cannot be read gives a row that says why.
+    """
+    name = Path(part.path).name
+    try:
+        with Path(part.path).open("rb") as file:
+            yield from read_file(part.run, name, file, (part.begin, part.end), types)
+    except FileNotFoundError:
+        return
+    except OSError as reason:
+        yield _aside(part.run, b"", name, part.begin, f"the file cannot be read: {reason.strerror}")
+
+
+def read_file(
+    run: str, name: str, file: BinaryIO, part: tuple[int, int], types: frozenset[str] | None = None
+) -> Iterator[Row]:
+    """The rows of a part of an open file, from one position to another."""
+    wanted = wanted_classes(types)
+    for block in blocks(file, *part):
+        if isinstance(block, LongLine):
+            yield long_line(run, name, block)
+        else:
+            lengths = accumulate(map(len, block.lines), initial=block.position)
+            starts = [start + newlines for newlines, start in enumerate(lengths)]
+            yield from rows_of(run, name, block.lines, starts, wanted)
+
+
+def wanted_classes(types: frozenset[str] | None) -> frozenset[type] | None:
+    """The classes of what is wanted of these types (None: of all): of entries, and of what is none."""
+    return None if types is None else frozenset([Refused, *(ENTRIES[each] for each in types if each in ENTRIES)])
+
+
+def rows_of(
+    run: str, file: str, lines: Sequence[bytes], starts: Sequence[int], wanted: frozenset[type] | None
+) -> Iterator[Row]:
+    """The rows of some lines of a file, each of which begins at its place of `starts`."""
+    found: Sequence[Any] = check_lines(lines) or [check_line(line) for line in lines]
+    for place in range(len(found)) if wanted is None else _chosen(found, wanted):
+        entry, line = found[place], lines[place]
+        if type(entry) is Refused:
+            yield _aside(run, line, file, starts[place], entry.reason)
+        else:
+            yield (
+                run, entry.node, entry.node_seq, entry.wall_us, entry.mono_us, _NAMES[type(entry)], line.decode(),
+                file, starts[place], None,
+            )  # fmt: skip
+
+
+def long_line(run: str, file: str, line: LongLine) -> Row:
+    """The row of a line that nobody keeps."""
+    return _aside(run, line.begin, file, line.position, f"a line of {line.size:,} bytes")
+
+
+def _chosen(found: Sequence[Any], wanted: frozenset[type]) -> list[int]:
+    """The places of what is wanted, of what was set aside, of the latest entries by either clock, and of words."""
+    kinds = [type(entry) for entry in found]
+    chosen = {place for place, kind in enumerate(kinds) if kind in wanted}
+    places = [place for place, kind in enumerate(kinds) if kind is not Refused] if Refused in kinds else None
+    entries = found if places is None else [found[place] for place in places]
+    if not entries:
+        return sorted(chosen)
+    walls, monos = [entry.wall_us for entry in entries], [entry.mono_us for entry in entries]
+    more = {walls.index(max(walls)), monos.index(max(monos)), *_words(entries)}
+    return sorted(chosen | (more if places is None else {places[place] for place in more}))
+
+
+def _words(entries: Sequence[Any]) -> set[int]:
+    """The places of each node's first and last entry, its first after each simulated pause, and its last before it
+    starts.
+
+    Nothing else tells that a simulated process goes on, or how long one ran whose end nobody saw; and the pause may be
+    of an earlier block, and the start of a later one.
+    """
+    nodes = [entry.node for entry in entries]
+    lasts = dict(zip(nodes, range(len(nodes)), strict=True))
+    firsts = dict(zip(reversed(nodes), reversed(range(len(nodes))), strict=True))
+    pauses = [place for place, entry in enumerate(entries) if type(entry) is _FAULT and is_pause(entry)]
+    starts = [place for place, entry in enumerate(entries) if type(entry) is _START and place > firsts[nodes[place]]]
+    found = {*firsts.values(), *lasts.values()}
+    for place in pauses:
+        with suppress(ValueError):
+            found.add(nodes.index(entries[place].target, place))
+    for place in starts:
+        found.add(next(before for before in range(place - 1, -1, -1) if nodes[before] == nodes[place]))
+    return found
+
+
+def is_pause(fault: Any) -> bool:
+    """Is an injected fault the pause of a simulated process?  A cluster's host tells of those of its own."""
+    return bool(fault.kind == "pause" and fault.source == fault.target)
+
+
+def _aside(run: str, line: bytes, file: str, position: int, reason: str) -> Row:
+    text = line[: 4 * SHOWN_CHARACTERS].decode("utf-8", "replace")[:SHOWN_CHARACTERS]
+    return (run, None, None, None, None, None, text, file, position, reason)

@@ -1,0 +1,251 @@
+"""The reigns of controllers, ordered by the ensemble, and timed without comparing clocks of different nodes.
+
+Which reign is whose, what ended it and which came next is decided by zxids and controller epochs.  How long it took is
+another matter: a reign begins on a broker's clock and often ends on those of peers.  Both saw one moment: every peer
+says when the broker's session was created, and the broker says when it was connected, which is a round trip later.  So
+the broker's election has its place on the clock of each peer, and the durations below are differences of two readings
+of one clock; of several peers the median counts, since one of them may lag.  Where no peer tells of that session (its
+journal has gone, or the ensemble is not ours) the clocks are taken as they are.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column, DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import LongType, StringType
+
+from zabka.pipeline.bodies import STRINGS, bodies, milliseconds
+from zabka.pipeline.clocks import timed
+from zabka.pipeline.processes import processes_not_running
+from zabka.pipeline.rows import Journal
+
+LET_GO = ("shutdown", "illegal_state")
+"""Why a controller resigns before anybody took its znode; it learns of all else afterwards."""
+CLOSED = ("session_closed", "session_expired")
+"""Its session's end, which it asked for, or which came by itself."""
+GAP = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
+"""How long there was no controller that could act, and the parts of that time."""
+_REIGN = ["run", "controller_epoch"]
+
+
+def controller_reigns(journal: Journal) -> DataFrame:
+    """Who was controller: run, broker_id, controller_epoch, from_us, to_us (null while it lasts), ended_by, gaps.
+
+    One row for each controller epoch of a run.  A reign ends when its controller let go of it (shutdown,
+    illegal_state), when the session that held /controller was closed (session_closed) or expired (session_expired), or
+    at the latest when the next one was elected (superseded).  from_us and to_us are readings of the reigning broker's
+    clock.  gap_before_ms is how long there was no controller that could act: from the death or freeze of the last
+    controller to the first decision of this one.  Its parts are detection_ms (until the session of the last controller
+    ended), election_ms (until this one was elected) and loading_ms (until this one had read the state and decided).
+    They are null where no journal reports when the gap began, or if this controller never decided.
+    `zabka.journal.controller_gaps` makes the same of a history in its true order.
+    """
+    reigns = journal.once("elected", lambda: _elected(journal))
+    closings = journal.once("closings", lambda: _first_closings(reigns, journal))
+    ends = _ends(reigns, closings, journal)
+    moment = f.col("resigned_us") - f.col("from_us")
+    # Who lets go may ask for the closing, which then comes behind that, whatever the clocks of others say.
+    first = ~f.col("expired") | (moment < f.col("closed_after"))
+    before_closing = f.col("zxid_closed").isNull() | (f.col("reason").isin(*LET_GO) & first)
+    before_next = f.col("next_zxid").isNull() | (moment < f.col("next_after"))
+    ended_by = (
+        f.when(f.col("reason").isNotNull() & before_closing & before_next, f.col("reason"))
+        .when(f.col("expired"), "session_expired")
+        .when(f.col("zxid_closed").isNotNull(), "session_closed")
+        .when(f.col("next_zxid").isNotNull(), "superseded")
+    )
+    after = (
+        f.when(f.col("ended_by").isin(*CLOSED), f.col("closed_after"))
+        .when(f.col("ended_by") == "superseded", f.col("next_after"))
+        .when(f.col("ended_by").isNotNull(), moment)
+    )
+    # Of one that was superseded nobody told when its office fell vacant.
+    gap = f.when(f.col("ended_by").isin(*CLOSED), f.col("gap_after_closing")).when(
+        f.col("ended_by") != "superseded", f.col("next_after") - moment
+    )
+    ends = ends.withColumn("ended_by", ended_by).withColumn("after", after.cast(LongType())).withColumn("gap", gap)
+    return _with_gaps(ends, journal).select(
+        "run", "broker_id", "controller_epoch", "from_us", (f.col("from_us") + f.col("after")).alias("to_us"),
+        milliseconds(f.col("after")).alias("duration_ms"), "ended_by",
+        *(milliseconds(f.col(name)).alias(name) for name in GAP), "zxid",
+    )  # fmt: skip
+
+
+def _with_gaps(ends: DataFrame, journal: Journal) -> DataFrame:
+    """The reigns with the time without a controller before each, and its parts, in microseconds."""
+    in_order = Window.partitionBy("run").orderBy("controller_epoch")
+    before = in_order.rowsBetween(Window.unboundedPreceding, -1)
+    ended = ends.join(_losses_of_holders(ends, journal), _REIGN, "left").join(_loading(ends, journal), _REIGN, "left")
+    detection = f.when(f.col("ended_by").isin(*CLOSED), f.col("closed_run_us") - f.col("lost_run_us"))
+    end = f.struct(
+        "ended_by", "gap", "lost_run_us", f.greatest(detection, f.lit(0)).alias("detection"),
+        f.lead("run_us").over(in_order).alias("next_run_us"),
+    )  # fmt: skip
+    last = f.coalesce(
+        f.last(f.when(f.col("loading").isNotNull(), f.col("end")), ignorenulls=True).over(before),
+        f.lag("end").over(in_order),
+    )
+    # Between the two there may have been controllers that never decided.
+    election = f.col("last.gap") + f.col("run_us") - f.col("last.next_run_us")
+    since_loss = f.col("run_us") - f.col("last.lost_run_us")
+    superseded = f.col("last.ended_by") == "superseded"
+    detected = f.when(f.col("loading").isNotNull() & ~superseded, f.col("last.detection"))
+    elected = f.when(f.col("loading").isNotNull(), f.when(superseded, since_loss).otherwise(election))
+    return (
+        ended.withColumn("end", end)
+        .withColumn("last", last)
+        .withColumn("detection_ms", f.when(elected.isNotNull(), detected))
+        .withColumn("election_ms", elected)
+        .withColumn("loading_ms", f.when(elected.isNotNull(), f.col("loading")))
+        .withColumn("gap_before_ms", f.coalesce(detected, f.lit(0)) + elected + f.col("loading"))
+    )
+
+
+def _losses_of_holders(ends: DataFrame, journal: Journal) -> DataFrame:
+    """When the holder of each reign died or froze for good: run, controller_epoch, lost_run_us."""
+    over = f.coalesce("closed_run_us", f.lead("run_us").over(Window.partitionBy("run").orderBy("controller_epoch")))
+    held = ends.select(*_REIGN, f.col("broker_id").alias("leader"), "run_us", over.alias("over_us"))
+    # Of an end that nobody saw it is known at the next start.
+    lost = f.when(f.col("how") == "unseen", f.col("until")).otherwise(f.col("since"))
+    return (
+        held.join(processes_not_running(journal).withColumn("lost", lost), ["run", "leader"])
+        .where("lost >= run_us AND lost <= over_us AND NOT (resumed AND until <= over_us)")
+        .groupBy(*_REIGN)
+        .agg(f.min("lost").alias("lost_run_us"))
+    )
+
+
+def _loading(ends: DataFrame, journal: Journal) -> DataFrame:
+    """How long each controller took to its first decision: run, controller_epoch, loading.
+
+    A broker without a journal here does not report it; its election is the nearest that is known.
+    """
+    ready = (
+        bodies(journal.rows, ["controller_ready"], controller_epoch=LongType())
+        .groupBy(*_REIGN)
+        .agg(f.min_by("at_us", "node_seq").alias("ready_us"))
+    )
+    is_own = f.col("node") == f.concat(f.lit("broker-"), f.col("broker_id"))
+    own = f.when(f.col("ready_us").isNotNull(), f.greatest(f.col("ready_us") - f.col("from_us"), f.lit(0)))
+    loading = f.when(is_own, own).otherwise(f.lit(0))
+    return ends.join(ready, _REIGN, "left").select(*_REIGN, loading.alias("loading"))
+
+
+def _elected(journal: Journal) -> DataFrame:
+    """Every reign once, with where the next one begins."""
+    told = timed(journal, ["controller_elected"], broker_id=LongType(), controller_epoch=LongType(), zxid=LongType())
+    once = Window.partitionBy(*_REIGN).orderBy("zxid", "node", "node_seq")
+    in_order = Window.partitionBy("run").orderBy("controller_epoch")
+    return (
+        told.withColumn("telling", f.row_number().over(once))
+        .where("telling = 1")
+        .withColumnRenamed("at_us", "from_us")
+        .withColumn("next_zxid", f.lead("zxid").over(in_order))
+        .withColumn("next_epoch", f.lead("controller_epoch").over(in_order))
+        .withColumn("next_from_us", f.lead("from_us").over(in_order))
+        .drop("telling", "type")
+    )
+
+
+def _first_reports(journal: Journal, kind: str, *keys: str) -> DataFrame:
+    """When each peer first told of a session's creation or end; what it replays after a restart it tells again."""
+    told = timed(journal, [kind], session_id=LongType(), zxid=LongType(), ephemerals=STRINGS, caused_by=StringType())
+    if kind == "session_closed":
+        told = told.where(f.array_contains("ephemerals", "/controller"))
+    return (
+        told.withColumnRenamed("node", "peer")
+        .groupBy("run", "peer", *keys)
+        .agg(
+            f.min_by("at_us", "node_seq").alias("us"),
+            f.min_by("run_us", "node_seq").alias("run_us"),
+            f.min_by("caused_by", "node_seq").alias("caused_by"),
+        )
+    )
+
+
+def _on_the_clocks_of_peers(reigns: DataFrame, journal: Journal) -> DataFrame:
+    """When each reign began on the clock of each peer: run, controller_epoch, peer, begin_us."""
+    connected = (
+        bodies(journal.rows, ["broker_session_changed"], state=StringType(), session_id=LongType())
+        .where("state = 'connected'")
+        .groupBy("run", "node", "session_id")
+        .agg(f.min("node_seq").alias("connected_seq"), f.min_by("at_us", "node_seq").alias("connected_us"))
+    )
+    own = (
+        reigns.join(connected, ["run", "node"])
+        .where("connected_seq < node_seq")
+        .groupBy(*_REIGN, "from_us")
+        .agg(f.max_by(f.struct("session_id", "connected_us"), "connected_seq").alias("s"))
+        .select(*_REIGN, "s.session_id", (f.col("from_us") - f.col("s.connected_us")).alias("into_session"))
+    )
+    created = _first_reports(journal, "session_created", "session_id")
+    return own.join(created, ["run", "session_id"]).select(
+        *_REIGN, "peer", (f.col("us") + f.col("into_session")).alias("begin_us")
+    )
+
+
+def _first_closings(reigns: DataFrame, journal: Journal) -> DataFrame:
+    """The end of the session that held /controller: run, controller_epoch, zxid_closed, peer, closed_us."""
+    closed = _first_reports(journal, "session_closed", "zxid").withColumnRenamed("zxid", "zxid_closed")
+    closed = closed.withColumnRenamed("run_us", "closed_run_us")
+    during = (f.col("zxid_closed") > f.col("zxid")) & (
+        f.col("next_zxid").isNull() | (f.col("zxid_closed") < f.col("next_zxid"))
+    )
+    first = Window.partitionBy(*_REIGN).orderBy("zxid_closed")
+    return (
+        reigns.join(closed, "run")
+        .where(during)
+        .withColumn("place", f.dense_rank().over(first))
+        .where("place = 1")
+        .select(*_REIGN, "zxid_closed", "peer", f.col("us").alias("closed_us"), "closed_run_us", "caused_by")
+    )
+
+
+def _ends(reigns: DataFrame, closings: DataFrame, journal: Journal) -> DataFrame:
+    """Every reign with what might have ended it, in microseconds after its beginning."""
+    resigned = (
+        bodies(
+            journal.rows, ["controller_resigned"],
+            broker_id=LongType(), controller_epoch=LongType(), reason=StringType(),
+        )
+        .groupBy("run", "broker_id", "controller_epoch")
+        .agg(f.min_by("at_us", "node_seq").alias("resigned_us"), f.min_by("reason", "node_seq").alias("reason"))
+    )  # fmt: skip
+    begun = journal.once("begun", lambda: _on_the_clocks_of_peers(reigns, journal))
+    following = begun.select("run", "peer", f.col("controller_epoch").alias("next_epoch"), f.col("begin_us").alias("n"))
+    apart = (
+        reigns.select(*_REIGN, "next_epoch")
+        .join(begun, _REIGN)
+        .join(following, ["run", "peer", "next_epoch"], "left")
+        .join(closings.drop("zxid_closed"), [*_REIGN, "peer"], "left")
+        .groupBy(*_REIGN)
+        .agg(
+            _median(f.col("closed_us") - f.col("begin_us")).alias("closed_apart"),
+            _median(f.col("n") - f.col("begin_us")).alias("next_apart"),
+        )
+    )
+    gaps = (
+        closings.join(reigns.select(*_REIGN, "next_epoch"), _REIGN)
+        .join(following, ["run", "peer", "next_epoch"])
+        .groupBy(*_REIGN)
+        .agg(_median(f.col("n") - f.col("closed_us")).alias("gap_apart"))
+    )
+    closed = closings.groupBy(*_REIGN).agg(
+        f.min("zxid_closed").alias("zxid_closed"),
+        f.min("closed_us").alias("c_us"),
+        f.min("closed_run_us").alias("closed_run_us"),
+        f.max(f.coalesce(f.col("caused_by").startswith("expiry"), f.lit(False))).alias("expired"),
+    )
+    return (
+        reigns.join(resigned, ["run", "broker_id", "controller_epoch"], "left")
+        .join(closed, _REIGN, "left")
+        .join(apart, _REIGN, "left")
+        .join(gaps, _REIGN, "left")
+        .withColumn("closed_after", f.coalesce("closed_apart", f.col("c_us") - f.col("from_us")))
+        .withColumn("next_after", f.coalesce("next_apart", f.col("next_from_us") - f.col("from_us")))
+        .withColumn("gap_after_closing", f.coalesce("gap_apart", f.col("next_from_us") - f.col("c_us")))
+    )
+
+
+def _median(value: Column) -> Column:
+    return f.percentile(value, 0.5)

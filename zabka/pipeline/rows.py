@@ -1,0 +1,103 @@
+"""A journal's rows, as every table takes them, with what several tables need of them made once.
+
+On one machine the rows of a run lie in one share, in memory (what does not fit, on disk), and so does all that is made
+of them: whatever groups, orders or joins by run and more needs no exchange, and a table is one stage.  On a cluster,
+what is made once is written as Parquet and read again: so whichever machine made it may die.  Either way the plans that
+stand on it begin there.  (Kept in Spark's cache, each table's plan still held the plans of all before it, and planning
+took longer than the work.)
+"""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from threading import Lock
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+
+from zabka.pipeline.masters import is_local
+
+
+class Journal:
+    """The rows of a journal (the columns of `zabka-journal`), and frames made of them; for any number of threads.
+
+    An event that was written twice counts once.  On a cluster frames are staged in a directory that all its machines
+    see: `stage`, or one of this machine's for temporary files, which goes with the process.
+    """
+
+    def __init__(self, source: DataFrame, stage: Path | None = None) -> None:
+        if stage is None:
+            stage = Path(tempfile.mkdtemp(prefix="zabka-"))
+            # Frames made of it may outlive this object.
+            atexit.register(shutil.rmtree, stage, ignore_errors=True)
+        self.stage = stage
+        self._in_memory = is_local(str(source.sparkSession.sparkContext.master))
+        self._source = self._laid(source)
+        self._lock = Lock()
+        self._made: dict[str, tuple[Lock, list[DataFrame]]] = {}
+        self._reading: Future[None] | None = None
+
+    @property
+    def rows(self) -> DataFrame:
+        """All rows: the journals themselves are read when they are first asked for, and not again.
+
+        On one machine that goes on behind the caller, who may plan tables meanwhile; `read` waits for it.
+        """
+        rows = self.once("rows", lambda: _told_once(self._source))
+        self._read_behind(rows)
+        return rows
+
+    def _read_behind(self, rows: DataFrame) -> None:
+        with self._lock:
+            if self._in_memory and self._reading is None:
+                thread = ThreadPoolExecutor(1)
+                self._reading = thread.submit(_fill, rows)
+                thread.shutdown(wait=False)
+
+    def read(self) -> None:
+        """Wait until the rows that were asked for are there.  Raises what Spark raised where they cannot be read."""
+        if self._reading is not None:
+            self._reading.result()
+
+    def break_off(self) -> None:
+        """Let nothing more be made of it: Spark ends what is under way."""
+        self._source.sparkSession.sparkContext.cancelAllJobs()
+
+    def once(self, name: str, make: Callable[[], DataFrame]) -> DataFrame:
+        """The frame of that name: made when it is first asked for."""
+        with self._lock:
+            lock, made = self._made.setdefault(name, (Lock(), []))
+        with lock:
+            if not made:
+                made.append(self._kept(name, make()))
+        return made[0]
+
+    def in_order(self, frame: DataFrame, order: Sequence[str]) -> DataFrame:
+        """The frame's rows in an order that begins with `run`: on one machine, each run's rows in one share."""
+        return frame.sortWithinPartitions(*order) if self._in_memory else frame.orderBy(*order)
+
+    def _laid(self, source: DataFrame) -> DataFrame:
+        return source.repartition("run") if self._in_memory else source
+
+    def _kept(self, name: str, frame: DataFrame) -> DataFrame:
+        if self._in_memory:
+            return frame.localCheckpoint(eager=False)
+        place = str(self.stage / name)
+        frame.write.parquet(place)
+        return frame.sparkSession.read.schema(frame.schema).parquet(place)
+
+
+def _fill(kept: DataFrame) -> None:
+    """Make the rows of a frame that is kept.  (Asked for by a plan, to count them would be a second stage.)"""
+    kept._jdf.queryExecution().toRdd().count()
+
+
+def _told_once(rows: DataFrame) -> DataFrame:
+    """The rows without those that say again what another one says; lines that were set aside all count."""
+    place = f.when(f.col("problem").isNotNull(), f.concat_ws("@", "file", "position"))
+    return rows.withColumn("place", place).dropDuplicates(["run", "node", "node_seq", "body", "place"]).drop("place")

@@ -1,0 +1,119 @@
+"""Journals as a Spark source, for batches and for streams.
+
+`spark.read.format("zabka-journal").load(DIRECTORY)` gives one row a line; `spark.readStream…` the same as files grow.
+A row is either an entry (its run, envelope columns, `type`, and the whole line in `body`) or a line that was set aside
+(`problem` says why, and `body` shows how it begins).  Option `types`, names with commas between, leaves the rows of all
+other types out, but for some that show how long each history goes on.  All lines are checked all the same.
+
+The stream's offset says how far every file was read, and by what it begins (`positions`), so a restart from its
+checkpoint reads every line once.  Option `hold` is a directory on the same file system: files are linked into it when
+they are found, and stay until they are read to their end, whoever removes them from their own place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadLimit, SupportsTriggerAvailableNow
+from pyspark.sql.types import StructType
+
+from zabka.pipeline.held import Held
+from zabka.pipeline.positions import Offset, advance, ranges_between
+from zabka.pipeline.ranges import SCHEMA, FileRange, Share, complete_bytes, read_share, shares
+from zabka.pipeline.runs import journal_files, without_copies
+
+
+def _end(path: Path) -> int:
+    """How far a file can be read; one that cannot be opened gets a share of its own, which says why."""
+    try:
+        return complete_bytes(path)
+    except FileNotFoundError:
+        return 0
+    except OSError:
+        return 1
+
+
+def shares_of(root: Path, types: frozenset[str] | None) -> list[Share]:
+    """All that the journals below a directory hold now, in shares; a run that was copied is read once."""
+    files = without_copies(journal_files(root))
+    return shares([FileRange(file.run, str(file.path), 0, _end(file.path)) for file in files], types)
+
+
+class _BatchReader(DataSourceReader):
+    def __init__(self, root: Path, types: frozenset[str] | None) -> None:
+        self._root = root
+        self._types = types
+
+    def partitions(self) -> Sequence[Share]:
+        # Spark asks for at least one share.
+        return shares_of(self._root, self._types) or [Share([], self._types)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        return read_share(partition)
+
+
+class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    def __init__(self, root: Path, hold: Path | None, types: frozenset[str] | None) -> None:
+        self._held = Held(root, hold)
+        self._types = types
+        self._target: Offset | None = None
+        self._all_now = False
+
+    def initialOffset(self) -> Offset:
+        return {}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        self._all_now = True
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        # What was behind another file of its name when all was asked for is part of all.
+        if self._target is None or not self._all_now or self._held.waiting:
+            self._target = advance(self._held.files_to_go_on_with(start), start)
+        return self._target
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Share]:
+        return shares(ranges_between(self._held.files(start), start, end), self._types)
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Share)
+        return read_share(partition)
+
+    def commit(self, end: Offset) -> None:
+        self._held.release(end)
+
+
+class JournalSource(DataSource):
+    """`zabka-journal`: option `path` is the directory whose journals are read, at any depth, or one file."""
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name."""
+        return "zabka-journal"
+
+    def schema(self) -> StructType:
+        """The columns: one row holds one line of a journal."""
+        return SCHEMA
+
+    def _root(self) -> Path:
+        path = self.options.get("path")
+        if not path:
+            raise ValueError("zabka-journal needs a path: the directory whose journals are to be read")
+        # Tasks do not run where the driver does: the path must not hang on a working directory.
+        return Path(path).resolve()
+
+    def _types(self) -> frozenset[str] | None:
+        types = self.options.get("types")
+        return frozenset(types.split(",")) if types else None
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """For batches."""
+        return _BatchReader(self._root(), self._types())
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """For streams."""
+        hold = self.options.get("hold")
+        return _StreamReader(self._root(), Path(hold) if hold else None, self._types())

@@ -1,0 +1,284 @@
+"""The stream: journals into the lake as they grow, and the gold tables after them.
+
+Every batch is committed to bronze and silver, and then the tables are made anew whose events came with it: by plans
+that are made once (`prepared`), of rows that are read once (`lake.needed`).  Killed at any point the stream takes the
+same batch again when it is started anew, and writes the same files.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.types import StringType, StructField, StructType
+
+from zabka.pipeline import places, versions
+from zabka.pipeline.gold import TABLES, TYPES, Table
+from zabka.pipeline.lake import commits
+from zabka.pipeline.lake.commits import Commit
+from zabka.pipeline.lake.needed import BODIES, LATEST, WORD, Needed
+from zabka.pipeline.lake.writer import write_batch
+from zabka.pipeline.prepared import Prepared
+from zabka.pipeline.ranges import SCHEMA
+from zabka.pipeline.topic.connection import TopicPlace
+
+TRIGGER = "1 second"
+BATCH_S = 120.0
+"""So long a batch is waited for that is under way when the stream is to end; the first one takes longest."""
+AVAILABILITY_EVERY_S = 4.0
+"""Availability changes as time passes, even while nothing else does."""
+CHECKPOINT, HELD, ROWS, STATUS, PROGRESS = "_checkpoint", "_held", "_rows.arrow", "_status.json", "_progress.json"
+GAPS = "gaps"
+_BRONZE = StructType([*(field for field in SCHEMA if field.name != "type"), StructField("type", StringType())])
+_GAPS = pa.schema([("run", pa.string()), ("node", pa.string()), ("first", pa.int64()), ("last", pa.int64())])
+
+
+class LostCheckpoint(Exception):
+    """There is a lake, and nothing says how far it has read."""
+
+
+class Status(msgspec.Struct, kw_only=True):
+    """How the lake stood when the gold tables were last made (`_status.json`); moments in microseconds."""
+
+    batch: int
+    lines: int
+    set_aside: int
+    latest_us: int
+    """The latest moment that an entry tells."""
+    written_us: int
+    """When the tables were made that tell of it."""
+    made_ms: int
+    """How long that took, from the beginning of the batch."""
+    broken: dict[str, dict[str, int]]
+    """Of each table, the expectations that are not met, and how many rows break them."""
+
+
+class Progress(msgspec.Struct, kw_only=True):
+    """What Spark says of the query (`_progress.json`): there while the stream runs, and old where it was killed."""
+
+    seen_us: int
+    message: str
+    batch: int | None = None
+    """The last batch that ended; the figures below are of it."""
+    rows: int = 0
+    rows_per_second: float = 0.0
+    durations_ms: dict[str, int] = {}
+    """How long each step took, by Spark's names."""
+
+
+def note_progress(query: StreamingQuery, lake: Path) -> None:
+    """Write down what Spark says of the query now."""
+    said = Progress(seen_us=time.time_ns() // 1000, message=query.status["message"])
+    if (last := query.lastProgress) is not None:
+        said.batch, said.rows = last["batchId"], last["numInputRows"]
+        said.rows_per_second = last["processedRowsPerSecond"] or 0.0
+        said.durations_ms = dict(last["durationMs"])
+    _put(lake / PROGRESS, said)
+
+
+def _put(place: Path, said: Status | Progress) -> None:
+    """Write a file at once and whole."""
+    aside = place.with_name(f"{place.name}.new")
+    aside.write_bytes(msgspec.json.encode(said))
+    aside.replace(place)
+
+
+def read_status(lake: Path) -> Status | None:
+    """How the lake stands; None where no stream has written one."""
+    try:
+        return msgspec.json.decode((lake / STATUS).read_bytes(), type=Status)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def read_lake(spark: SparkSession, lake: Path, kinds: tuple[str, ...] = TYPES) -> DataFrame:
+    """What the tables need of a lake, in the columns of the journal's source: the lines of some types, those that were
+    set aside, of every run the latest entries by either clock, and of nodes those that show that they ran."""
+    bronze = spark.read.schema(_BRONZE).parquet(str(lake / "bronze"))
+    chosen = bronze.where(f.col("type").isin(*kinds) | f.col("type").isNull())
+    ends = bronze.where(f.col("type").isNotNull() & ~f.col("type").isin(*kinds)).groupBy("run")
+    moment = f.struct("wall_us", "mono_us")
+    latest = ends.agg(f.max_by(moment, "wall_us").alias("by wall"), f.max_by(moment, "mono_us").alias("by mono"))
+    # Their bodies keep them from counting as one.
+    shown = [latest.select("run", f"`{body}`.*", f.lit(body).alias("body")) for body in BODIES]
+    told = shown[0].unionByName(shown[1]).withColumn("type", f.lit(LATEST)).unionByName(_words(bronze, kinds), True)
+    return chosen.unionByName(told, allowMissingColumns=True)
+
+
+def _words(bronze: DataFrame, kinds: tuple[str, ...]) -> DataFrame:
+    """Of lines of other types than those: of each node the first after each simulated pause of it, the last before it
+    starts, and the last of all."""
+    fault = f.from_json("body", "kind string, source string, target string")
+    pauses = (
+        bronze.where("type = 'fault_injected'")
+        .select("run", f.col("mono_us").alias("since"), fault.alias("fault"))
+        .where("fault.kind = 'pause' AND fault.source = fault.target")
+        .select("run", f.col("fault.target").alias("node"), "since")
+    )
+    told = ["run", "node", "node_seq", "wall_us", "mono_us"]
+    is_other = ~f.col("type").isin(*kinds)
+    row = f.struct(*told[2:])
+    first = (
+        bronze.where(is_other)
+        .select(*told)
+        .join(f.broadcast(pauses), ["run", "node"])
+        .where("mono_us > since")
+        .groupBy("run", "node", "since")
+        .agg(f.min_by(row, "mono_us").alias("row"))
+        .select("run", "node", "row.*")
+    )
+    following = f.lead("type").over(Window.partitionBy("run", "node").orderBy("node_seq"))
+    last = (
+        bronze.where("type IS NOT NULL")
+        .select(*told, "type", following.alias("following"))
+        .where(is_other & (f.col("following").isNull() | (f.col("following") == "node_started")))
+        .select(*told)
+    )
+    return first.unionByName(last).select("*", f.lit(WORD).alias("type"), f.lit(WORD).alias("body"))
+
+
+class _Trailing:
+    """What is done with each batch."""
+
+    def __init__(
+        self, spark: SparkSession, lake: Path, wanted: Sequence[Table], done: Callable[[Status], None]
+    ) -> None:
+        self._lake = lake
+        self._wanted = wanted
+        self._done = done
+        self._availability_s = 0.0
+        known = list(commits.read(lake))
+        self._lines = commits.merged(each for commit in known for each in commit.lines)
+        self._status = Status(
+            batch=max((commit.batch for commit in known), default=-1),
+            lines=sum(commit.rows for commit in known),
+            set_aside=sum(commit.set_aside for commit in known),
+            latest_us=max((commit.latest_us for commit in known), default=0),
+            written_us=0,
+            made_ms=0,
+            broken={},
+        )
+        self._due = {table.name for table in wanted}
+        self._needed = Needed(lake, TYPES)
+        if (lake / "bronze").is_dir():
+            self._needed.begin(read_lake(spark, lake).toArrow())
+        self._tables = Prepared(spark, lake / ROWS)
+
+    def take(self, frame: DataFrame, batch: int) -> None:
+        begin = time.monotonic()
+        self._note(write_batch(frame, self._lake, batch))
+        self._make(begin)
+        self._status.written_us = time.time_ns() // 1000
+        self._status.made_ms = int((time.monotonic() - begin) * 1000)
+        _put(self._lake / STATUS, self._status)
+        versions.vacuum(self._lake, versions.KEPT_S)
+        self._done(self._status)
+
+    def _note(self, commit: Commit) -> None:
+        """Take a commit into account; one that was taken before, and comes again after a kill, changes nothing."""
+        self._lines = commits.merged([*self._lines, *commit.lines])
+        if commit.batch > self._status.batch:
+            self._status.batch = commit.batch
+            self._status.lines += commit.rows
+            self._status.set_aside += commit.set_aside
+            self._needed.take(commit)
+        self._status.latest_us = max(self._status.latest_us, commit.latest_us)
+        self._due |= {table.name for table in self._wanted if commit.types.intersection(table.sources)}
+        if commit.set_aside:
+            self._due.add("bad_lines")
+        if time.monotonic() - self._availability_s > AVAILABILITY_EVERY_S:
+            self._due.add("availability")
+
+    def _make(self, begin: float) -> None:
+        """The tables that are due, as a new version."""
+        number, directory = versions.begin(self._lake)
+        self._tables.take(self._needed.rows())
+        for table in self._wanted:
+            if table.name not in self._due:
+                versions.keep(self._lake, number, table.name)
+        for made in self._tables.make(directory, [table for table in self._wanted if table.name in self._due]):
+            if made.broken:
+                self._status.broken[made.name] = made.broken
+            else:
+                self._status.broken.pop(made.name, None)
+        if "availability" in self._due:
+            self._availability_s = begin
+        missing = [gap._asdict() for gap in commits.gaps(self._lines)]
+        (directory / GAPS).mkdir()
+        pq.write_table(pa.Table.from_pylist(missing, schema=_GAPS), directory / GAPS / "part-00000.parquet")
+        versions.publish(self._lake, number)
+        self._due = set()
+
+
+def start(
+    spark: SparkSession,
+    place: Path | TopicPlace,
+    lake: Path,
+    *,
+    follow: bool,
+    wanted: Sequence[Table] = TABLES,
+    done: Callable[[Status], None] = lambda status: None,
+) -> StreamingQuery:
+    """Take the journals below a directory, or of a topic, into a lake, exactly once, from where the last run stopped.
+
+    With `follow` the query goes on until it is stopped; without, it ends when everything present has been taken.  The
+    caller holds the lake's lock (`versions.locked`).  Raises LostCheckpoint, versions.NoTable, and ValueError of a
+    damaged commit.
+    """
+    if any((lake / commits.COMMITS).glob("*.json")) and not (lake / CHECKPOINT / "metadata").exists():
+        raise LostCheckpoint(
+            f"{lake} holds a lake, but its {CHECKPOINT}, which says how far the journals were read, is gone: "
+            "name another --out, or remove the lake, and everything is read again"
+        )
+    for name in (*(table.name for table in wanted), GAPS):
+        versions.check_table(lake / name)
+    source = places.stream(spark, place, lake / HELD)
+    writer = (
+        source.writeStream.foreachBatch(_Trailing(spark, lake, wanted, done).take)
+        .option("checkpointLocation", str(lake / CHECKPOINT))
+        .queryName(f"zabka-{lake.name}")
+    )
+    writer = writer.trigger(processingTime=TRIGGER) if follow else writer.trigger(availableNow=True)
+    return writer.start()
+
+
+def end(query: StreamingQuery) -> None:
+    """Stop a query, between two batches where the one under way ends in time.
+
+    A batch that is broken off is taken again; but Spark tells of it with stacks that are not worth a person's time.
+    """
+    deadline = time.monotonic() + BATCH_S
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    query.stop()
+
+
+def remove_orphans(lake: Path) -> int:
+    """Remove what batches wrote that were never committed; how many files.  Not while a stream runs.
+
+    Raises ValueError where commits are missing or damaged: then nobody knows what is an orphan, and nothing goes.
+    """
+    known = list(commits.read(lake))
+    if [commit.batch for commit in known] != list(range(len(known))) or _ended_batches(lake) > len(known):
+        raise ValueError(f"{lake / commits.COMMITS} lacks commits of batches that ended: no file of theirs is removed")
+    named = {name for commit in known for name in commit.files}
+    removed = 0
+    for tree in ("bronze", "silver"):
+        for path in sorted((lake / tree).rglob("*.parquet*")):
+            if path.relative_to(lake).as_posix() not in named:
+                path.unlink()
+                removed += 1
+    return removed
+
+
+def _ended_batches(lake: Path) -> int:
+    """How many batches Spark knows to have ended, by its checkpoint."""
+    ended = (int(path.name) for path in (lake / CHECKPOINT / "commits").glob("*") if path.name.isdigit())
+    return 1 + max(ended, default=-1)

@@ -1,0 +1,192 @@
+"""The tables: pure functions from a frame of journal rows (or of other tables) to a frame.
+
+Every table has the column `run`: rows of different histories never meet.  What came before what is decided by zxids,
+epochs and partition epochs, never by comparing clocks of different nodes; `zabka.journal.fold` of the history in its
+true order has the same answers.  Times are microseconds of the wall clock of the node that wrote the event; durations
+are milliseconds of the run's one clock (`clocks`), and `run_us` is a moment on it.  Input is what `zabka-journal`
+reads; lines that were set aside are passed over here (`bad_lines` lists them).
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as f
+from pyspark.sql.types import BooleanType, LongType, StringType
+
+from zabka.pipeline.bodies import INTS, STANDINGS, bodies, milliseconds
+from zabka.pipeline.clocks import timed
+from zabka.pipeline.reigns import controller_reigns as controller_reigns
+from zabka.pipeline.rows import Journal
+
+PARTITION = ["run", "topic", "partition"]
+LIFE = [*PARTITION, "life"]
+
+
+def leader_writes(journal: Journal) -> DataFrame:
+    """Every write of a partition's state once, in the ensemble's order, with the life of the partition it belongs to.
+
+    A write that is told late, by a broker that was frozen, happened before the next one did.  A write with a new leader
+    and a new ISR makes two events: the election's is the one that says why.  A topic that is
+    deleted and made again has new znodes: a partition epoch that does not rise begins another life.
+    """
+    return journal.once("writes", lambda: _leader_writes(journal))
+
+
+def _leader_writes(journal: Journal) -> DataFrame:
+    told = timed(
+        journal, ["leader_elected", "isr_changed"],
+        topic=StringType(), partition=LongType(), leader=LongType(), leader_epoch=LongType(), isr=INTS, replicas=INTS,
+        partition_epoch=LongType(), controller_epoch=LongType(), unclean=BooleanType(), cause=StringType(),
+        zxid=LongType(), moved=STANDINGS, caused_by=StringType(),
+    ).na.fill({"zxid": 0})  # fmt: skip
+    once = Window.partitionBy(*PARTITION, "zxid", "partition_epoch").orderBy(f.desc("type"), "node", "node_seq")
+    in_order = Window.partitionBy(*PARTITION).orderBy("zxid", "partition_epoch")
+    begins = f.col("partition_epoch") <= f.lag("partition_epoch").over(in_order)
+    return (
+        told.withColumn("telling", f.row_number().over(once))
+        .where("telling = 1")
+        .withColumn("run_us", f.min("run_us").over(in_order.rowsBetween(0, Window.unboundedFollowing)))
+        .withColumn("begins", f.coalesce(begins, f.lit(False)).cast(LongType()))
+        .withColumn("life", f.sum("begins").over(in_order))
+        .drop("telling", "begins")
+    )
+
+
+def _deletions(journal: Journal) -> DataFrame:
+    """When topics were deleted: run, topic, deleted_us, and after_zxid, the last write that its controller told before.
+
+    The event has no zxid of its own.  Its controller began to reign, or made the topic, before it deleted it.
+    """
+    told = timed(
+        journal, ["controller_elected", "leader_elected", "isr_changed", "topic_deleted"],
+        topic=StringType(), zxid=LongType(),
+    )  # fmt: skip
+    before = Window.partitionBy("run", "node").orderBy("node_seq")
+    return (
+        told.withColumn("after_zxid", f.coalesce(f.max("zxid").over(before), f.lit(0)))
+        .where("type = 'topic_deleted'")
+        .select(
+            "run", "topic", f.col("at_us").alias("deleted_us"), f.col("run_us").alias("deleted_run_us"), "after_zxid"
+        )
+    )
+
+
+def ends_of_lives(journal: Journal) -> DataFrame:
+    """When each life of a partition ended with its topic: run, topic, partition, life, deleted_us, deleted_run_us."""
+    return journal.once("ends", lambda: _ends_of_lives(journal))
+
+
+def _ends_of_lives(journal: Journal) -> DataFrame:
+    next_life = Window.partitionBy(*PARTITION).orderBy("life")
+    lives = (
+        leader_writes(journal)
+        .groupBy(*LIFE)
+        .agg(f.min("zxid").alias("first_zxid"))
+        .withColumn("next_zxid", f.lead("first_zxid").over(next_life))
+    )
+    within = (f.col("after_zxid") >= f.col("first_zxid")) & (
+        f.col("next_zxid").isNull() | (f.col("after_zxid") < f.col("next_zxid"))
+    )
+    return (
+        lives.join(_deletions(journal), ["run", "topic"])
+        .where(within)
+        .groupBy(*LIFE)
+        .agg(
+            f.min_by("deleted_us", "after_zxid").alias("deleted_us"),
+            f.min_by("deleted_run_us", "after_zxid").alias("deleted_run_us"),
+        )
+    )
+
+
+def partition_leaderships(journal: Journal) -> DataFrame:
+    """Who led which partition: run, topic, partition, life, leader (-1 none), leader_epoch, from_us, to_us, cause.
+
+    One row for each leader epoch that a controller wrote, in the order of zxids.  A leadership lasts until the next
+    such write, or until the topic is deleted; to_us is null while it lasts.  `life` counts how often the partition was
+    deleted and made again.
+    """
+    in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
+    return (
+        leader_writes(journal).where("type = 'leader_elected'")
+        .join(ends_of_lives(journal), LIFE, "left")
+        .withColumn("to_us", f.coalesce(f.lead("at_us").over(in_order), "deleted_us"))
+        .withColumn("to_run_us", f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"))
+        .withColumn("duration_ms", milliseconds(f.col("to_run_us") - f.col("run_us")))
+        .select(
+            *LIFE, "leader", "leader_epoch", f.col("at_us").alias("from_us"), "to_us", "duration_ms",
+            "unclean", "cause", "isr", "replicas", "partition_epoch", "controller_epoch", "zxid", "run_us",
+        )
+    )  # fmt: skip
+
+
+def _proposals(journal: Journal) -> DataFrame:
+    """What leaders asked for: run, topic, partition, caused_by (as the write that follows names it), proposed."""
+    names = f.format_string("proposal %s-%d@%d", "topic", "partition", "upon")
+    return (
+        bodies(
+            journal.rows, ["isr_proposed"],
+            topic=StringType(), partition=LongType(), upon=LongType(), moved=STANDINGS,
+        )
+        .withColumn("caused_by", names)
+        .groupBy("run", "topic", "partition", "caused_by")
+        .agg(f.max_by("moved", f.struct("at_us", "node_seq")).alias("proposed"))
+    )  # fmt: skip
+
+
+def isr_changes(journal: Journal) -> DataFrame:
+    """How each ISR changed: run, topic, partition, life, at_us, isr_before, isr, removed, added, cause, evidence, zxid.
+
+    One row for each write that made the ISR another set than the write before it.  The evidence is where the followers
+    stood when their leader decided about them: in the event itself, or in the proposal that led to it.
+    """
+    in_order = Window.partitionBy(*LIFE).orderBy("zxid", "partition_epoch")
+    before = f.coalesce(f.lag("isr").over(in_order), f.array().cast(INTS))
+    evidence = f.coalesce(f.when(f.size("moved") > 0, f.col("moved")), f.col("proposed"))
+    return (
+        leader_writes(journal)
+        .join(_proposals(journal), ["run", "topic", "partition", "caused_by"], "left")
+        .withColumn("evidence", evidence)
+        .withColumn("isr_before", before)
+        .withColumn("removed", f.array_except("isr_before", "isr"))
+        .withColumn("added", f.array_except("isr", "isr_before"))
+        .where((f.size("removed") > 0) | (f.size("added") > 0))
+        .select(
+            *LIFE, "at_us", "isr_before", "isr", "removed", "added", "cause", "evidence", "leader", "leader_epoch",
+            "partition_epoch", "zxid", "run_us",
+        )
+    )  # fmt: skip
+
+
+def isr_membership(journal: Journal) -> DataFrame:
+    """Who was in which ISR: run, topic, partition, life, replica, from_us, to_us, duration_ms, ended_by.
+
+    One row for each span; to_us is null while it lasts, and ended_by is the cause of the write that ended it, or
+    topic_deleted.
+    """
+    changes = isr_changes(journal)
+    fields = [*LIFE, "zxid", "partition_epoch", "at_us", "run_us", "cause"]
+    steps = (
+        changes.select(*fields, f.explode("added").alias("replica"), f.lit(True).alias("comes"))
+        .unionByName(changes.select(*fields, f.explode("removed").alias("replica"), f.lit(False).alias("comes")))
+        .join(ends_of_lives(journal), LIFE, "left")
+    )
+    in_order = Window.partitionBy(*LIFE, "replica").orderBy("zxid", "partition_epoch")
+    return (
+        steps.withColumn("to_us", f.coalesce(f.lead("at_us").over(in_order), "deleted_us"))
+        .withColumn("to_run_us", f.coalesce(f.lead("run_us").over(in_order), "deleted_run_us"))
+        .withColumn("ended_by", f.lead("cause").over(in_order))
+        .where("comes")
+        .withColumn("ended_by", f.coalesce("ended_by", f.when(f.col("to_us").isNotNull(), "topic_deleted")))
+        .select(
+            *LIFE, "replica", f.col("at_us").alias("from_us"), "to_us",
+            milliseconds(f.col("to_run_us") - f.col("run_us")).alias("duration_ms"), "ended_by",
+            f.col("zxid").alias("from_zxid"),
+        )
+    )  # fmt: skip
+
+
+def bad_lines(journal: Journal) -> DataFrame:
+    """The lines that were set aside: run, file, position (in bytes), problem, and how the line begins."""
+    return journal.rows.where(f.col("problem").isNotNull()).select(
+        "run", "file", "position", "problem", f.col("body").alias("line")
+    )

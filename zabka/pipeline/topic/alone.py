@@ -1,0 +1,47 @@
+"""One publisher at a time of the same journals to the same topic: of two each would put every line there.
+
+Brokers would tell a second producer from the first only by transactions, which ours do not serve.  So the journals are
+locked: by a file beside them that is named after the topic, or as a whole where nobody may make one.  The kernel lets
+go of the lock when its process ends, however that ends.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from hashlib import sha256
+from pathlib import Path
+
+from zabka.pipeline.topic.connection import TopicPlace
+
+
+class NotAlone(Exception):
+    """Another process publishes these journals to this topic."""
+
+
+@contextmanager
+def alone(root: Path, place: TopicPlace, cluster_id: str) -> Iterator[None]:
+    """Keep others from publishing the same journals to that topic of that cluster.  Raises NotAlone where one does,
+    and OSError where the journals cannot be opened."""
+    lock = _opened(root, f"{cluster_id}/{place.topic}")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise NotAlone(
+            f"another process publishes {root} to topic {place.topic}: wait until it has ended, or end it"
+        ) from None
+    finally:
+        os.close(lock)
+
+
+def _opened(root: Path, topic: str) -> int:
+    """What is locked.  The topic's name alone may be as long as a file's."""
+    folder = root if root.is_dir() else root.parent
+    name = f"_publishing.{sha256(topic.encode()).hexdigest()[:16]}.lock"
+    try:
+        return os.open(folder / name, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    except OSError:
+        return os.open(root, os.O_RDONLY | os.O_CLOEXEC)

@@ -1,0 +1,102 @@
+"""A client of the brokers that hold the topic, for as long as something is done with it."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import NamedTuple, TypeVar
+
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaUnavailable
+from zabka.kafka.record_batch import Record
+
+T = TypeVar("T")
+
+_PLACE = re.compile(r"kafka:/{1,2}(?P<brokers>[^/]+:[0-9]+(,[^/]+:[0-9]+)*)/(?P<topic>[A-Za-z0-9._-]{1,249})/?")
+"""`kafka://HOST:PORT[,HOST:PORT]/TOPIC`; a `Path` leaves it with one of its slashes."""
+SCHEME = "kafka:/"
+NO_PROGRESS_S = 60.0
+"""So long a log may give nothing of what is there by its own word."""
+
+KNOWN_WITHIN_S, LOOK_AGAIN_S = 3.0, 0.1
+"""So soon every broker has heard of a topic that has just been made."""
+
+
+class LostRecords(Exception):
+    """A log does not hold what it held: it lost its end, or the topic was made anew."""
+
+
+class TopicPlace(NamedTuple):
+    """A topic, and brokers to ask for it (`HOST:PORT`, with commas between)."""
+
+    bootstrap: str
+    topic: str
+
+
+def parse_place(text: str) -> TopicPlace:
+    """The topic that a URI names.  Raises ValueError with the reason."""
+    found = _PLACE.fullmatch(text)
+    if found is None:
+        raise ValueError(f"{text} names no topic: kafka://HOST:PORT/TOPIC is wanted")
+    return TopicPlace(found["brokers"], found["topic"])
+
+
+@asynccontextmanager
+async def connected(place: TopicPlace) -> AsyncIterator[AdminClient]:
+    """A client of those brokers."""
+    brokers = [(host.strip("[]"), int(port)) for host, _, port in
+               (each.rpartition(":") for each in place.bootstrap.split(","))]  # fmt: skip
+    channel = AsyncioChannel("zabka-pipeline")
+    try:
+        yield AdminClient(channel, AsyncioRuntime(asyncio.get_running_loop(), on_failure=_failed), brokers)
+    finally:
+        channel.close()
+
+
+def _failed(task: str, failure: BaseException) -> None:
+    raise RuntimeError(f"a task of the Kafka client failed: {task}") from failure
+
+
+def asked(place: TopicPlace, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+    """What that work comes to, in a loop of its own.  Raises what the client raises."""
+
+    async def run() -> T:
+        async with connected(place) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+async def partitions_of(client: AdminClient, topic: str) -> list[TopicPartition]:
+    """The topic's partitions.  Raises KafkaUnavailable where there is no such topic, or nobody answers."""
+    deadline = time.monotonic() + KNOWN_WITHIN_S
+    while (info := (await client.metadata([topic])).topics.get(topic)) is None or not info.partitions:
+        if time.monotonic() > deadline:
+            raise KafkaUnavailable(f"there is no topic {topic}" + ("" if info is None else f" ({info.error.name})"))
+        await asyncio.sleep(LOOK_AGAIN_S)
+    return [TopicPartition(topic, row.partition) for row in sorted(info.partitions)]
+
+
+async def records_between(
+    client: AdminClient, partition: TopicPartition, begin: int, end: int
+) -> AsyncGenerator[list[Record], None]:
+    """The records from one offset to another, some at a time.  Raises LostRecords where no more of them come."""
+    position, deadline = begin, time.monotonic() + NO_PROGRESS_S
+    while position < end:
+        fetched = await client.fetch(partition, position)
+        if some := [record for record in fetched.records if record.offset < end]:
+            yield some
+        if fetched.next_offset > position:
+            position, deadline = fetched.next_offset, time.monotonic() + NO_PROGRESS_S
+        elif time.monotonic() > deadline:
+            raise LostRecords(
+                f"topic {partition.topic}, partition {partition.partition}: records up to offset {end} were there, and "
+                f"from offset {position} on none came in {NO_PROGRESS_S:.0f} s: if the log lost its end, publish to "
+                "another topic, and read that into a directory of its own"
+            )

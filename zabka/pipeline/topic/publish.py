@@ -1,0 +1,173 @@
+"""Journals into a topic, each line once, going on where the topic ends.
+
+What the topic holds says how far each file was published, so nothing else is kept.  Records are produced with acks=all
+by a producer whose repeats the brokers recognise: a request whose answer was lost with a leader is sent again, and the
+line is there once.
+
+Each record says by what its file begins, for a name does not say whose file it is: what is of another cluster than the
+topic's is refused.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaUnavailable
+from zabka.kafka.client.partitioner import partition_for
+from zabka.kafka.record_batch import Record
+from zabka.pipeline.positions import Offset, is_anew, key_of, mark_of
+from zabka.pipeline.ranges import LongLine, blocks, complete_bytes
+from zabka.pipeline.runs import journal_files
+from zabka.pipeline.topic.alone import alone
+from zabka.pipeline.topic.connection import TopicPlace, connected, partitions_of, records_between
+from zabka.pipeline.topic.records import end_of, ending_in, is_cut, mark_in, place_of, record_of
+
+BATCH_RECORDS, BATCH_BYTES = 2_000, 500_000
+"""A batch ends where it has either, and a record more."""
+LOOK_S = 0.5
+"""Between two looks at the files, where they are followed."""
+GIVE_UP_S = 120.0
+"""So long brokers may refuse or be silent before publishing ends; until then each batch is tried again."""
+LATEST, EARLIEST = -1, -2
+
+
+class MadeAnew(Exception):
+    """A file does not go on from what the topic holds: the cluster was made anew in the same directory."""
+
+
+class Published(NamedTuple):
+    """How many lines were published, and how many of them are cut since no broker takes such a record."""
+
+    lines: int
+    cut: int
+
+
+class Publisher:
+    """Publishes the journals below a directory, or one journal."""
+
+    def __init__(self, root: Path, client: AdminClient, topic: str) -> None:
+        self._root = root
+        self._client = client
+        self._topic = topic
+        self._reached: Offset = {}
+        self._partitions: list[TopicPartition] = []
+        self._producer = (-1, -1)
+        self._sequences: dict[TopicPartition, int] = {}
+        self.lines = self.cut = 0
+
+    async def begin(self) -> None:
+        """Learn what the topic holds.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
+        self._partitions = await partitions_of(self._client, self._topic)
+        for partition in self._partitions:
+            position = await self._client.list_offset(partition, EARLIEST)
+            end = await self._client.list_offset(partition, LATEST)
+            async for some in records_between(self._client, partition, position, end):
+                for record in some:
+                    self._note(record)
+        self._producer = await self._client.init_producer_id()
+
+    def _note(self, record: Record) -> None:
+        if (place := place_of(record)) is not None:
+            known, mark, _, _ = self._reached.get(place[0], (0, "", 1, ""))
+            # Of two files of one name it is the later one that goes on.
+            if mark != mark_in(record) or known < end_of(record):
+                self._reached[place[0]] = [end_of(record), mark_in(record), 1, ending_in(record)]
+
+    async def publish_what_is_there(self) -> int:
+        """Publish every complete line that the topic does not hold; how many.  Raises MadeAnew."""
+        before = self.lines
+        for key, (path, mark) in self._files().items():
+            number = partition_for(key.encode(), len(self._partitions), 0)
+            for batch in _batches(_records(key, path, mark, self._reached.get(key, (0,))[0])):
+                await self._produce(self._partitions[number], batch)
+                self._note(batch[-1])
+                self.lines += len(batch)
+                self.cut += sum(map(is_cut, batch))
+        return self.lines - before
+
+    def _files(self) -> dict[str, tuple[Path, str]]:
+        """The files that have lines, each with its mark.  Raises MadeAnew before any of them is published."""
+        found: dict[str, tuple[Path, str]] = {}
+        anew: list[str] = []
+        for file in journal_files(self._root):
+            # One that has gone since has nothing to publish.
+            with suppress(FileNotFoundError):
+                if (mark := mark_of(file.path)) is not None:
+                    key = key_of(self._root, file.path)
+                    found[key] = file.path, mark
+                    anew += [key] * is_anew(key, file.path, mark, self._reached)
+        if anew:
+            raise MadeAnew(
+                f"{anew[0]} does not go on from what topic {self._topic} holds: its cluster was made anew, or the "
+                "topic lost what it held or has it without marks; publish to another topic"
+            )
+        return found
+
+    async def _produce(self, partition: TopicPartition, batch: list[Record]) -> None:
+        sequence = self._sequences.get(partition, 0)
+        deadline = time.monotonic() + GIVE_UP_S
+        while True:
+            try:
+                await self._client.produce(partition, batch, producer=(*self._producer, sequence))
+            except KafkaUnavailable:
+                if time.monotonic() > deadline:
+                    raise
+            else:
+                self._sequences[partition] = sequence + len(batch)
+                return
+
+
+def _records(key: str, path: Path, mark: str, begin: int) -> Iterator[Record]:
+    """The complete lines of a file from a position on; none of a file that has gone."""
+    try:
+        end = complete_bytes(path, begin)
+        with path.open("rb") as file:
+            for block in blocks(file, begin, end):
+                if isinstance(block, LongLine):
+                    yield record_of(key, mark, block.position, block.begin, block.size - 1)
+                    continue
+                position = block.position
+                for line in block.lines:
+                    yield record_of(key, mark, position, line)
+                    position += len(line) + 1
+    except FileNotFoundError:
+        return
+
+
+def _batches(records: Iterator[Record]) -> Iterator[list[Record]]:
+    batch: list[Record] = []
+    size = 0
+    for record in records:
+        batch.append(record)
+        size += len(record.value or b"")
+        if len(batch) >= BATCH_RECORDS or size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable[[int], None]) -> Published:
+    """Publish what is below a directory; with `follow`, what is written there later, too, until it is cancelled.
+
+    `tell` hears how many lines were published.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, and
+    NotAlone where another process does the same.
+    """
+    async with connected(place) as client:
+        cluster = await client.metadata([place.topic])
+        with alone(root, place, cluster.cluster_id):
+            publisher = Publisher(root, client, place.topic)
+            await publisher.begin()
+            while True:
+                if await publisher.publish_what_is_there():
+                    tell(publisher.lines)
+                elif not follow:
+                    return Published(publisher.lines, publisher.cut)
+                await asyncio.sleep(LOOK_S if follow else 0)

@@ -1,0 +1,178 @@
+"""When two states of a server are the same: what can make no difference to anything that follows is left out.
+
+- When something was last heard decides nothing here: whoever lets a server's patience end lets all its limits pass at
+  once, and more.  So it is only of an election's timers that one must know how soon they are due; and only a leader
+  that is not established looks at its age, and whether that is more than `LOOKING_GRACE_MS`.
+- Barriers are numbered from the oldest one outstanding: only their order is looked at.
+- A barrier that belongs to a role which has ended calls nobody.
+- Of an election that is over the votes are forgotten when the next begins, before they are looked at; a leader looks at
+  the epochs that it was told, and at promises, until it has opened its epoch and a quorum has promised.
+- The order of the keys of a dict of links or voters decides the order of effects on different links, which do not
+  interact (only that of parked links, whose packets are heard one after the other, is kept).
+- What leader and follower know of each other's logs counts beyond what is committed; who asked for the last proposal,
+  while it is not.
+- A learner that is active does not look at how it was synchronised, nor its leader at how far it was behind.
+- What sent a peer looking is for the journal alone.
+- How many transactions were applied counts for journal checkpoints alone, every thousand, and for snapshots, which are
+  far off in a small scope.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from zabka.ensemble.zab.core import Core
+from zabka.ensemble.zab.effects import Barrier, Effect
+from zabka.ensemble.zab.election import FINALIZE_TIMER, RESEND_TIMER, Election
+from zabka.ensemble.zab.following import Following
+from zabka.ensemble.zab.leader import LOOKING_GRACE_MS, Leader
+from zabka.ensemble.zab.leader_acks import LeaderAcks
+from zabka.ensemble.zab.learner import Learner, LearnerStep
+from zabka.ensemble.zab.learner_link import LearnerLink
+from zabka.ensemble.zab.peer import Peer
+from zabka.ensemble.zab.reconfiguration import Reconfiguration
+from zabka.ensemble.zab.role import Phase
+from zabka.ensemble.zab.snapshot_pace import SnapshotPace
+from zabka.simulation.cores.cloning import Rules, fingerprint
+from zabka.simulation.cores.node import CoreNode
+
+ANY_ORDER = frozenset(
+    {"_links", "_accepted_epochs", "_promised", "_adopted", "_logged", "_received", "_settled", "_silent", "waiting"}
+)
+_CORE = frozenset(
+    {
+        "now",
+        "out",
+        "outlet",
+        "config",
+        "random",
+        "application",
+        "_applied",
+        "cause",
+        "_reported",
+        "_sending",
+        "_appending",
+        "_token",
+        "snaps_sent",
+        "quits_over_voters",
+        "diffs_sent",
+        "log_diffs_sent",
+        "syncs_put_off",
+    }
+)
+HEARD = frozenset({"_heard_ms", "heard_ms", "unacked_since_ms"})
+_PACE = frozenset({"_config", "_random"})
+_SINCE_SNAPSHOT = frozenset({"_txns", "_bytes"})
+FAR_FROM_SNAPSHOT_TXNS = 100
+_PEER = frozenset({"_application", "_recovered"})
+_OLD_VOTES = frozenset({"proposal", "_initial", "_received", "_settled", "_resend_ms", "_finalizing", "_history"})
+_DISCOVERED = frozenset({"_accepted_epochs", "_promised", "_summary"})
+
+
+def _of_core(core: Any) -> frozenset[str]:
+    return _CORE
+
+
+def _of_pace(pace: Any) -> frozenset[str]:
+    return _PACE | _SINCE_SNAPSHOT if pace.txns_left > FAR_FROM_SNAPSHOT_TXNS else _PACE
+
+
+def _of_peer(peer: Any) -> frozenset[str]:
+    # Whom it lost is told to the election that begins when it leaves its role, or once the log is cut back.
+    return _PEER if peer._core.awaiting_recovery else _PEER | {"_lost_leader"}
+
+
+def _of_election(election: Any) -> frozenset[str]:
+    return frozenset() if election.looking else _OLD_VOTES
+
+
+def _of_leader(leader: Any) -> frozenset[str]:
+    left_out = frozenset({"_lost"})
+    if leader.phase is not Phase.DISCOVERY:
+        left_out |= _DISCOVERED
+    if leader.established:
+        left_out |= {"_adopted", "_started_ms"}
+    return left_out
+
+
+def _of_link(link: Any) -> frozenset[str]:
+    left_out = HEARD
+    if link.forwarding:
+        left_out |= {"last_zxid", "reading", "reads_on"}
+    if link.told <= link.acked:
+        left_out |= {"told"}
+    return left_out
+
+
+def _of_learner(learner: Any) -> frozenset[str]:
+    left_out = HEARD
+    if learner._step > LearnerStep.CONNECTING:
+        left_out |= {"_started_ms", "_retry_ms"}
+    if learner._step is LearnerStep.ACTIVE:
+        left_out |= {"_mode", "_from_zxid", "_forces_snapshot", "_announced", "_committed", "_last_queued"}
+    return left_out
+
+
+def _of_following(following: Any) -> frozenset[str]:
+    common = following._common
+    known = max(common.leaders, common.own) <= following._core.last_committed
+    return frozenset({"_common"}) if known else frozenset()
+
+
+def _of_leader_acks(acks: Any) -> frozenset[str]:
+    left_out: frozenset[str] = frozenset()
+    if not acks._core.pending:
+        left_out |= {"asked_by"}
+    if acks._up_to <= acks._core.last_committed:
+        left_out |= {"_up_to"}
+    return left_out
+
+
+def _of_reconfiguration(reconfiguration: Any) -> frozenset[str]:
+    assert not reconfiguration.enabled, "the membership stays as it is"
+    return frozenset({"current", "last_seen", "quorum", "text", "_has_oracle", "_oracle_agrees"})
+
+
+LEFT_OUT = {
+    Core: _of_core,
+    SnapshotPace: _of_pace,
+    Peer: _of_peer,
+    Election: _of_election,
+    Leader: _of_leader,
+    LearnerLink: _of_link,
+    Learner: _of_learner,
+    Following: _of_following,
+    LeaderAcks: _of_leader_acks,
+    Reconfiguration: _of_reconfiguration,
+}
+
+
+def tidy(node: CoreNode) -> None:
+    """Number the barriers anew, and forget whom those of ended roles would have called."""
+    if node.peer is None:
+        return
+    core: Any = node.peer._core
+    before = core._barriers[0][0] - 1 if core._barriers else core._token
+    core._token -= before
+    core._barriers = deque(
+        (token - before, zxid, then, role) if role is core.role else (token - before, zxid, None, None)
+        for token, zxid, then, role in core._barriers
+    )
+    node.queue = tuple(_renumbered(effect, before) for effect in node.queue)
+
+
+def _renumbered(effect: Effect, before: int) -> Effect:
+    return Barrier(effect.token - before) if isinstance(effect, Barrier) else effect
+
+
+def node_digest(node: CoreNode) -> bytes:
+    """Equal for servers that will behave the same."""
+    tidy(node)
+    rules = Rules(node.now_ms, {"_started_ms": LOOKING_GRACE_MS}, ANY_ORDER, LEFT_OUT)
+    timers = [
+        (name, max(0, due_ms - node.now_ms) if name in (FINALIZE_TIMER, RESEND_TIMER) else 0)
+        for name, due_ms in sorted(node.timers.items())
+    ]
+    parts = node.id, node.disk, node.queue, node.peer, node.application, timers, node.halted
+    return fingerprint(parts, rules)

@@ -1,0 +1,105 @@
+"""A disk whose every operation is a step of its own: what is done is durable, what waits is not."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import msgspec
+
+from zabka.ensemble.ids import Epoch, Zxid
+from zabka.ensemble.tree_snapshot import TreeSnapshot
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.effects import (
+    Append,
+    Barrier,
+    Effect,
+    ReadLog,
+    Recovered,
+    SaveAcceptedEpoch,
+    SaveCurrentEpoch,
+    SaveMembership,
+    SaveNextMembership,
+    SaveSnapshot,
+    TruncateLog,
+)
+
+
+class NodeDisk(Protocol):
+    """What a node of the bare protocol asks of its disk, and what the judges do."""
+
+    @property
+    def accepted(self) -> Epoch: ...
+    @property
+    def current(self) -> Epoch: ...
+    def after(self, effect: Effect) -> NodeDisk: ...
+    def recovered(self) -> Recovered: ...
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None: ...
+    def last_durable(self) -> Zxid: ...
+    def holds(self, zxid: Zxid) -> bool: ...
+    def history(self) -> list[int]: ...
+    def outline(self) -> tuple[int, ...]: ...
+
+
+class CoreDisk(msgspec.Struct, frozen=True):
+    """One peer's disk as a value: `after` gives the disk that an operation leaves."""
+
+    accepted: Epoch = Epoch(0)
+    current: Epoch = Epoch(0)
+    log: tuple[Txn, ...] = ()
+    snapshots: tuple[TreeSnapshot, ...] = ()
+
+    def after(self, effect: Effect) -> CoreDisk:
+        """This disk with one more operation done, durably."""
+        change = msgspec.structs.replace
+        if isinstance(effect, Append):
+            return change(self, log=(*self.log, *effect.txns))
+        if isinstance(effect, TruncateLog):
+            return change(
+                self,
+                log=tuple(txn for txn in self.log if txn.zxid <= effect.zxid),
+                snapshots=tuple(s for s in self.snapshots if s.zxid <= effect.zxid),
+            )
+        if isinstance(effect, SaveSnapshot):
+            if effect.replaces_history:
+                return change(self, log=(), snapshots=(effect.snapshot,))
+            return change(self, snapshots=(*self.snapshots[-2:], effect.snapshot))
+        if isinstance(effect, SaveAcceptedEpoch):
+            return change(self, accepted=effect.epoch)
+        if isinstance(effect, SaveCurrentEpoch):
+            return change(self, current=effect.epoch)
+        assert isinstance(effect, Barrier | SaveMembership | SaveNextMembership), f"no disk operation: {effect}"
+        return self
+
+    def recovered(self) -> Recovered:
+        """The newest snapshot and the log after it."""
+        snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
+        base = snapshot.zxid if snapshot else 0
+        return Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
+
+    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+        """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
+        after = wanted.after
+        if after != wanted.base and all(txn.zxid != after for txn in self.log):
+            return None
+        return [txn for txn in self.log if txn.zxid > after] or None
+
+    def last_durable(self) -> Zxid:
+        """The history's end."""
+        snapshot = max((s.zxid for s in self.snapshots), default=0)
+        return Zxid(max(snapshot, self.log[-1].zxid if self.log else 0))
+
+    def holds(self, zxid: Zxid) -> bool:
+        """Is that transaction in the log or in a snapshot's list?"""
+        return any(txn.zxid == zxid for txn in self.log) or any(
+            image.czxid == zxid for snapshot in self.snapshots for image in snapshot.nodes
+        )
+
+    def history(self) -> list[int]:
+        """Every zxid it holds, in order."""
+        newest = max(self.snapshots, key=lambda s: s.zxid, default=None)
+        held = [image.czxid for image in newest.nodes] if newest else []
+        return held + [txn.zxid for txn in self.log if not newest or txn.zxid > newest.zxid]
+
+    def outline(self) -> tuple[int, ...]:
+        """What a search tells disks of equal histories apart by: nothing."""
+        return ()

@@ -1,0 +1,212 @@
+"""The smallest replicated service: a list of payloads, one a transaction.
+
+The searches over the bare protocol use it in place of the tree: its state is what ZAB promises to replicate, a
+sequence, and its digest stands for the whole sequence so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from zlib import crc32
+
+from zabka.ensemble.auth.schemes import AuthId
+from zabka.ensemble.ids import ConnectionId, Epoch, LinkId, PeerId, SessionId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import ClientMessage, OpCode, Reply, Request
+from zabka.ensemble.tree_snapshot import NodeImage, TreeSnapshot
+from zabka.ensemble.txn import SetDataTxn, Txn
+from zabka.ensemble.zab.application import EnsembleView, Submit, SubmitSync
+from zabka.ensemble.zab.effects import Answer, CloseConnection, Effect, Emit
+from zabka.ensemble.zab.messages import ForwardedRequest, SyncRequest
+from zabka.journal.events import TxnCommitted, WriteAcknowledged, ZxidCheckpoint
+
+
+class ListApplication:
+    """`zabka.ensemble.zab.application.Application` over a list.  Every connection is a session of its own."""
+
+    def __init__(self) -> None:
+        self.entries: list[tuple[int, bytes]] = []
+        self.base = Zxid(0)
+        self.digest = 0
+        self.serving = False
+        self.leading: Epoch | None = None
+        self.waiting: dict[tuple[int, int], ConnectionId] = {}
+
+    # -- state -------------------------------------------------------------------------------------------------------
+
+    @property
+    def last_applied(self) -> Zxid:
+        """The newest entry's zxid, or the snapshot's."""
+        return Zxid(self.entries[-1][0]) if self.entries else self.base
+
+    def snapshot(self) -> TreeSnapshot:
+        """Every entry as a node of its own."""
+        nodes = [
+            NodeImage(
+                path=f"/{zxid:x}",
+                data=data,
+                acl=(),
+                czxid=zxid,
+                mzxid=zxid,
+                ctime=0,
+                mtime=0,
+                version=0,
+                cversion=0,
+                aversion=0,
+                ephemeral_owner=0,
+                pzxid=zxid,
+            )
+            for zxid, data in self.entries
+        ]
+        return TreeSnapshot(self.last_applied, {}, nodes, self.digest)
+
+    @property
+    def snapshot_bytes(self) -> int:
+        """What its entries hold."""
+        return sum(len(data) for _, data in self.entries)
+
+    def checkpoint(self) -> ZxidCheckpoint:
+        """Where the list stands."""
+        return ZxidCheckpoint(self.last_applied, self.digest, len(self.entries), 0)
+
+    def restore(self, snapshot: TreeSnapshot | None) -> None:
+        """Replace the list."""
+        self.entries = [(n.czxid, n.data or b"") for n in snapshot.nodes] if snapshot else []
+        self.base = snapshot.zxid if snapshot else Zxid(0)
+        self.digest = 0
+        for zxid, data in self.entries:
+            self._digest(zxid, data)
+
+    def _digest(self, zxid: int, data: bytes) -> None:
+        self.digest = self.digest_after(self.digest, zxid, data)
+
+    @staticmethod
+    def digest_after(digest: int, zxid: int, data: bytes) -> int:
+        """Of a list of that digest with one more entry."""
+        return crc32(b"%x %s" % (zxid, data), digest)
+
+    def apply(self, now: Instant, txns: Sequence[Txn]) -> list[Effect]:
+        """Append the entries; answer the clients that wait for them here."""
+        return [effect for txn in txns for effect in self._apply(txn)]
+
+    def _apply(self, txn: Txn) -> list[Effect]:
+        assert isinstance(txn.body, SetDataTxn)
+        data = txn.body.data or b""
+        self.entries.append((txn.zxid, data))
+        self._digest(txn.zxid, data)
+        session, cxid = txn.session_id, txn.cxid
+        committed = TxnCommitted(
+            zxid=txn.zxid,
+            session_id=session,
+            cxid=cxid,
+            operation="setData",
+            path="/",
+            error=0,
+            digest=self.digest,
+        )
+        effects: list[Effect] = [Emit(committed)]
+        connection = self.waiting.pop((session, cxid), None)
+        if connection is not None:
+            effects.append(Emit(WriteAcknowledged(session, cxid, txn.zxid, "setData", "/")))
+            effects.append(Answer(connection, Reply(cxid, txn.zxid, 0)))
+        return effects
+
+    # -- leading -----------------------------------------------------------------------------------------------------
+
+    def start_leading(self, now: Instant, epoch: Epoch) -> None:
+        """There are no sessions to track."""
+        self.leading = epoch
+
+    def prepare(self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None) -> Txn:
+        """Every request is an entry."""
+        body = SetDataTxn("/", request.body, 0)
+        return Txn(request.session_id, request.cxid, zxid, 0, OpCode.SET_DATA, body)
+
+    def prepare_all(
+        self, now: Instant, requests: Sequence[ForwardedRequest], zxid: Zxid, origin: LinkId | None
+    ) -> list[Txn]:
+        """Prepare each request by itself."""
+        return [self.prepare(now, request, Zxid(zxid + i), origin) for i, request in enumerate(requests)]
+
+    def prepare_reconfig(
+        self, now: Instant, request: ForwardedRequest, zxid: Zxid, origin: LinkId | None, ensemble: EnsembleView
+    ) -> Txn:
+        """The ensemble stays as it is here."""
+        raise AssertionError("nobody reconfigures a list")
+
+    def describe_membership(self, now: Instant, text: str, version: int) -> None:
+        """There is nowhere to show it."""
+
+    def touch(self, now: Instant, session_id: SessionId, timeout_ms: int, by: PeerId) -> None:
+        """There are no sessions to track."""
+
+    def revalidate(
+        self, now: Instant, session_id: SessionId, timeout_ms: int, origin: LinkId | None, by: PeerId
+    ) -> bool:
+        """Every session is fine."""
+        return True
+
+    def expire_sessions(self, now: Instant) -> list[Effect]:
+        """None ever does."""
+        return []
+
+    # -- clients -----------------------------------------------------------------------------------------------------
+
+    def start_serving(self, now: Instant, leading: bool) -> list[Effect]:
+        """Accept clients."""
+        self.serving = True
+        return []
+
+    def start_read_only(self, now: Instant) -> list[Effect]:
+        """Nothing to do: the list serves no reads."""
+        return []
+
+    def expire_local_sessions(self, now: Instant) -> list[Effect]:
+        """Nothing to do: the list has no sessions."""
+        return []
+
+    def delete_lapsed(self, now: Instant) -> list[Effect]:
+        """Nothing to do: nothing in the list has a time to live."""
+        return []
+
+    def stop_serving(self, now: Instant) -> list[Effect]:
+        """Let every client go; nobody knows what became of what it asked."""
+        self.serving = False
+        self.leading = None
+        closed = dict.fromkeys(self.waiting.values())
+        self.waiting.clear()
+        return [CloseConnection(connection) for connection in closed]
+
+    def on_client_connected(
+        self, now: Instant, connection: ConnectionId, identities: tuple[AuthId, ...] = ()
+    ) -> list[Effect]:
+        """No handshake."""
+        return []
+
+    def on_client(self, now: Instant, connection: ConnectionId, message: ClientMessage) -> list[Effect]:
+        """A write, or a sync."""
+        assert isinstance(message, Request)
+        if not self.serving:
+            return [CloseConnection(connection)]
+        session = SessionId(connection)
+        self.waiting[session, message.xid] = connection
+        if message.op == OpCode.SYNC:
+            return [SubmitSync(SyncRequest(session, message.xid, "/"))]
+        return [Submit(ForwardedRequest(session, message.xid, message.op, b"%d.%d" % (connection, message.xid)))]
+
+    def on_client_closed(self, now: Instant, connection: ConnectionId) -> list[Effect]:
+        """Nothing to forget."""
+        return []
+
+    def drain_touched(self) -> list[tuple[SessionId, int]]:
+        """No sessions."""
+        return []
+
+    def revalidated(self, now: Instant, session_id: SessionId, valid: bool, proposed: Zxid) -> list[Effect]:
+        """No sessions."""
+        return []
+
+    def sync_done(self, now: Instant, request: SyncRequest) -> list[Effect]:
+        """Tell the client how far this peer is."""
+        connection = self.waiting.pop((request.session_id, request.cxid), None)
+        return [] if connection is None else [Answer(connection, Reply(request.cxid, self.last_applied, 0))]

@@ -1,0 +1,365 @@
+"""One server of the bare protocol: what its disk holds, what waits for it, and the process, if there is one.
+
+A node hears of the rest of the world through its inputs alone (`CoreNode.take`), and has no say in it but by what comes
+of them (`Outcome`): so the same node with the same input always does the same.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import copy
+from typing import Any
+
+import msgspec
+
+from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
+from zabka.ensemble.ports import Instant
+from zabka.ensemble.records import OpCode, Reply, Request
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import (
+    Answer,
+    Append,
+    CancelTimer,
+    CloseConnection,
+    CloseLink,
+    Effect,
+    Emit,
+    Halt,
+    OpenLink,
+    ReadLog,
+    Recovered,
+    SendNotification,
+    SendPackets,
+    SetTimer,
+    TruncateLog,
+    UseMembership,
+)
+from zabka.ensemble.zab.effects import Barrier as DiskBarrier
+from zabka.ensemble.zab.messages import Commit, Notification, Packet
+from zabka.ensemble.zab.peer import Peer, PeerStatus
+from zabka.ensemble.zab.role import Phase
+from zabka.journal.events import Event, NodeStarted
+from zabka.simulation.cores.cloning import clone
+from zabka.simulation.cores.disk import CoreDisk, NodeDisk
+from zabka.simulation.cores.list_application import ListApplication
+from zabka.simulation.disks.disk import DISK_EFFECTS
+from zabka.simulation.judges.rules import broken_rule
+from zabka.simulation.network.wire import one_by_one
+
+DIALS_FOR_MS = 2_000
+WALL_MS = 1_000_000
+
+
+class Steady:
+    """Draws the lowest number there is: nothing is left to chance here."""
+
+    def randrange(self, start: int, stop: int, /) -> int:
+        """The lowest."""
+        return start
+
+    def random(self) -> float:
+        """The lowest."""
+        return 0.0
+
+    def getrandbits(self, k: int, /) -> int:
+        """The lowest."""
+        return 0
+
+
+class Outcome(msgspec.Struct, frozen=True, eq=False):
+    """What one input to a node means to others: packets and closes (None) on links in order, servers to connect to,
+    election messages, what the journal hears, which requests were answered with which zxid, which commits it told
+    learners of, which of its own rules it broke, and how long it waited."""
+
+    traffic: tuple[tuple[LinkId, Packet | None], ...] = ()
+    dials: tuple[int, ...] = ()
+    notes: tuple[tuple[int, Notification], ...] = ()
+    events: tuple[Event, ...] = ()
+    answers: tuple[tuple[int, int], ...] = ()
+    commits: tuple[Zxid, ...] = ()
+    problems: tuple[str, ...] = ()
+    waited_ms: int = 0
+
+
+class _Collected:
+    """An outcome in the making."""
+
+    __slots__ = ("answers", "commits", "dials", "events", "notes", "problems", "reads", "traffic")
+
+    def __init__(self) -> None:
+        self.traffic: list[tuple[LinkId, Packet | None]] = []
+        self.dials: list[int] = []
+        self.notes: list[tuple[int, Notification]] = []
+        self.events: list[Event] = []
+        self.answers: list[tuple[int, int]] = []
+        self.commits: list[Zxid] = []
+        self.problems: list[str] = []
+        self.reads: list[ReadLog] = []
+
+    def outcome(self, waited_ms: int) -> Outcome:
+        return Outcome(
+            traffic=tuple(self.traffic),
+            dials=tuple(self.dials),
+            notes=tuple(self.notes),
+            events=tuple(self.events),
+            answers=tuple(self.answers),
+            commits=tuple(self.commits),
+            problems=tuple(self.problems),
+            waited_ms=waited_ms,
+        )
+
+
+class CoreNode:
+    """One server.  `number` is 0, or what a search knows this very state by."""
+
+    __slots__ = (
+        "_collected", "_status", "application", "config", "cumulative", "disk", "halted", "now_ms", "number", "peer",
+        "queue", "timers",
+    )  # fmt: skip
+
+    def __init__(self, config: EnsembleConfig, cumulative: bool) -> None:
+        self.config = config
+        self.cumulative = cumulative
+        self.disk: NodeDisk = CoreDisk()
+        self.queue: tuple[Effect, ...] = ()
+        self.peer: Peer | None = None
+        self.application: ListApplication | None = None
+        self.timers: dict[str, int] = {}
+        self.halted: str | None = None
+        self.now_ms = 0
+        self.number = 0
+        self._collected = _Collected()
+        self._status: PeerStatus | None = None
+
+    @property
+    def id(self) -> int:
+        """Which server it is."""
+        return self.config.my_id
+
+    @property
+    def is_up(self) -> bool:
+        """Does its process run?"""
+        return self.peer is not None and self.halted is None
+
+    @property
+    def status(self) -> PeerStatus | None:
+        """How the process is, None where there is none."""
+        if self._status is None and self.peer is not None:
+            self._status = self.peer.status()
+        return self._status
+
+    def twin(self) -> CoreNode:
+        """A copy whose process runs on by itself."""
+        other = copy(self)
+        other.timers = dict(self.timers)
+        other.number = 0
+        other._status = None
+        if self.peer is not None:
+            other.peer, other.application = clone((self.peer, self.application))
+        return other
+
+    # -- inputs ------------------------------------------------------------------------------------------------------
+
+    def take(self, call: Callable[..., None], *args: object) -> Outcome:
+        """Take one of the inputs below; returns what came of it."""
+        self._collected = collected = _Collected()
+        self._status = None
+        before_ms = self.now_ms
+        call(self, *args)
+        while collected.reads and self.is_up:
+            self._read_log(collected.reads.pop(0))
+        return collected.outcome(self.now_ms - before_ms)
+
+    def make_application(self) -> ListApplication:
+        """What a process replicates."""
+        return ListApplication()
+
+    def start(self) -> None:
+        """Start the process on what the disk holds."""
+        assert self.peer is None, f"{self.id} runs already"
+        self.halted = None
+        self.application = self.make_application()
+        self.peer = Peer(self.config, self.application, self.disk.recovered(), Steady(), cumulative=self.cumulative)
+        self._collected.events.append(NodeStarted("peer", self.id, {}))
+        self._turn(self.peer.on_start)
+
+    def crash(self, written: int) -> None:
+        """Kill it.  Of what waits for the disk the first `written` operations are done; the rest never is."""
+        for effect in self.queue[:written]:
+            self.disk = self.disk.after(effect)
+        self.queue = ()
+        self.peer = self.application = None
+        self.timers = {}
+
+    def hear(self, link: LinkId, packet: Packet) -> None:
+        """A packet arrives."""
+        self._turn(lambda now: self._running.on_packets(now, link, [packet]))
+
+    def lose_link(self, link: LinkId) -> None:
+        """A link is lost: the other side has closed it, or is gone."""
+        self._turn(lambda now: self._running.on_link_down(now, link))
+
+    def accept_link(self, link: LinkId) -> None:
+        """A learner connects."""
+        self._turn(lambda now: self._running.on_link_accepted(now, link))
+
+    def gain_link(self, link: LinkId, to: int) -> None:
+        """A link that this server dialled is connected."""
+        self._turn(lambda now: self._running.on_link_up(now, link, PeerId(to)))
+
+    def dial_in_vain(self, to: int) -> None:
+        """A link that this server dials finds nobody.  It tries again until its patience ends; nobody else is
+        concerned, so that is one step."""
+        self.now_ms += DIALS_FOR_MS
+        self._turn(lambda now: self._running.on_link_failed(now, PeerId(to)))
+
+    def sync_disk(self) -> None:
+        """Let the disk work up to the next barrier or truncation, and say so."""
+        while self.queue:
+            effect, self.queue = self.queue[0], self.queue[1:]
+            self.disk = self.disk.after(effect)
+            if isinstance(effect, DiskBarrier):
+                self._say_durable(effect.token)
+                return
+            if isinstance(effect, TruncateLog):
+                self._say_recovered(self.disk.recovered())
+                return
+
+    def _say_durable(self, token: int) -> None:
+        self._turn(lambda now: self._running.on_durable(now, token))
+
+    def _say_recovered(self, recovered: Recovered) -> None:
+        self._turn(lambda now: self._running.on_recovered(now, recovered))
+
+    def fire(self, timer: str, silence_ms: int = 0) -> None:
+        """Let time pass until that timer is due, and at least `silence_ms`."""
+        self.now_ms = max(self.now_ms + silence_ms, self.timers.pop(timer))
+        self._turn(lambda now: self._running.on_timer(now, timer))
+
+    def wait(self, waited_ms: int) -> None:
+        """Time passes, and nothing else."""
+        self.now_ms += waited_ms
+
+    def ask(self, number: int, op: OpCode) -> None:
+        """A client asks, and will know the answer by `number`."""
+        request = Request(number, op, None)
+        self._turn(lambda now: self._running.on_clients(now, [(ConnectionId(number), request)]))
+
+    def be_told(self, source: int, notification: Notification) -> None:
+        """An election message arrives."""
+        self._turn(lambda now: self._running.on_notification(now, PeerId(source), notification))
+
+    def lower_round(self, by: int) -> None:
+        """Count election rounds from somewhere else, as all the others do too."""
+        if self.peer is not None:
+            lower_rounds(self.peer, by)
+
+    def _read_log(self, wanted: ReadLog) -> None:
+        txns = self.disk.read_log(wanted)
+        self._turn(lambda now: self._running.on_log_read(now, wanted.link, wanted.after, txns))
+
+    # -- what the process asks for -----------------------------------------------------------------------------------
+
+    @property
+    def _running(self) -> Peer:
+        assert self.peer is not None, f"{self.id} is down"
+        return self.peer
+
+    def _turn(self, handler: Callable[[Instant], list[Effect]]) -> None:
+        try:
+            for effect in handler(Instant(self.now_ms, WALL_MS + self.now_ms)):
+                _PERFORMED_BY[type(effect)](self, effect)
+        except AssertionError as broken:
+            self._collected.problems.append(f"assertion at peer-{self.id}: {broken}")
+            self.halted = str(broken)
+
+    def _append(self, effect: Append) -> None:
+        # A crash may leave any number of the first of them.
+        self.queue = (*self.queue, *(Append([txn]) for txn in effect.txns))
+
+    def _to_disk(self, effect: Effect) -> None:
+        self.queue = (*self.queue, effect)
+
+    def _send_packets(self, effect: SendPackets) -> None:
+        for packet in one_by_one(effect.packets):
+            self._check(packet)
+            self._collected.traffic.append((effect.link, packet))
+
+    def _send_notification(self, effect: SendNotification) -> None:
+        self._collected.notes.append((effect.to, effect.notification))
+
+    def _open_link(self, effect: OpenLink) -> None:
+        self._collected.dials.append(effect.to)
+
+    def _close_link(self, effect: CloseLink) -> None:
+        self._collected.traffic.append((effect.link, None))
+
+    def _ask_for_log(self, effect: ReadLog) -> None:
+        self._collected.reads.append(effect)
+
+    def _set_timer(self, effect: SetTimer) -> None:
+        self.timers[effect.name] = self.now_ms + effect.delay_ms
+
+    def _cancel_timer(self, effect: CancelTimer) -> None:
+        self.timers.pop(effect.name, None)
+
+    def _emit(self, effect: Emit) -> None:
+        self._collected.events.append(effect.event)
+
+    def _answer(self, effect: Answer) -> None:
+        if isinstance(effect.message, Reply):
+            self._collected.answers.append((effect.message.xid, effect.message.zxid))
+
+    def _halt(self, effect: Halt) -> None:
+        self.halted = effect.reason
+        self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
+
+    def _ignore(self, effect: Effect) -> None:
+        """There are no addresses to use, and no connections of clients to close."""
+
+    def _check(self, packet: Packet) -> None:
+        broken = self.rule_broken_by(packet)
+        if broken is not None:
+            self._collected.problems.append(f"peer-{self.id} broke {broken}")
+        elif isinstance(packet, Commit) and self._running.phase is Phase.BROADCAST:
+            self._collected.commits.append(Zxid(packet.zxid))
+
+    def rule_broken_by(self, packet: Packet) -> str | None:
+        """What it says and its disk does not, if anything."""
+        return broken_rule(packet, self.disk, self._running.accepted_epoch)
+
+    def logged(self) -> list[int]:
+        """Every zxid that the disk holds, or will once it has done what waits for it."""
+        return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
+
+
+_PERFORMED_BY: dict[type[Effect], Callable[[CoreNode, Any], None]] = {
+    **dict.fromkeys(DISK_EFFECTS, CoreNode._to_disk),
+    Append: CoreNode._append,
+    SendPackets: CoreNode._send_packets,
+    SendNotification: CoreNode._send_notification,
+    OpenLink: CoreNode._open_link,
+    CloseLink: CoreNode._close_link,
+    ReadLog: CoreNode._ask_for_log,
+    SetTimer: CoreNode._set_timer,
+    CancelTimer: CoreNode._cancel_timer,
+    Emit: CoreNode._emit,
+    Answer: CoreNode._answer,
+    Halt: CoreNode._halt,
+    CloseConnection: CoreNode._ignore,
+    UseMembership: CoreNode._ignore,
+}
+
+
+def lower_rounds(peer: Any, by: int) -> None:
+    """Take `by` off a peer's election round.  Nobody may have told it of a round yet in which it looks for a leader."""
+    core, election = peer._core, peer._election
+    assert not election.looking or not (election._received or election._settled), "an election is under way"
+    core.round -= by
+    election.round -= by
+
+
+def appended(queue: tuple[Effect, ...]) -> list[Txn]:
+    """The transactions that wait for the disk."""
+    return [txn for effect in queue if isinstance(effect, Append) for txn in effect.txns]

@@ -1,0 +1,156 @@
+"""Acts: what is done to a world one after the other, each drawn as a record of a few words.
+
+An act waits (for a while, or until something has changed) and then does one thing.  All of it stands in ACT_WORDS words
+of the tape's stream `acts`, so that an act can be left out, repeated or moved without another being drawn differently.
+Zeros are an act that does nothing at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+from zabka.journal.events import ControllerElected, Entry, IsrChanged, LeaderElected, PeerStateChanged, TopicPartition
+from zabka.simulation.faults.roles import Cast
+from zabka.simulation.kernel.scheduler import Deadlock
+from zabka.simulation.kernel.tape import WORD_BITS
+from zabka.simulation.world import World
+
+ACTS = "acts"
+"""The purpose of the stream."""
+ACT_WORDS = 8
+WAITS_MS = (0, 0, 20, 100, 300, 1_000, 1_800, 3_000, 6_000)
+UNTIL_MS = (300, 2_000, 6_000, 9_000)
+DELAYS_MS = (60, 300, 800, 1_500, 3_000, 6_000, 9_000)
+LASTS_MS = (100, 400, 1_200, 3_000, 7_000, 12_000)
+AWAITED = (IsrChanged, LeaderElected, ControllerElected, PeerStateChanged)
+
+
+class Words:
+    """The words of one act."""
+
+    def __init__(self, random: Random) -> None:
+        self._words = [random.getrandbits(WORD_BITS) for _ in range(ACT_WORDS)]
+
+    def below(self, place: int, stop: int) -> int:
+        """The word at that place as a number below `stop`."""
+        return self._words[place] * stop >> WORD_BITS
+
+    def at(self, place: int) -> Callable[[int], int]:
+        """The same, for whoever knows what it is to be below."""
+        return partial(self.below, place)
+
+    def time_ms(self, place: int, times_ms: Sequence[int]) -> int:
+        """One of these times, or up to a half more."""
+        scaled = self._words[place] * len(times_ms)
+        time_ms = times_ms[scaled >> WORD_BITS]
+        return time_ms + (time_ms // 2 * (scaled & ((1 << WORD_BITS) - 1)) >> WORD_BITS)
+
+
+WAIT, HOW_LONG, WHAT, WHO, WHICH, OTHERS, MEASURE, LASTS = range(ACT_WORDS)
+"""What each word is for."""
+
+
+class Told(NamedTuple):
+    """What was done, when, and how long the journal was then."""
+
+    at_ms: int
+    text: str
+    entries: int
+
+
+Deed = Callable[["Stage", Words], str]
+"""Does one thing; says what, or nothing where it could not be done."""
+
+
+class Stage:
+    """A world, and what is still to be undone in it."""
+
+    def __init__(self, world: World, focus: TopicPartition) -> None:
+        self.world = world
+        self.focus = focus
+        self.cast = Cast(world, focus)
+        self.told: list[Told] = []
+        self.begun: list[int] = []
+        """How long the journal was when each act began."""
+        self._links: list[Callable[[], None]] = []
+        self._broken: dict[int, Callable[[], None]] = {}
+        self._mends = 0
+        self._awaited = 0
+        world.record.listeners.append(self._heard)
+
+    def _heard(self, entry: Entry) -> None:
+        self._awaited += isinstance(entry.event, AWAITED)
+
+    def subject(self, words: Words) -> str:
+        """Whom an act befalls."""
+        return self.cast.one(words.at(WHO), words.at(WHICH))
+
+    def objects(self, words: Words, but: str) -> list[str]:
+        """From whom it parts that one."""
+        return self.cast.some(but, words.at(OTHERS), words.at(MEASURE))
+
+    def on_links(self, undo: Callable[[], None]) -> None:
+        """A link's fault holds until the links heal."""
+        self._links.append(undo)
+
+    def heal_links(self) -> None:
+        """Every link is whole again."""
+        links, self._links = self._links, []
+        for undo in links:
+            undo()
+
+    def after(self, delay_ms: int, deed: Callable[[], object]) -> None:
+        """Do that later."""
+        self.world.scheduler.after(delay_ms * 1000, deed)
+
+    def until_mended(self, mend: Callable[[], None], for_ms: int) -> None:
+        """Mend it after that time, or at the end, if that comes first."""
+        self._mends += 1
+        number = self._mends
+        self._broken[number] = mend
+
+        def due() -> None:
+            if self._broken.pop(number, None) is not None:
+                mend()
+
+        self.after(for_ms, due)
+
+    def until_all_heals(self, undo: Callable[[], None]) -> None:
+        """It holds until the end."""
+        self._mends += 1
+        self._broken[self._mends] = undo
+
+    def heal_all(self) -> None:
+        """Links are whole, disks are mended, nobody is stopped, everybody runs."""
+        self.heal_links()
+        broken, self._broken = self._broken, {}
+        for mend in broken.values():
+            mend()
+        for name in self.world.node_names():
+            if self.world.is_paused(name):
+                self.world.resume(name)
+        self.world.start()
+
+    def act(self, words: Words, deeds: Sequence[Deed]) -> None:
+        """Wait, and do what these words say."""
+        before_ms = self.world.now_ms
+        self.begun.append(len(self.world.record.entries))
+        said = self._wait(words)
+        done = deeds[words.below(WHAT, len(deeds))](self, words)
+        if done or self.world.now_ms > before_ms:
+            text = f"{said}; {done}" if done else said
+            self.told.append(Told(self.world.now_ms, text, len(self.world.record.entries)))
+
+    def _wait(self, words: Words) -> str:
+        if words.below(WAIT, 8) < 5:
+            wait_ms = words.time_ms(HOW_LONG, WAITS_MS)
+            self.world.run(wait_ms)
+            return f"wait {wait_ms} ms"
+        heard, begin_ms = self._awaited, self.world.now_ms
+        with suppress(Deadlock):
+            self.world.until(lambda: self._awaited > heard, words.time_ms(HOW_LONG, UNTIL_MS))
+        return f"wait {self.world.now_ms - begin_ms} ms for a change"

@@ -1,0 +1,209 @@
+"""What acts do to processes, links and disks of any world."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from zabka.simulation.faults.acts import DELAYS_MS, LASTS, LASTS_MS, MEASURE, OTHERS, WHICH, Deed, Stage, Words
+
+DISK_FACTOR_MAX = 400
+CUTS = ("off from", "off from", "off from", "on its way to", "on the way from")
+IS_NOT_HEARD, HEARS_NOTHING = 3, 4
+"""Places among them: what cuts one way alone."""
+CLIENTS = ("writer", "writer", "watcher", "visitor-1", "visitor-2", "patient")
+"""The machines of clients of the ensemble."""
+RETRIES_MS = (0, 3, 30, 300, 1_200)
+"""How long a sender waits until it tries again to reach whom it was cut off from."""
+STOPPED_MS = (400, 1_200, 2_500, 4_000, 8_000)
+"""Others may give somebody up that long, or not; a client of the ensemble waits for its server a little longer."""
+LAST_WORDS_MS = (30, 100, 200)
+"""A server goes on for so long before it dies."""
+
+
+def rest(stage: Stage, words: Words) -> str:
+    """Nothing."""
+    return ""
+
+
+# -- processes ---------------------------------------------------------------------------------------------------------
+
+
+def _killed(stage: Stage, words: Words, *, power_loss: bool) -> str:
+    name = stage.subject(words)
+    if not name or not stage.world.is_running(name):
+        return ""
+    stage.world.kill(name, power_loss)
+    stage.cast.last = name
+    return name
+
+
+def kill(stage: Stage, words: Words) -> str:
+    """Somebody is killed, and stays down."""
+    name = _killed(stage, words, power_loss=False)
+    return name and f"kill {name}"
+
+
+def cut_power(stage: Stage, words: Words) -> str:
+    """Somebody loses power, and stays down."""
+    name = _killed(stage, words, power_loss=True)
+    return name and f"{name} loses power"
+
+
+def bounce(stage: Stage, words: Words) -> str:
+    """Somebody is killed and comes back soon."""
+    name = _killed(stage, words, power_loss=words.below(MEASURE, 3) == 2)
+    back_ms = words.time_ms(LASTS, LASTS_MS[:3])
+    if name:
+        stage.after(back_ms, lambda: stage.world.start(name))
+    return name and f"kill {name}, which is back after {back_ms} ms"
+
+
+def cut_all_power(stage: Stage, words: Words) -> str:
+    """All peers, or all brokers, lose power or are killed at once, and come back together."""
+    world = stage.world
+    names = world.broker_names() if world.brokers and words.below(WHICH, 2) else world.peer_names()
+    power_loss, back_ms = words.below(MEASURE, 2) == 1, words.time_ms(LASTS, LASTS_MS)
+    for name in names:
+        world.kill(name, power_loss)
+    for name in names:
+        stage.after(back_ms, partial(world.start, name))
+    return f"{' '.join(names)} {'lose power' if power_loss else 'are killed'}, and are back after {back_ms} ms"
+
+
+def restart(stage: Stage, words: Words) -> str:
+    """Everybody who is down starts."""
+    down = [name for name in stage.world.node_names() if not stage.world.is_running(name)]
+    stage.world.start()
+    return f"start {' '.join(down)}" if down else ""
+
+
+def start_one(stage: Stage, words: Words) -> str:
+    """One of those who are down starts, the others stay down."""
+    down = [name for name in stage.world.node_names() if not stage.world.is_running(name)]
+    if not down:
+        return ""
+    name = down[words.below(WHICH, len(down))]
+    stage.world.start(name)
+    return f"start {name}"
+
+
+def pause(stage: Stage, words: Words) -> str:
+    """Somebody is stopped, and goes on later."""
+    name = stage.subject(words)
+    if not name or not stage.world.is_running(name) or stage.world.is_paused(name):
+        return ""
+    stage.world.pause(name)
+    stage.cast.last = name
+    lasts_ms = words.time_ms(LASTS, LASTS_MS)
+    stage.after(lasts_ms, lambda: stage.world.resume(name))
+    return f"stop {name} for {lasts_ms} ms"
+
+
+def stop_apart(stage: Stage, words: Words) -> str:
+    """Somebody is stopped while it is cut off from every server.  When it goes on, what clients have asked it is there,
+    and that others have given it up is not: each of them is heard of in its own time."""
+    world = stage.world
+    leads = "" if world.brokers or words.below(OTHERS, 2) else stage.cast.zab_leader
+    name = leads or stage.subject(words)
+    if not name or not world.is_running(name) or world.is_paused(name):
+        return ""
+    stage.cast.last = name
+    first, lasts_ms = words.below(MEASURE, len(RETRIES_MS)), words.time_ms(LASTS, STOPPED_MS)
+    for number, other in enumerate((other for other in world.node_names() if other != name), first):
+        stage.until_mended(world.cut(name, other), lasts_ms + RETRIES_MS[number % len(RETRIES_MS)])
+    world.pause(name)
+    stage.after(lasts_ms, lambda: world.resume(name))
+    return f"stop {name} for {lasts_ms} ms, cut off from everybody"
+
+
+def last_words(stage: Stage, words: Words) -> str:
+    """A server of the ensemble dies and comes back, and what it sent to the leader is under way for longer."""
+    world, leader = stage.world, stage.cast.zab_leader
+    servers = [name for name in world.peer_names() if name != leader and world.is_running(name)]
+    if not leader or not servers:
+        return ""
+    name = servers[words.below(WHICH, len(servers))]
+    late_ms, dies_ms = words.time_ms(LASTS, DELAYS_MS), words.time_ms(MEASURE, LAST_WORDS_MS)
+    back_ms = words.time_ms(OTHERS, LASTS_MS)
+    arrive_in_time = world.delay(name, leader, late_ms)
+
+    def die() -> None:
+        world.kill(name)
+        arrive_in_time()
+        stage.after(back_ms, lambda: world.start(name))
+
+    stage.until_mended(die, dies_ms)
+    stage.cast.last = name
+    return f"kill {name} in {dies_ms} ms, whose last words to {leader} take {late_ms} ms; it is back {back_ms} ms later"
+
+
+def slow_disk(stage: Stage, words: Words) -> str:
+    """A peer's disk is slow until the links heal."""
+    peers = stage.world.peer_names()
+    name = peers[words.below(WHICH, len(peers))]
+    factor = 10 + words.below(MEASURE, DISK_FACTOR_MAX)
+    stage.on_links(stage.world.slow_disk(name, factor))
+    return f"the disk of {name} is {factor} times as slow"
+
+
+# -- links -------------------------------------------------------------------------------------------------------------
+
+
+def cut(stage: Stage, words: Words) -> str:
+    """Somebody and others lose each other; or nothing passes one way."""
+    name = stage.subject(words)
+    others = stage.objects(words, name) if name else []
+    if not others:
+        return ""
+    way = words.below(LASTS, len(CUTS))
+    for other in others:
+        source, target = (other, name) if way == HEARS_NOTHING else (name, other)
+        stage.on_links(stage.world.cut(source, target, way not in (IS_NOT_HEARD, HEARS_NOTHING)))
+    stage.cast.last = name
+    return f"cut {name} {CUTS[way]} {' '.join(others)}"
+
+
+def delay(stage: Stage, words: Words) -> str:
+    """What somebody sends to others, or they to it, is under way for long."""
+    name = stage.subject(words)
+    others = stage.objects(words, name) if name else []
+    if not others:
+        return ""
+    late_ms, away = words.time_ms(LASTS, DELAYS_MS), words.below(MEASURE, 2) == 0
+    for other in others:
+        source, target = (name, other) if away else (other, name)
+        stage.on_links(stage.world.delay(source, target, late_ms))
+    return f"what {name} {'sends to' if away else 'hears from'} {' '.join(others)} takes {late_ms} ms"
+
+
+def heal(stage: Stage, words: Words) -> str:
+    """Every link is whole again."""
+    stage.heal_links()
+    return "links heal"
+
+
+def cut_client(stage: Stage, words: Words) -> str:
+    """A client loses a server, which may still hear late what it was sent."""
+    client = CLIENTS[words.below(OTHERS, len(CLIENTS))]
+    peers = stage.world.peer_names()
+    name = peers[words.below(WHICH, len(peers))]
+    both_ways = words.below(LASTS, 3) == 0
+    stage.on_links(stage.world.cut(client, name, both_ways))
+    return f"cut {client} {'off from' if both_ways else 'towards'} {name}"
+
+
+EVERYWHERE: dict[str, Deed] = {
+    "kill": kill,
+    "cut_power": cut_power,
+    "bounce": bounce,
+    "cut_all_power": cut_all_power,
+    "pause": pause,
+    "stop_apart": stop_apart,
+    "last_words": last_words,
+    "slow_disk": slow_disk,
+    "cut": cut,
+    "delay": delay,
+}
+"""What may be left out of a run."""
+MENDING: tuple[Deed, ...] = (restart, start_one, heal)
+"""What never is."""

@@ -1,0 +1,138 @@
+"""What befalls disks: errors, a disk that is full for a while, stalls, and damage to what was synced.
+
+Peers keep their logs on `zabka.simulation.disks.faulty_disk`, brokers theirs on
+`zabka.simulation.disks.faulty_log_directory`, some on two of them.  A broker gives a log directory up at its first
+error.  It is mended with the machine off, which is a power loss; or replaced by an empty one, and
+`zabka.journal.judges.record_invariants` says what that may cost.
+"""
+
+from __future__ import annotations
+
+from zabka.simulation.disks.faulty_disk import FaultyDisk
+from zabka.simulation.disks.faulty_log_directory import OPERATIONS, FaultyLogDirectory
+from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
+from zabka.simulation.world import World
+
+STALL_MS_MIN, STALL_MS_MAX = 200, 8_000
+FOLLOWS_MS_MAX = 4_000
+MENDED_MS = 400
+"""So long a machine is off whose disk is seen to."""
+REPLACED_CHANCE = 0.3
+ONCE_CHANCE = 0.3
+
+
+def disk_of(world: World, name: str) -> FaultyDisk:
+    """A peer's disk."""
+    node = next(node for node in world.peers.values() if node.name == name)
+    assert isinstance(node.disk, FaultyDisk), "disks fail in this scenario alone"
+    return node.disk
+
+
+# -- peers -------------------------------------------------------------------------------------------------------------
+
+
+def _in_trouble(nemesis: Nemesis, name: str) -> None:
+    """More befalls a peer whose disk failed, soon: it is when it has just restarted that it may have forgotten."""
+    if nemesis.random.random() < 0.5:
+        after_ms = nemesis.random.randrange(1, FOLLOWS_MS_MAX)
+
+        def strike() -> None:
+            if nemesis.world.is_running(name):
+                nemesis.world.kill(name, power_loss=True)
+                nemesis.until_healed(lambda: nemesis.world.start(name))
+
+        nemesis.later(after_ms, strike)
+
+
+def fail_sync(nemesis: Nemesis) -> None:
+    """The next sync of a peer's log fails."""
+    name = nemesis.pick(nemesis.world.peer_names())
+    nemesis.world.announce("fsync_fails", name)()
+    disk_of(nemesis.world, name).fail_next_sync()
+    _in_trouble(nemesis, name)
+
+
+def fill_disk(nemesis: Nemesis) -> None:
+    """A peer's disk takes hardly anything more."""
+    name = nemesis.pick(nemesis.world.peer_names())
+    disk, ends = disk_of(nemesis.world, name), nemesis.world.announce("disk_full", name)
+    disk.fill()
+    nemesis.until_healed(all_of((disk.make_room, ends)))
+    _in_trouble(nemesis, name)
+
+
+def stall_disk(nemesis: Nemesis) -> None:
+    """The next sync of a peer's log takes seconds (fsync.warningthresholdms)."""
+    name = nemesis.pick(nemesis.world.peer_names())
+    nemesis.world.announce("fsync_stalls", name)()
+    disk_of(nemesis.world, name).stall_next_sync(nemesis.random.randrange(STALL_MS_MIN, STALL_MS_MAX) * 1000)
+
+
+def damage_disk(nemesis: Nemesis) -> None:
+    """A bit of what a peer has synced is another; it may start soon, or read it as it is."""
+    fragile = [name for name in nemesis.world.peer_names() if disk_of(nemesis.world, name).is_fragile]
+    if fragile:
+        name = nemesis.pick(fragile)
+        nemesis.world.announce("bit_flipped", name)()
+        disk_of(nemesis.world, name).flip_a_bit()
+        _in_trouble(nemesis, name)
+
+
+# -- brokers -----------------------------------------------------------------------------------------------------------
+
+
+def _some_directory(nemesis: Nemesis) -> tuple[str, FaultyLogDirectory]:
+    draw, brokers = nemesis.random, list(nemesis.world.brokers.values())
+    node = brokers[draw.randrange(0, len(brokers))]
+    assert node.disks is not None, "disks fail in this scenario alone"
+    return node.name, node.disks.directories[draw.randrange(0, len(node.disks.directories))]
+
+
+def break_log_dir(nemesis: Nemesis) -> None:
+    """A broker's log directory fails, wholly or in one thing, or just once; it is mended with the machine off, or
+    replaced."""
+    draw, world = nemesis.random, nemesis.world
+    name, directory = _some_directory(nemesis)
+    only = draw.randrange(0, 2 * len(OPERATIONS))
+    is_replaced = draw.random() < REPLACED_CHANCE
+    ends = world.announce("log_dir_fails", name)
+    directory.fail(OPERATIONS[only : only + 1] or OPERATIONS, once=draw.random() < ONCE_CHANCE)
+
+    def mend() -> None:
+        world.kill(name, power_loss=True)
+        if is_replaced:
+            world.announce("disk_replaced", name)()
+            directory.disk.wipe()
+        directory.mend()
+        ends()
+        world.scheduler.after(MENDED_MS * 1000, lambda: world.start(name))
+
+    nemesis.until_healed(mend)
+
+
+def fill_log_dir(nemesis: Nemesis) -> None:
+    """A broker's log directory is full; when there is room again, the broker is restarted if it has noticed."""
+    world = nemesis.world
+    name, directory = _some_directory(nemesis)
+    ends = world.announce("log_dir_full", name)
+    directory.fill()
+
+    def make_room() -> None:
+        ends()
+        if directory.mend():
+            world.kill(name)
+            world.scheduler.after(MENDED_MS * 1000, lambda: world.start(name))
+
+    nemesis.until_healed(make_room)
+
+
+PEER_DISK_FAULTS: dict[str, Action] = {
+    "fail_sync": fail_sync,
+    "fill_disk": fill_disk,
+    "stall_disk": stall_disk,
+    "damage_disk": damage_disk,
+}
+LOG_DIR_FAULTS: dict[str, Action] = {
+    "break_log_dir": break_log_dir,
+    "fill_log_dir": fill_log_dir,
+}

@@ -1,0 +1,78 @@
+"""An operator at Kafka's tools: what people do to a live cluster's topics, at any moment, through any broker.
+
+Everything is tried for a while and then left; whether it worked is nobody's concern here, only that the cluster stays
+whole.  Works from a host that no fault touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
+
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.kafka.client.admin_client import TOPIC_RESOURCE, AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.wire.kafka_schema import ApiKey, request
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.addresses import KAFKA_SERVICE
+from zabka.simulation.network.channel import SimChannel
+from zabka.simulation.world import World
+
+NAME = "kafka-operator"
+PATIENCE_MS = 5_000
+
+
+class KafkaOperator:
+    """Starts things and does not wait for them."""
+
+    def __init__(self, client: AdminClient, runtime: Runtime) -> None:
+        self._client = client
+        self._runtime = runtime
+
+    def _try(self, asked: Coroutine[Any, Any, object]) -> None:
+        async def attempt() -> None:
+            with suppress(KafkaRequestFailed, KafkaUnavailable):
+                await asked
+
+        self._runtime.spawn(attempt(), "operator")
+
+    def create_topic(self, name: str, partitions: int, replication_factor: int) -> None:
+        """Make a topic that nobody writes to."""
+        self._try(self._client.create_topic(name, partitions, replication_factor, timeout_ms=PATIENCE_MS))
+
+    def delete_topic(self, name: str) -> None:
+        """Delete a topic."""
+        self._try(self._client.delete_topic(name, timeout_ms=PATIENCE_MS))
+
+    def create_partitions(self, name: str, total: int) -> None:
+        """Grow a topic."""
+        self._try(self._client.create_partitions(name, total, timeout_ms=PATIENCE_MS))
+
+    def elect(self, kind: int, partitions: Sequence[TopicPartition] | None) -> None:
+        """Preferred (0) or unclean (1) elections."""
+        self._try(self._client.elect_leaders(kind, partitions, timeout_ms=PATIENCE_MS))
+
+    def configure_topic(self, name: str, key: str, value: str | None) -> None:
+        """Set or remove a topic's override."""
+        self._try(self._client.alter_configs(TOPIC_RESOURCE, name, {key: value}, timeout_ms=PATIENCE_MS))
+
+    def reassign(self, wanted: dict[TopicPartition, tuple[int, ...] | None]) -> None:
+        """Move replicas elsewhere, or with None cancel that."""
+        topics: dict[str, list[dict[str, object]]] = {}
+        for name, replicas in wanted.items():
+            row: dict[str, object] = {"partition_index": name.partition, "replicas": replicas}
+            topics.setdefault(name.topic, []).append(row)
+        rows = [{"name": topic, "partitions": partitions} for topic, partitions in topics.items()]
+        asked = request(ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, timeout=PATIENCE_MS, topics=rows)
+        self._try(self._client.at_controller(asked, lambda answer: [answer.error_code], PATIENCE_MS))
+
+
+def operator_in(world: World) -> KafkaOperator:
+    """One on a host of that world."""
+    runtime = SimRuntime(world.scheduler, derive_random(world.seed, NAME))
+    host = world.network.boot(NAME, runtime)
+    bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
+    return KafkaOperator(AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap), runtime)

@@ -1,0 +1,80 @@
+"""What befalls nodes: they die, lose power, stand still, or are slow; and controllers go on without noticing."""
+
+from __future__ import annotations
+
+from zabka.simulation.faults.nemesis import Nemesis, all_of
+
+
+def crash_peer(nemesis: Nemesis) -> None:
+    """SIGKILL a peer."""
+    nemesis.crash(nemesis.world.peer_names(), power_loss=False)
+
+
+def crash_broker(nemesis: Nemesis) -> None:
+    """SIGKILL a broker."""
+    nemesis.crash(nemesis.world.broker_names() or nemesis.world.peer_names(), power_loss=False)
+
+
+def power_loss_peer(nemesis: Nemesis) -> None:
+    """Pull the plug of one peer."""
+    nemesis.crash(nemesis.world.peer_names(), power_loss=True)
+
+
+def power_loss_all_peers(nemesis: Nemesis) -> None:
+    """A power cut takes the whole ensemble at once."""
+    for name in nemesis.world.peer_names():
+        if nemesis.world.is_running(name):
+            nemesis.world.kill(name, power_loss=True)
+            nemesis.until_healed(lambda name=name: nemesis.world.start(name))  # type: ignore[misc]
+
+
+def power_loss_broker(nemesis: Nemesis) -> None:
+    """Pull the plug of one broker."""
+    nemesis.crash(nemesis.world.broker_names() or nemesis.world.peer_names(), power_loss=True)
+
+
+def pause(nemesis: Nemesis) -> None:
+    """SIGSTOP a node, SIGCONT it later."""
+    name = nemesis.pick(nemesis.world.node_names())
+    if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
+        nemesis.world.pause(name)
+        nemesis.until_healed(lambda: nemesis.world.resume(name))
+
+
+def slow_disk(nemesis: Nemesis) -> None:
+    """A peer's disk takes far longer."""
+    name = nemesis.pick(nemesis.world.peer_names())
+    factor = nemesis.random.randrange(10, 400)
+    nemesis.until_healed(nemesis.world.slow_disk(name, factor))
+
+
+def zombie_controller(nemesis: Nemesis) -> None:
+    """SIGSTOP the controller for about as long as its session lasts, with a dead broker waiting for it."""
+    controller = nemesis.world.record.state.controller_id
+    others = [name for name in nemesis.world.broker_names() if name != f"broker-{controller}"]
+    if controller < 0 or not others:
+        return
+    name = f"broker-{controller}"
+    if nemesis.world.is_running(name) and not nemesis.world.is_paused(name):
+        nemesis.crash(others, power_loss=False)
+        session_ms = nemesis.world.settings.session_timeout_ms
+        nemesis.world.pause(name)
+        nemesis.until_healed(
+            lambda: nemesis.world.resume(name), nemesis.random.randrange(session_ms // 2, 2 * session_ms)
+        )
+
+
+def moved_controller(nemesis: Nemesis) -> None:
+    """An operator deletes /controller while the controller sees no other broker, and the ensemble only late: it
+    goes on deciding for a while, on orders of the leader that it is itnemesis."""
+    controller = nemesis.world.record.state.controller_id
+    if controller < 0:
+        return
+    name = f"broker-{controller}"
+    lasts_ms = 3 * nemesis.world.settings.replica_lag_time_max_ms
+    others = [other for other in nemesis.world.broker_names() if other != name]
+    nemesis.until_healed(all_of([nemesis.world.cut(name, other, both_ways=True) for other in others]), lasts_ms)
+    late_ms = nemesis.random.randrange(1_000, 3_500)
+    delays = [nemesis.world.delay(peer, name, late_ms) for peer in nemesis.world.peer_names()]
+    nemesis.until_healed(all_of(delays), lasts_ms)
+    nemesis.operator.move_controller()

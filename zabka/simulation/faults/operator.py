@@ -1,0 +1,64 @@
+"""An operator at the ensemble's prompt: the few things people do by hand to a live cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.kafka.zk.znodes import BrokerEndpoint, BrokerInfo, broker_path, encode_broker
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.addresses import KAFKA_SERVICE, broker_name
+from zabka.simulation.network.connector import SimConnector
+from zabka.simulation.world import World
+
+CONTROLLER = "/controller"
+CONTROLLER_EPOCH = "/controller_epoch"
+
+
+class Operator:
+    """Works from a host that no fault touches, in a session of its own for each thing done."""
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+        self._runtime = SimRuntime(world.scheduler, derive_random(world.seed, "operator"))
+        self._host = world.network.boot("operator", self._runtime)
+
+    def move_controller(self) -> None:
+        """Delete /controller, so that the brokers race for it anew: a known trick, and the old controller lives on."""
+        self._runtime.spawn(self._delete(CONTROLLER), "move the controller")
+
+    def raise_controller_epoch(self, by: int) -> None:
+        """Write a higher number into /controller_epoch, as somebody does who believes that this helps."""
+
+        async def raised(client: Client) -> None:
+            data, _ = await client.get(CONTROLLER_EPOCH)
+            await client.set(CONTROLLER_EPOCH, str(int(data) + by).encode())
+
+        self._runtime.spawn(self._at_the_prompt(raised), "raise the controller epoch")
+
+    def hold_broker_id(self, broker: int, for_ms: int) -> None:
+        """Register under a broker's id as its own process would, in a session that it does not know; let that go
+        after a while."""
+
+        async def hold(client: Client) -> None:
+            endpoint = BrokerEndpoint("PLAINTEXT", broker_name(broker), int(KAFKA_SERVICE))
+            data = encode_broker(BrokerInfo(broker, (endpoint,)), self._runtime.now().wall_ms)
+            await client.create(broker_path(broker), data, ephemeral=True)
+            await self._runtime.sleep(for_ms)
+
+        self._runtime.spawn(self._at_the_prompt(hold), "hold a broker's id")
+
+    async def _delete(self, path: str) -> None:
+        await self._at_the_prompt(lambda client: client.delete(path))
+
+    async def _at_the_prompt(self, do: Callable[[Client], Awaitable[object]]) -> None:
+        connector = SimConnector(self._world.network, self._host)
+        client = Client(self._world.zookeeper_connect, connector, self._runtime, name="operator")
+        # Where there was none, or the ensemble did not answer, people shrug and try again later.
+        with suppress(ZooKeeperError):
+            await client.start()
+            await do(client)
+        self._runtime.spawn(client.close(), "close")

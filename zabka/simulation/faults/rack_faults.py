@@ -1,0 +1,32 @@
+"""What befalls a whole rack: its power fails, or its switch.  Only for worlds whose brokers stand in racks."""
+
+from __future__ import annotations
+
+from zabka.simulation.faults.nemesis import Action, Nemesis, all_of
+from zabka.simulation.network.addresses import broker_name, rack_name
+
+
+def _some_rack(nemesis: Nemesis) -> list[str]:
+    """The brokers of one rack."""
+    settings = nemesis.world.settings
+    chosen = nemesis.pick([f"rack-{number}" for number in range(1, settings.racks + 1)])
+    return [broker_name(b) for b in range(1, settings.brokers + 1) if rack_name(b, settings.racks) == chosen]
+
+
+def power_loss_rack(nemesis: Nemesis) -> None:
+    """All brokers of a rack lose power at once, and come back together."""
+    lasts_ms = nemesis.draw_lasts_ms()
+    for name in _some_rack(nemesis):
+        if nemesis.world.is_running(name):
+            nemesis.world.kill(name, power_loss=True)
+            nemesis.until_healed(lambda name=name: nemesis.world.start(name), lasts_ms)  # type: ignore[misc]
+
+
+def isolate_rack(nemesis: Nemesis) -> None:
+    """The brokers of a rack hear each other, and nobody else."""
+    inside = _some_rack(nemesis)
+    outside = [name for name in nemesis.world.node_names() if name not in inside]
+    nemesis.until_healed(all_of([nemesis.world.cut(name, other) for name in inside for other in outside]))
+
+
+RACK_FAULTS: dict[str, Action] = {"power_loss_rack": power_loss_rack, "isolate_rack": isolate_rack}

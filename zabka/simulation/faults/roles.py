@@ -1,0 +1,84 @@
+"""Whom a fault befalls, by the part that somebody plays at that moment: leader, follower, controller, whoever was last.
+
+Outages of distributed systems are about roles: "the leader is cut off from the controller", not "2 from 3".  Drawn
+among roles, a few acts in a row hit the same story; drawn among names they hardly ever do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from zabka.journal.events import TopicPartition
+from zabka.simulation.network.addresses import broker_name
+from zabka.simulation.world import World
+
+
+class Parts(NamedTuple):
+    """Who plays which part now; the empty string for nobody."""
+
+    leader: str
+    followers: tuple[str, ...]
+    controller: str
+    zab_leader: str
+
+
+def parts(world: World, focus: TopicPartition) -> Parts:
+    """The parts that concern one partition."""
+    state = world.replication.znodes.states.get(focus)
+    assignment = world.replication.znodes.topics.get(focus.topic)
+    replicas = assignment.partitions[focus.partition].replicas if assignment and state else ()
+    controller = world.record.state.controller_id
+    serving = world.zab_leader()
+    return Parts(
+        leader=broker_name(state.leader) if state and state.leader >= 0 else "",
+        followers=tuple(broker_name(each) for each in replicas if state is None or each != state.leader),
+        controller=broker_name(controller) if controller in world.brokers else "",
+        zab_leader=serving.name if serving is not None else "",
+    )
+
+
+class Cast:
+    """Finds who is meant, in one world."""
+
+    def __init__(self, world: World, focus: TopicPartition) -> None:
+        self._world = world
+        self._focus = focus
+        self.last = ""
+        """Whom something befell last."""
+
+    @property
+    def zab_leader(self) -> str:
+        """The peer that leads; the empty string for nobody."""
+        return parts(self._world, self._focus).zab_leader
+
+    def one(self, role: Callable[[int], int], name: Callable[[int], int]) -> str:
+        """A node: `role` and `name` draw below what they are given.  The empty string where nobody plays that part."""
+        world = self._world
+        found = parts(world, self._focus)
+        peers, brokers = world.peer_names(), world.broker_names()
+        others = [each for each in brokers if each not in (found.leader, found.controller)]
+        zab_others = [each for each in peers if each != found.zab_leader]
+        if not brokers:
+            groups: list[list[str]] = [[found.zab_leader], zab_others, zab_others, [self.last]]
+        else:
+            groups = [
+                [found.leader], list(found.followers), [found.leader], list(found.followers), [found.controller],
+                others, [self.last], [self.last], [self.last], [found.zab_leader], zab_others,
+            ]  # fmt: skip
+        group = groups[role(len(groups))]
+        return group[name(len(group))] if group else ""
+
+    def some(self, but: str, role: Callable[[int], int], name: Callable[[int], int]) -> list[str]:
+        """Others than `but`: one by its part, or all of a kind."""
+        world = self._world
+        found = parts(world, self._focus)
+        peers, brokers = world.peer_names(), world.broker_names()
+        if not brokers:
+            groups: list[list[str]] = [peers, [found.zab_leader], [peers[name(len(peers))]], [peers[name(len(peers))]]]
+        else:
+            groups = [
+                [found.leader], list(found.followers), [found.controller], peers, peers, brokers, brokers + peers,
+                [brokers[name(len(brokers))]], [self.last],
+            ]  # fmt: skip
+        return [each for each in groups[role(len(groups))] if each and each != but]

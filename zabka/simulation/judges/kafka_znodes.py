@@ -1,0 +1,127 @@
+"""What the ensemble has committed of Kafka's znodes: the quorum's own word on topics, partitions and brokers.
+
+Folded from the transactions themselves as the first peer commits each, so nobody's opinion comes in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from zabka.ensemble.jute import Record
+from zabka.ensemble.records import OpCode
+from zabka.ensemble.txn import CloseSessionTxn, CreateTxn, DeleteTxn, MultiTxn, SetDataTxn, Txn
+from zabka.journal.events import TopicPartition
+from zabka.kafka.zk import znodes
+from zabka.kafka.zk.znodes import LeaderAndIsr, TopicAssignment
+
+_TOPICS = f"{znodes.BROKER_TOPICS}/"
+_BROKERS = f"{znodes.BROKER_IDS}/"
+_DELETING = f"{znodes.DELETE_TOPICS}/"
+_CONFIGS = "/config/"
+_CHANGES = f"{znodes.CONFIG_CHANGES}/"
+
+
+class StateWritten(NamedTuple):
+    """A partition's state znode was written; `before` is None where it was made."""
+
+    partition: TopicPartition
+    before: LeaderAndIsr | None
+    after: LeaderAndIsr
+
+
+class TopicGone(NamedTuple):
+    """A topic's znode was deleted."""
+
+    topic: str
+
+
+class Configured(NamedTuple):
+    """Overrides of an entity (topics/T, brokers/N) were written; none are left where it was deleted."""
+
+    entity: str
+    overrides: Mapping[str, str]
+
+
+class Registered(NamedTuple):
+    """A broker's registration was made; or it has gone."""
+
+    broker: int
+    is_there: bool
+
+
+Change = StateWritten | TopicGone | Configured | Registered
+
+
+class KafkaZnodes:
+    """Topics with their assignments, partitions with their states, registered brokers, topics to be deleted."""
+
+    def __init__(self) -> None:
+        self.topics: dict[str, TopicAssignment] = {}
+        self.states: dict[TopicPartition, LeaderAndIsr] = {}
+        self.brokers: dict[int, int] = {}
+        """Registered brokers, and the transaction that registered each (the broker epoch)."""
+        self.lives: dict[int, int] = {}
+        """The same of every broker that was ever registered: its last registration, though that may be gone."""
+        self.deleting: dict[str, None] = {}
+        self.last_zxid = 0
+
+    def committed(self, txn: Txn) -> Iterator[Change]:
+        """Take the next transaction."""
+        self.last_zxid = int(txn.zxid)
+        yield from self._apply(txn.body)
+
+    def _apply(self, body: Record) -> Iterator[Change]:
+        if isinstance(body, MultiTxn):
+            # One that was refused still lists what stood before the refused operation; nothing of it takes effect.
+            refused = any(sub.type == OpCode.ERROR for sub in body.txns)
+            for sub in () if refused else body.txns:
+                yield from self._apply(sub.body())
+        elif isinstance(body, CreateTxn | SetDataTxn):
+            yield from self._write(body.path, body.data, body.version if isinstance(body, SetDataTxn) else 0)
+        elif isinstance(body, DeleteTxn):
+            yield from self._delete(body.path)
+        elif isinstance(body, CloseSessionTxn):
+            for path in body.paths:
+                yield from self._delete(path)
+
+    def _write(self, path: str, data: bytes | None, version: int) -> Iterator[Change]:
+        if path.startswith(_TOPICS):
+            topic, _, rest = path.removeprefix(_TOPICS).partition("/")
+            parts = rest.split("/")
+            if not rest:
+                assignment = znodes.decode_topic(data)
+                if assignment is not None:
+                    self.topics[topic] = assignment
+            elif len(parts) == 3 and parts[2] == "state":
+                state = znodes.decode_partition_state(data, version)
+                if state is not None:
+                    partition = TopicPartition(topic, int(parts[1]))
+                    before = self.states.get(partition)
+                    self.states[partition] = state
+                    yield StateWritten(partition, before, state)
+        elif path.startswith(_BROKERS):
+            broker = int(path.removeprefix(_BROKERS))
+            self.brokers[broker] = self.lives[broker] = self.last_zxid
+            yield Registered(broker, True)
+        elif path.startswith(_DELETING):
+            self.deleting[path.removeprefix(_DELETING)] = None
+        elif path.startswith(_CONFIGS) and not path.startswith(_CHANGES):
+            yield Configured(path.removeprefix(_CONFIGS), znodes.decode_config(data) or {})
+
+    def _delete(self, path: str) -> Iterator[Change]:
+        if path.startswith(_BROKERS):
+            broker = int(path.removeprefix(_BROKERS))
+            self.brokers.pop(broker, None)
+            yield Registered(broker, False)
+        elif path.startswith(_DELETING):
+            self.deleting.pop(path.removeprefix(_DELETING), None)
+        elif path.startswith(_CONFIGS) and not path.startswith(_CHANGES):
+            yield Configured(path.removeprefix(_CONFIGS), {})
+        elif path.startswith(_TOPICS):
+            topic, _, rest = path.removeprefix(_TOPICS).partition("/")
+            if not rest:
+                self.topics.pop(topic, None)
+                yield TopicGone(topic)
+            elif rest.endswith("/state"):
+                self.states.pop(TopicPartition(topic, int(rest.split("/")[1])), None)

@@ -1,0 +1,75 @@
+"""What a peer may say, compared with its disk: the rules that make acknowledgements worth something.
+
+Checked by the drivers at every send, against the disk and not against what the core believes of it.  The numbers are
+those of the list in `zabka.ensemble.zab`'s tests: 1 epochs promised are durable, 2 history and epoch are durable before
+NEWLEADER's acknowledgement, 3 a proposal is durable before its acknowledgement, and a commit needs a quorum of disks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from zabka.ensemble.ids import Epoch, PeerId, Zxid, counter_of, epoch_of, zxid_text
+from zabka.ensemble.zab.messages import Ack, AckEpoch, LeaderInfo, Packet
+from zabka.ensemble.zab.sync import follows
+
+
+class DurableState(Protocol):
+    """What a disk would still hold after a power loss at this moment."""
+
+    @property
+    def accepted(self) -> Epoch: ...
+    @property
+    def current(self) -> Epoch: ...
+    def last_durable(self) -> Zxid: ...
+    def holds(self, zxid: Zxid) -> bool: ...
+
+
+class Quorums(Protocol):
+    """Who has a say."""
+
+    @property
+    def voters(self) -> Sequence[PeerId]: ...
+    def contains(self, peers: dict[PeerId, None], /) -> bool: ...
+
+
+def broken_rule(packet: Packet, disk: DurableState, accepted: Epoch) -> str | None:
+    """Which rule a peer with that disk breaks by sending this packet, or None.  `accepted` is the epoch that it takes
+    itself to have promised."""
+    if isinstance(packet, AckEpoch):
+        if disk.accepted != accepted:
+            return f"ACKEPOCH for epoch {accepted}, acceptedEpoch on disk is {disk.accepted}"
+        if packet.current_epoch >= 0 and disk.last_durable() != packet.last_zxid:
+            return f"ACKEPOCH names {zxid_text(packet.last_zxid)}, {zxid_text(disk.last_durable())} is durable"
+    elif isinstance(packet, LeaderInfo):
+        if disk.accepted != packet.epoch:
+            return f"LEADERINFO of epoch {packet.epoch}, acceptedEpoch on disk is {disk.accepted}"
+    elif isinstance(packet, Ack):
+        if counter_of(packet.zxid) == 0:
+            if disk.current != epoch_of(packet.zxid):
+                return f"NEWLEADER acknowledged in epoch {epoch_of(packet.zxid)}, on disk is {disk.current}"
+        elif not disk.holds(packet.zxid):
+            return f"{zxid_text(packet.zxid)} acknowledged and not durable"
+    return None
+
+
+def without_quorum(zxid: Zxid, quorum: Quorums, disks: dict[int, DurableState]) -> str | None:
+    """What is wrong with committing `zxid` now, or None: a quorum's disks must hold it."""
+    holders = {voter: None for voter in quorum.voters if voter in disks and disks[voter].holds(zxid)}
+    if quorum.contains(holders):
+        return None
+    return f"quorum: {zxid_text(zxid)} committed and durable only on {sorted(holders)}"
+
+
+def is_prefix(follower: Iterable[int], leader: Sequence[int]) -> bool:
+    """processConsistency: is what the follower's log holds behind `leader`'s first entry part of the leader's, from
+    there on without a hole?"""
+    if not leader:
+        return True
+    mine = [zxid for zxid in follower if zxid >= leader[0]]
+    if not mine:
+        return True
+    theirs = [zxid for zxid in leader if mine[0] <= zxid <= mine[-1]]
+    return mine == theirs and all(follows(a, b) for a, b in pairwise(mine))

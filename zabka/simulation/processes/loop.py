@@ -1,0 +1,408 @@
+"""An asyncio event loop on the world's scheduler: one process's turns, in virtual time.
+
+A turn runs what was ready when it began, in order, as one iteration of asyncio's own loop does; it begins a moment
+after something became ready, and what it spends on its disk delays the next one.  A loop that was killed takes no turn
+any more, whatever becomes ready.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import math
+import signal
+import socket as real
+from asyncio import events
+from collections import deque
+from collections.abc import Callable, Coroutine, Generator
+from contextvars import Context
+from functools import partial
+from random import Random
+from typing import Any, Protocol
+
+from zabka.simulation.filesystem.volume import PowerLost
+from zabka.simulation.kernel.draws import draw_below
+from zabka.simulation.kernel.scheduler import Scheduler
+from zabka.simulation.processes.tcp import Kernel
+from zabka.simulation.processes.transports import Closable, SocketServer, SocketTransport
+from zabka.simulation.processes.virtual_time import Turn
+
+TURN_US_MIN = 10
+TURN_US_SPREAD = 60
+JOB_US_MIN = 50
+JOB_US_SPREAD = 3_000
+WALL_START_US = 1_700_000_000_000_000
+_TASKS_SWEPT_AT = 64
+
+Context_ = dict[str, Any]
+
+
+class Timed(Protocol):
+    """A disk, as one process uses it: how long that took since it was set to 0, in µs."""
+
+    took_us: int
+
+
+class ProcessLoop(asyncio.AbstractEventLoop):
+    """One process's event loop.
+
+    `pieces` is the chance that a read returns a part of what has come.  `on_failure(text, exception)` hears what nobody
+    in the process has caught.
+    """
+
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        kernel: Kernel,
+        random: Random,
+        turn: Turn,
+        on_failure: Callable[[str, BaseException | None], None],
+        *,
+        skew_us: int = 0,
+        pieces: float = 0.0,
+    ) -> None:
+        self.scheduler = scheduler
+        self.kernel = kernel
+        self.paused = False
+        self.killed = False
+        self.disk: Timed | None = None
+        """What the process does with its files takes time."""
+        self.signals: dict[int, Callable[[], object]] = {}
+        self._random = random
+        self._turn = turn
+        self._on_failure = on_failure
+        self._wall_us = WALL_START_US + skew_us
+        self._pieces = pieces
+        self._ready: deque[asyncio.Handle] = deque()
+        self._turn_due = False
+        self._spent_us = 0
+        self._is_beside = False
+        self._busy_until_us = 0
+        self._tasks: list[asyncio.Task[Any]] = []
+        self._tasks_max = _TASKS_SWEPT_AT
+        self._task_number = 0
+        self._owned: dict[int, Closable] = {}
+        self._held: list[Callable[[], None]] = []
+        self._exception_handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None = None
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    def _wake(self) -> None:
+        if self._turn_due or self.paused or self.killed:
+            return
+        self._turn_due = True
+        now_us = self.scheduler.now_us
+        begins_us = max(now_us + TURN_US_MIN + draw_below(self._random, TURN_US_SPREAD), self._busy_until_us)
+        self.scheduler.post(begins_us, self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._turn_due = False
+        if self.paused or self.killed:
+            return
+        if self.scheduler.now_us < self._busy_until_us:
+            self._wake()
+            return
+        ready = self._ready
+        with self.at_turn():
+            for _ in range(len(ready)):
+                if not ready:
+                    # It was killed in this turn.
+                    break
+                handle = ready.popleft()
+                if not handle.cancelled():
+                    handle._run()
+        if ready:
+            self._wake()
+
+    @contextlib.contextmanager
+    def at_turn(self) -> Generator[None, None, None]:
+        """Within it, this process is the one that runs."""
+        self._turn.taker = self
+        events._set_running_loop(self)
+        try:
+            yield
+        finally:
+            events._set_running_loop(None)
+            self._turn.taker = None
+            spent_us = self.spent_us
+            if spent_us:
+                self._busy_until_us = self.scheduler.now_us + spent_us
+                self._spent_us = 0
+                if self.disk is not None:
+                    self.disk.took_us = 0
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self.paused = True
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self.paused = False
+        held, self._held = self._held, []
+        for run in held:
+            self.scheduler.soon(run)
+        if self._ready:
+            self._wake()
+
+    def kill(self) -> list[asyncio.Task[Any]]:
+        """SIGKILL: no turn any more; the kernel closes what was open.  The tasks that stood still are returned: their
+        `finally` must not run."""
+        tasks = self.vanish()
+        owned, self._owned = self._owned, {}
+        for each in owned.values():
+            each.close()
+        return tasks
+
+    def vanish(self) -> list[asyncio.Task[Any]]:
+        """The power is gone: no turn any more, and nobody closes anything."""
+        self.killed = True
+        self._ready.clear()
+        self._held.clear()
+        return self._tasks
+
+    def own(self, each: Closable) -> None:
+        """The kernel closes it at this process's end."""
+        self._owned[id(each)] = each
+
+    def disown(self, each: Closable) -> None:
+        """It is closed."""
+        self._owned.pop(id(each), None)
+
+    def piece_of(self, size: int) -> int:
+        """How many of so many bytes a read returns."""
+        if size > 1 and self._pieces and self._random.random() < self._pieces:
+            return 1 + draw_below(self._random, size - 1)
+        return size
+
+    def call_beside(self, delay_us: int, callback: Callable[..., None], *args: Any) -> None:
+        """After that time, beside the event loop's turns: what it spends on the disk holds up nobody."""
+
+        def run() -> None:
+            if self.killed:
+                return
+            if self.paused:
+                self._held.append(run)
+                return
+            busy_until_us, self._is_beside = self._busy_until_us, True
+            with self.at_turn(), contextlib.suppress(PowerLost):
+                callback(*args)
+            self._busy_until_us, self._is_beside = busy_until_us, False
+
+        self.scheduler.post(self.scheduler.now_us + delay_us, run)
+
+    # -- clocks ------------------------------------------------------------------------------------------------------
+
+    def time(self) -> float:
+        """Seconds of the monotonic clock."""
+        return (self.scheduler.now_us + self.spent_us) / 1e6
+
+    def mono_ns(self) -> int:
+        """The monotonic clock."""
+        return (self.scheduler.now_us + self.spent_us) * 1000
+
+    def wall_ns(self) -> int:
+        """This machine's wall clock."""
+        return (self._wall_us + self.scheduler.now_us + self.spent_us) * 1000
+
+    def world_us(self) -> int:
+        """The clock of the world itself, as this process would see it."""
+        return self.scheduler.now_us + self.spent_us
+
+    def busy_us(self) -> int:
+        """As `spent_us`, for the kernel."""
+        return self.spent_us
+
+    @property
+    def spent_us(self) -> int:
+        """How long the process has been busy since its turn began."""
+        return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
+
+    def spend(self, duration_us: int) -> None:
+        """Be busy for so long, in the midst of a turn."""
+        self._spent_us += duration_us
+
+    # -- what asyncio asks of a loop ---------------------------------------------------------------------------------
+
+    def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> asyncio.Handle:  # type: ignore[override]
+        """In the next turn."""
+        handle = asyncio.Handle(callback, args, self, context)
+        if self.killed:
+            return handle
+        if self._is_beside:
+            # A thread says so when it has come so far.
+            self.scheduler.post(self.scheduler.now_us + self.spent_us, partial(self._due, handle))
+        else:
+            self._ready.append(handle)
+            self._wake()
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """After so many seconds."""
+        due_us = self.scheduler.now_us + self.spent_us + max(0, math.ceil(delay * 1e6))
+        return self._call_at(due_us, callback, args, context)
+
+    def call_at(  # type: ignore[override]
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> asyncio.TimerHandle:
+        """At that moment of this loop's clock."""
+        return self._call_at(math.ceil(when * 1e6 - 1e-3), callback, args, context)
+
+    def _call_at(
+        self, due_us: int, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
+    ) -> asyncio.TimerHandle:
+        handle = asyncio.TimerHandle(due_us / 1e6, callback, args, self, context)
+        if not self.killed:
+            self.scheduler.post(due_us, partial(self._due, handle))
+        return handle
+
+    def _due(self, handle: asyncio.Handle) -> None:
+        if not handle.cancelled() and not self.killed:
+            self._ready.append(handle)
+            self._wake()
+
+    def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
+        return
+
+    def create_future(self) -> asyncio.Future[Any]:
+        """A future of this loop."""
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Context | None = None
+    ) -> asyncio.Task[Any]:
+        """Begin a task; one without a name is numbered within its process."""
+        if len(self._tasks) > self._tasks_max:
+            self._tasks = [task for task in self._tasks if not task.done()]
+            self._tasks_max = 2 * len(self._tasks) + _TASKS_SWEPT_AT
+        self._task_number += 1
+        task = asyncio.Task(coro, loop=self, name=name or f"task {self._task_number}", context=context)
+        self._tasks.append(task)
+        return task
+
+    def get_debug(self) -> bool:
+        """Never."""
+        return False
+
+    def is_running(self) -> bool:
+        """Whether it goes on."""
+        return not self.killed
+
+    def is_closed(self) -> bool:
+        """Whether it was killed: what is left of the process is not warned of."""
+        return self.killed
+
+    def stop(self) -> None:
+        """A process that stops its loop has failed: nothing of it goes on."""
+        self._on_failure("the event loop was stopped", None)
+
+    def set_exception_handler(self, handler: Callable[[asyncio.AbstractEventLoop, Context_], object] | None) -> None:
+        """Who hears of what nobody catches."""
+        self._exception_handler = handler
+
+    def get_exception_handler(self) -> Callable[[asyncio.AbstractEventLoop, Context_], object] | None:
+        """Who hears of it."""
+        return self._exception_handler
+
+    def call_exception_handler(self, context: Context_) -> None:
+        """Somebody's callback failed, or a task that nobody looks at."""
+        if self.killed:
+            return
+        if self._exception_handler is not None:
+            self._exception_handler(self, context)
+        else:
+            self._on_failure(str(context.get("message")), context.get("exception"))
+
+    default_exception_handler = call_exception_handler
+
+    def add_signal_handler(self, sig: int, callback: Callable[..., object], *args: Any) -> None:  # type: ignore[override]
+        """What `terminate` calls."""
+        self.signals[sig] = partial(callback, *args)
+
+    def remove_signal_handler(self, sig: int) -> bool:
+        """No more."""
+        return self.signals.pop(sig, None) is not None
+
+    def terminate(self) -> None:
+        """SIGTERM."""
+        handler = self.signals.get(signal.SIGTERM)
+        if handler is not None:
+            self.call_soon(handler)
+
+    # -- work beside the loop ----------------------------------------------------------------------------------------
+
+    def run_in_executor(self, executor: Any, func: Callable[..., Any], *args: Any) -> asyncio.Future[Any]:  # type: ignore[override]
+        """Some other time, in one piece."""
+        future = self.create_future()
+
+        def work() -> None:
+            if self.killed or future.cancelled():
+                return
+            try:
+                result = func(*args)
+            except Exception as failed:
+                future.set_exception(failed)
+            else:
+                future.set_result(result)
+
+        self.call_later((JOB_US_MIN + draw_below(self._random, JOB_US_SPREAD)) / 1e6, work)
+        return future
+
+    # -- the network -------------------------------------------------------------------------------------------------
+
+    async def getaddrinfo(self, host: Any, port: Any, **_: Any) -> list[Any]:
+        """Every machine is known by its address."""
+        return [(real.AF_INET, real.SOCK_STREAM, real.IPPROTO_TCP, "", (host, port))]
+
+    async def create_server(  # type: ignore[override]
+        self, protocol_factory: Callable[[], asyncio.BaseProtocol], host: Any = None, port: Any = None, **_: Any
+    ) -> SocketServer:
+        """Listen at a port, at whatever address this machine has.  Raises OSError."""
+        return SocketServer(self, port or 0, protocol_factory)
+
+    async def create_connection(  # type: ignore[override]
+        self,
+        protocol_factory: Callable[[], asyncio.BaseProtocol],
+        host: Any = None,
+        port: Any = None,
+        *,
+        ssl: Any = None,
+        **_: Any,
+    ) -> tuple[SocketTransport, asyncio.BaseProtocol]:
+        """Connect.  Raises OSError."""
+        assert ssl is None, "there is no TLS between simulated machines"
+        opened: asyncio.Future[None] = self.create_future()
+
+        def done(failure: OSError | None) -> None:
+            self.call_soon(_settle, opened, failure)
+
+        socket = self.kernel.connect(str(host), int(port), done)
+        self.own(socket)
+        try:
+            await opened
+        except BaseException:
+            self.disown(socket)
+            socket.close()
+            raise
+        protocol = protocol_factory()
+        transport = SocketTransport(self, socket, protocol)
+        begun = self.create_future()
+        self.call_soon(_settle, begun, None)
+        try:
+            await begun
+        except BaseException:
+            transport.close()
+            raise
+        return transport, protocol
+
+
+def _settle(future: asyncio.Future[None], failure: OSError | None) -> None:
+    if future.done():
+        return
+    if failure is None:
+        future.set_result(None)
+    else:
+        future.set_exception(failure)

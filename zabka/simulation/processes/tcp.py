@@ -1,0 +1,481 @@
+"""TCP as processes feel it: each machine's kernel, its sockets, and the network between the machines.
+
+Modelled are: the handshake and its retries, buffers of a limited size on both sides, the receiver's window, segments
+that are lost where a link is cut and sent again after a time-out that doubles, FIN, RST, keepalive, and a machine
+without power, which says nothing at all.  A paused process's kernel goes on: it accepts, acknowledges, and fills up.
+Congestion is not modelled, nor are segments that overtake one another.  Times are Linux's.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections import deque
+from collections.abc import Callable
+from enum import Enum, auto
+from random import Random
+from typing import NamedTuple
+
+from zabka.simulation.kernel.draws import draw_below
+from zabka.simulation.kernel.scheduler import Call, Scheduler
+
+LATENCY_US_MIN = 50
+LATENCY_US_SPREAD = 300
+SLOW_CHANCE = 64
+"""One segment in so many takes up to SLOW_US longer."""
+SLOW_US = 8_000
+SEND_BUFFER = 64 * 1024
+RECEIVE_BUFFER = 64 * 1024
+SEGMENT_MAX = 32 * 1024
+RTO_MIN_US = 200_000
+RTO_MAX_US = 120_000_000
+RETRIES_MAX = 15
+"""tcp_retries2."""
+SYN_RETRIES_MAX = 6
+"""tcp_syn_retries."""
+KEEPALIVE_IDLE_US = 10_000_000
+KEEPALIVE_INTERVAL_US = 5_000_000
+KEEPALIVE_PROBES = 3
+FIRST_EPHEMERAL_PORT = 32_768
+
+
+class Kind(Enum):
+    """What a segment is."""
+
+    SYN = auto()
+    SYN_ACK = auto()
+    DATA = auto()
+    ACK = auto()
+    PROBE = auto()
+    RST = auto()
+
+
+class Segment(NamedTuple):
+    """One segment under way; `window` is how many bytes its sender can still take in."""
+
+    source: str
+    source_port: int
+    target: str
+    target_port: int
+    kind: Kind
+    seq: int = 0
+    data: bytes = b""
+    fin: bool = False
+    ack: int = 0
+    window: int = 0
+
+
+def os_error(number: int) -> OSError:
+    """What a system call raises."""
+    return OSError(number, os.strerror(number))
+
+
+class TcpNetwork:
+    """Carries segments between the kernels of machines; each direction of a pair of machines can be cut or slow."""
+
+    def __init__(self, scheduler: Scheduler, random: Random) -> None:
+        self.scheduler = scheduler
+        self._random = random
+        self._kernels: dict[str, Kernel] = {}
+        self._cut: dict[tuple[str, str], int] = {}
+        self._slow_us: dict[tuple[str, str], int] = {}
+        self._last_us: dict[tuple[str, str], int] = {}
+
+    def attach(self, address: str) -> Kernel:
+        """A machine with that IP address; it has power."""
+        kernel = self._kernels[address] = Kernel(self, address)
+        return kernel
+
+    def cut(self, source: str, target: str) -> None:
+        """What leaves the one address for the other is lost, until it was healed as often as cut."""
+        self._cut[source, target] = self._cut.get((source, target), 0) + 1
+
+    def heal(self, source: str, target: str) -> None:
+        """Undo one cut."""
+        self._cut[source, target] -= 1
+
+    def slow(self, source: str, target: str, by_us: int) -> None:
+        """What leaves the one address for the other takes so much longer; 0 ends that."""
+        self._slow_us[source, target] = by_us
+
+    def is_cut(self, source: str, target: str) -> bool:
+        """Whether segments of that direction are lost."""
+        return self._cut.get((source, target), 0) > 0
+
+    def carry(self, segment: Segment, leaves_in_us: int = 0) -> None:
+        """Deliver it after a while, unless it is lost."""
+        link = segment.source, segment.target
+        if self._cut.get(link):
+            return
+        delay_us = (
+            leaves_in_us + LATENCY_US_MIN + draw_below(self._random, LATENCY_US_SPREAD) + self._slow_us.get(link, 0)
+        )
+        if draw_below(self._random, SLOW_CHANCE) == 0:
+            delay_us += draw_below(self._random, SLOW_US)
+        at_us = max(self.scheduler.now_us + delay_us, self._last_us.get(link, 0))
+        self._last_us[link] = at_us
+        self.scheduler.post(at_us, lambda: self._arrive(segment))
+
+    def _arrive(self, segment: Segment) -> None:
+        kernel = self._kernels.get(segment.target)
+        if kernel is not None and kernel.has_power and not self._cut.get((segment.source, segment.target)):
+            kernel.receive(segment)
+
+
+class Listener:
+    """A listening socket: connections that stand and wait to be accepted."""
+
+    def __init__(self, kernel: Kernel, port: int, on_waiting: Callable[[], None]) -> None:
+        self.kernel = kernel
+        self.port = port
+        self.waiting: deque[Socket] = deque()
+        self.on_waiting = on_waiting
+
+    def close(self) -> None:
+        """Stop listening; who was not accepted is reset."""
+        if self.kernel.listeners.get(self.port) is self:
+            del self.kernel.listeners[self.port]
+        while self.waiting:
+            self.waiting.popleft().reset()
+
+
+class Kernel:
+    """The part of one machine's kernel that speaks TCP."""
+
+    def __init__(self, network: TcpNetwork, address: str) -> None:
+        self.network = network
+        self.address = address
+        self.has_power = True
+        self.busy_us: Callable[[], int] = _not_at_all
+        """How far into its turn the process is that has the turn, if it is this machine's."""
+        self.listeners: dict[int, Listener] = {}
+        self._sockets: dict[tuple[int, str, int], Socket] = {}
+        self._next_port = FIRST_EPHEMERAL_PORT
+
+    def listen(self, port: int, on_waiting: Callable[[], None]) -> Listener:
+        """Listen at a port, at any free one for 0.  Raises OSError."""
+        port = port or self._free_port()
+        if port in self.listeners:
+            raise os_error(errno.EADDRINUSE)
+        listener = self.listeners[port] = Listener(self, port, on_waiting)
+        return listener
+
+    def connect(self, address: str, port: int, on_done: Callable[[OSError | None], None]) -> Socket:
+        """Begin to connect; `on_done` hears how that ended."""
+        socket = Socket(self, self._free_port(), address, port)
+        self._sockets[socket.key] = socket
+        socket.open(on_done)
+        return socket
+
+    def _free_port(self) -> int:
+        # Never one that was in use: what is still under way to an old connection cannot reach a new one.
+        self._next_port += 1
+        return self._next_port
+
+    def receive(self, segment: Segment) -> None:
+        """A segment has come."""
+        socket = self._sockets.get((segment.target_port, segment.source, segment.source_port))
+        if socket is not None:
+            socket.receive(segment)
+        elif segment.kind is Kind.SYN:
+            self._take_call(segment)
+        elif segment.kind is not Kind.RST:
+            self.refuse(segment)
+
+    def refuse(self, segment: Segment) -> None:
+        """Nobody is there for it."""
+        self.network.carry(Segment(self.address, segment.target_port, segment.source, segment.source_port, Kind.RST))
+
+    def _take_call(self, segment: Segment) -> None:
+        listener = self.listeners.get(segment.target_port)
+        if listener is None:
+            self.refuse(segment)
+            return
+        socket = Socket(self, segment.target_port, segment.source, segment.source_port)
+        socket.is_open = True
+        self._sockets[socket.key] = socket
+        socket.say(Kind.SYN_ACK)
+        listener.waiting.append(socket)
+        listener.on_waiting()
+
+    def forget(self, socket: Socket) -> None:
+        """A socket is no more."""
+        self._sockets.pop(socket.key, None)
+
+    def lose_power(self) -> None:
+        """Everything is gone, and nobody is told."""
+        self.has_power = False
+        for socket in self._sockets.values():
+            socket.vanish()
+        self._sockets.clear()
+        self.listeners.clear()
+
+
+class Socket:
+    """One end of a connection.  Its owner is told by `on_readable`, `on_writable` and finds `failure` set."""
+
+    def __init__(self, kernel: Kernel, port: int, remote: str, remote_port: int) -> None:
+        self.kernel = kernel
+        self.port = port
+        self.remote = remote
+        self.remote_port = remote_port
+        self.key = port, remote, remote_port
+        self.is_open = False
+        self.is_gone = False
+        self.failure: OSError | None = None
+        self.inbox = bytearray()
+        self.at_end = False
+        """Has the other side's FIN come?"""
+        self.keeps_alive = False
+        self.on_readable: Callable[[], None] = _nobody
+        self.on_writable: Callable[[], None] = _nobody
+        self._on_opened: Callable[[OSError | None], None] | None = None
+        self._scheduler = kernel.network.scheduler
+        self._out = bytearray()
+        """What is sent and not acknowledged, and what is not sent."""
+        self._acked = self._next = self._taken = 0
+        self._room = RECEIVE_BUFFER
+        """What the other side said that it can take."""
+        self._ends = False
+        self._fin_at: int | None = None
+        self._is_closed = False
+        """Has its owner closed it?"""
+        self._was_full = False
+        self._rto_us = RTO_MIN_US
+        self._retries = 0
+        self._timer: Call | None = None
+        self._heard_us = self._scheduler.now_us
+        self._probes = 0
+
+    # -- for its owner -----------------------------------------------------------------------------------------------
+
+    def send(self, data: bytes | bytearray | memoryview) -> int:
+        """Take as many of these bytes as there is room for; how many.  Raises OSError."""
+        if self.is_gone or self.failure is not None:
+            raise self.failure or os_error(errno.EPIPE)
+        taken = min(len(data), SEND_BUFFER - len(self._out))
+        self._was_full = taken < len(data)
+        self._out += data[:taken]
+        self._pump()
+        return taken
+
+    def receive_bytes(self, size: int) -> bytes:
+        """At most so many of the bytes that have come."""
+        data = bytes(self.inbox[:size])
+        was_full = len(self.inbox) > RECEIVE_BUFFER // 2
+        del self.inbox[:size]
+        if was_full and len(self.inbox) <= RECEIVE_BUFFER // 2:
+            self.say(Kind.ACK)
+        return data
+
+    def end(self) -> None:
+        """No more is sent (shutdown): FIN, after what is queued."""
+        if not self._ends and not self.is_gone:
+            self._ends = True
+            self._pump()
+
+    def close(self) -> None:
+        """Its owner is done with it.  What is queued is still sent, unless there is something that nobody has read."""
+        self.on_readable = self.on_writable = _nobody
+        if self.is_gone:
+            return
+        self._is_closed = True
+        if not self.is_open or self.inbox:
+            self.reset()
+        else:
+            self.end()
+            self._leave_if_done()
+
+    def reset(self) -> None:
+        """Tell the other side RST, and be gone."""
+        if not self.is_gone:
+            if self.is_open:
+                self.say(Kind.RST)
+            self.vanish()
+            self.kernel.forget(self)
+
+    def keep_alive(self) -> None:
+        """SO_KEEPALIVE, as `zabka.ensemble.server.net.sockets` sets it."""
+        if not self.keeps_alive:
+            self.keeps_alive = True
+            self._scheduler.after(KEEPALIVE_IDLE_US, self._look_alive)
+
+    # -- inside ------------------------------------------------------------------------------------------------------
+
+    def open(self, on_done: Callable[[OSError | None], None]) -> None:
+        """Call the other side."""
+        self._on_opened = on_done
+        self._call()
+
+    def _call(self) -> None:
+        self.say(Kind.SYN)
+        self._timer = self._scheduler.after(1_000_000 << self._retries, self._call_again)
+
+    def _call_again(self) -> None:
+        self._retries += 1
+        if self._retries > SYN_RETRIES_MAX:
+            self._fail(errno.ETIMEDOUT)
+        else:
+            self._call()
+
+    def say(self, kind: Kind, seq: int = 0, data: bytes = b"", fin: bool = False) -> None:
+        """Send a segment."""
+        kernel = self.kernel
+        window = max(0, RECEIVE_BUFFER - len(self.inbox))
+        ends = kernel.address, self.port, self.remote, self.remote_port
+        kernel.network.carry(Segment(*ends, kind, seq, data, fin, self._taken, window), kernel.busy_us())
+
+    def _pump(self) -> None:
+        """Send what the window allows."""
+        if not self.is_open or self.is_gone:
+            return
+        end = self._acked + len(self._out)
+        while self._next < end and self._next - self._acked < self._room:
+            offset = self._next - self._acked
+            data = bytes(self._out[offset : offset + min(SEGMENT_MAX, self._room - offset)])
+            self.say(Kind.DATA, self._next, data)
+            self._next += len(data)
+        if self._ends and self._next == end and not self._all_is_acknowledged():
+            self._fin_at = end
+            self.say(Kind.DATA, self._next, fin=True)
+            self._next += 1
+        if self._timer is None and (self._next > self._acked or self._out):
+            self._timer = self._scheduler.after(self._rto_us, self._late)
+
+    def _late(self) -> None:
+        """Nothing was acknowledged for too long."""
+        self._timer = None
+        if self.is_gone or (self._next == self._acked and not self._out):
+            return
+        self._retries += 1
+        if self._retries > RETRIES_MAX:
+            self._fail(errno.ETIMEDOUT)
+            return
+        self._rto_us = min(2 * self._rto_us, RTO_MAX_US)
+        if self._room == 0:
+            self.say(Kind.PROBE)
+            self._timer = self._scheduler.after(self._rto_us, self._late)
+            return
+        self._next = self._acked
+        self._pump()
+
+    def receive(self, segment: Segment) -> None:
+        """A segment for this socket has come."""
+        kind = segment.kind
+        self._heard_us = self._scheduler.now_us
+        self._probes = 0
+        if kind is Kind.RST:
+            self._fail(errno.ECONNRESET if self.is_open else errno.ECONNREFUSED)
+        elif kind is Kind.SYN:
+            self.say(Kind.SYN_ACK)
+        elif kind is Kind.SYN_ACK:
+            self._opened()
+        elif self.is_open:
+            if kind is Kind.DATA:
+                self._take(segment)
+            elif kind is Kind.PROBE:
+                self.say(Kind.ACK)
+            if not self.is_gone:
+                self._acknowledged(segment.ack, segment.window)
+
+    def _opened(self) -> None:
+        if self._on_opened is None:
+            return
+        self.is_open = True
+        self._stop_timer()
+        self._retries = 0
+        on_opened, self._on_opened = self._on_opened, None
+        on_opened(None)
+
+    def _take(self, segment: Segment) -> None:
+        """Bytes, or the end."""
+        known = self._taken - segment.seq
+        if known < 0 or self.at_end:
+            self.say(Kind.ACK)
+            return
+        fresh = segment.data[known:]
+        if fresh and self._is_closed:
+            # Nobody will ever read this.
+            self.reset()
+            return
+        fresh = fresh[: RECEIVE_BUFFER - len(self.inbox)]
+        self.inbox += fresh
+        self._taken += len(fresh)
+        if segment.fin and known == 0:
+            self._taken += 1
+            self.at_end = True
+        self.say(Kind.ACK)
+        self._leave_if_done()
+        if fresh or self.at_end:
+            self.on_readable()
+
+    def _acknowledged(self, ack: int, window: int) -> None:
+        self._room = window
+        if ack > self._acked:
+            gone = min(ack - self._acked, len(self._out))
+            del self._out[:gone]
+            self._acked = ack
+            self._next = max(self._next, ack)
+            self._retries, self._rto_us = 0, RTO_MIN_US
+            self._stop_timer()
+            self._leave_if_done()
+        self._pump()
+        if self._was_full and len(self._out) <= SEND_BUFFER // 2:
+            self._was_full = False
+            self.on_writable()
+
+    def _all_is_acknowledged(self) -> bool:
+        return self._fin_at is not None and self._acked > self._fin_at
+
+    def _leave_if_done(self) -> None:
+        if self._is_closed and self._all_is_acknowledged() and not self.is_gone:
+            # What still comes is answered by RST, as by a socket in FIN_WAIT2 that nobody owns.
+            self.vanish()
+            self.kernel.forget(self)
+
+    def _look_alive(self) -> None:
+        """Keepalive: ask a silent other side."""
+        if self.is_gone:
+            return
+        quiet_us = self._scheduler.now_us - self._heard_us
+        if quiet_us < KEEPALIVE_IDLE_US or self._next > self._acked:
+            self._scheduler.after(max(KEEPALIVE_IDLE_US - quiet_us, KEEPALIVE_INTERVAL_US), self._look_alive)
+        elif self._probes >= KEEPALIVE_PROBES:
+            self._fail(errno.ETIMEDOUT)
+        else:
+            self._probes += 1
+            self.say(Kind.PROBE)
+            self._scheduler.after(KEEPALIVE_INTERVAL_US, self._look_alive)
+
+    def _fail(self, number: int) -> None:
+        if self.is_gone:
+            return
+        self.failure = os_error(number)
+        on_opened, self._on_opened = self._on_opened, None
+        on_readable = self.on_readable
+        self.inbox.clear()
+        self.vanish()
+        self.kernel.forget(self)
+        if on_opened is not None:
+            on_opened(self.failure)
+        else:
+            on_readable()
+
+    def vanish(self) -> None:
+        """Be gone, without a word."""
+        self.is_gone = True
+        self._stop_timer()
+        self._on_opened = None
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+def _nobody() -> None:
+    return
+
+
+def _not_at_all() -> int:
+    return 0

@@ -1,0 +1,91 @@
+"""The world's journal: every node's events in the order in which they happened, watched by the invariants."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from zabka.ensemble.ports import Instant
+from zabka.journal.cause import UNKNOWN, Cause, event_cause
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import Entry, Event, TopicPartition, TxnCommitted
+from zabka.journal.fold import apply
+from zabka.journal.high_watermarks import high_watermarks_reached
+from zabka.journal.judges.invariants import Violation, Watchdog, default_checkers
+from zabka.journal.judges.judged import Judged
+from zabka.journal.judges.zab_invariants import zab_checkers
+from zabka.journal.writer import encode_line
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Scheduler
+
+
+class Record:
+    """One history: appended to by all nodes, judged as it grows, and folded into the present state."""
+
+    def __init__(self, scheduler: Scheduler) -> None:
+        self._scheduler = scheduler
+        self._node_seq: dict[str, int] = {}
+        self._watchdog = Watchdog([*default_checkers(), *zab_checkers()])
+        self.judged = Judged()
+        """How often judges beside the watchdog had something to judge."""
+        self.last_committed = 0
+        """The highest zxid that any peer has applied as committed."""
+        self.entries: list[Entry] = []
+        self.listeners: list[Callable[[Entry], None]] = []
+        """Hear of every entry, behind the watchdog."""
+        self.state = ClusterState()
+
+    @property
+    def violations(self) -> list[Violation]:
+        """Every invariant that did not hold, so far."""
+        return self._watchdog.violations
+
+    def had_to_judge(self) -> dict[str, int]:
+        """How often each invariant had something to judge, so far."""
+        every = Judged()
+        every.add(self._watchdog.judged())
+        every.add(self.judged.counts)
+        return every.counts
+
+    def write(self, node: str, now: Instant, event: Event) -> Cause:
+        """A node says that something is now true; what names that as the cause of another event."""
+        node_seq = self._node_seq[node] = self._node_seq.get(node, 0) + 1
+        mono_us = self._scheduler.now_us
+        wall_us = now.wall_ms * 1000 + mono_us % 1000
+        entry = Entry(node, node_seq, wall_us, mono_us, event, len(self.entries) + 1)
+        self.entries.append(entry)
+        if isinstance(event, TxnCommitted) and event.zxid > self.last_committed:
+            self.last_committed = event.zxid
+        apply(self.state, entry)
+        self._watchdog.see(entry)
+        for listener in self.listeners:
+            listener(entry)
+        return event_cause(node, node_seq)
+
+    def lines(self) -> Iterator[bytes]:
+        """The history as journal lines, in order."""
+        for entry in self.entries:
+            yield encode_line(entry.node, entry.node_seq, entry.wall_us, entry.mono_us, entry.event)
+
+    def high_watermarks_reached(self, node: str) -> dict[TopicPartition, int]:
+        """Return the high watermarks that a broker's events show its replicas to have reached."""
+        return high_watermarks_reached(entry.event for entry in self.entries if entry.node == node)
+
+    def emitter(self, node: str, runtime: SimRuntime) -> Emitter:
+        """What a process of that node writes its events with."""
+        return Emitter(self, node, runtime)
+
+
+class Emitter:
+    """Writes one process's events; a dead process writes nothing."""
+
+    __slots__ = ("_node", "_record", "_runtime")
+
+    def __init__(self, record: Record, node: str, runtime: SimRuntime) -> None:
+        self._record = record
+        self._node = node
+        self._runtime = runtime
+
+    def __call__(self, event: Event) -> Cause:
+        if self._runtime.stopped:
+            return UNKNOWN
+        return self._record.write(self._node, self._runtime.now(), event)

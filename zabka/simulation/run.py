@@ -1,0 +1,70 @@
+"""Run one seed of any scenario to its verdict: of those that draw their faults, or a script of the outage library."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.scenarios.library import LIBRARY, play, seeded
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.seeds.chaos import CALM, CHAOS, ENSEMBLE
+from zabka.simulation.seeds.disks import DISKS
+from zabka.simulation.seeds.read_only import READ_ONLY
+from zabka.simulation.seeds.reconfiguring import RECONFIGURING
+from zabka.simulation.seeds.seed_run import Outcome, SeedRun
+from zabka.simulation.seeds.swarm import SWARM, SWARM_DISKS, SWARM_ENSEMBLE
+from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun
+from zabka.simulation.serving.serving_seed import WHOLE, ServingRun
+from zabka.simulation.serving.whole_run import WholeRun
+from zabka.simulation.settings import WorldSettings
+
+SCENARIOS = {
+    each.name: each
+    for each in (CHAOS, CALM, ENSEMBLE, RECONFIGURING, READ_ONLY, DISKS, SWARM, SWARM_ENSEMBLE, SWARM_DISKS)
+}
+"""Those that draw their faults from the seed, of nodes in a simulated surrounding."""
+WHOLE_RUNS: dict[str, type[ServingRun | ClusterRun]] = {WHOLE: ServingRun, WHOLE_CLUSTER: ClusterRun}
+"""Those of whole processes, which have worlds of their own."""
+SEARCHED = (*SCENARIOS, *WHOLE_RUNS)
+"""Every scenario that draws its faults."""
+
+
+def has_messages(scenario: str) -> bool:
+    """Can a tap listen there?  Not to the bare protocol."""
+    return scenario in SEARCHED or isinstance(LIBRARY.get(scenario), WorldScenario)
+
+
+def run_seed(seed: int, scenario: str = "chaos", settings: WorldSettings | None = None) -> Outcome:
+    """Run one seed to its verdict."""
+    return run_with_journal(seed, scenario, settings)[0]
+
+
+def run_with_journal(
+    seed: int, scenario: str, settings: WorldSettings | None = None, tap: MessageTap | None = None
+) -> tuple[Outcome, Iterator[bytes]]:
+    """Run one seed to its verdict, and the lines of its journal.  `scenario` may be one of the library's; the seed then
+    draws its delays.  `tap` is told of every message, where the scenario is one that `has_messages`."""
+    if scenario in WHOLE_RUNS:
+        served: WholeRun = WHOLE_RUNS[scenario](seed, tap=tap)
+        return served.execute(), served.world.record.lines()
+    if scenario in SCENARIOS:
+        run = SeedRun(seed, SCENARIOS[scenario], settings, tap)
+        return run.execute(), run.world.record.lines()
+    begin, cpu_begin = time.perf_counter(), time.process_time()
+    verdict = play(seeded(LIBRARY[scenario], seed), tap)
+    outcome = Outcome(
+        seed=seed,
+        scenario=scenario,
+        problems=verdict.problems,
+        virtual_ms=verdict.virtual_ms,
+        recovery_ms=0,
+        steps=verdict.steps,
+        events=len(verdict.journal),
+        acknowledged_writes=0,
+        acknowledged_records=0,
+        faults=verdict.faults,
+        wall_s=time.perf_counter() - begin,
+        cpu_s=time.process_time() - cpu_begin,
+    )
+    return outcome, verdict.lines()

@@ -1,0 +1,183 @@
+"""Plays a script over the bare protocol, then lets everything heal and sees whether the ensemble recovers.
+
+Safety is judged at every step by `Cores`; liveness at the end: with all processes up and no more faults the peers must
+elect a leader, commit a write, and hold the same history, every acknowledged write in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from zabka.ensemble.zab import broadcast
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.file_cores import FileCores
+from zabka.simulation.scenarios.core_steps import (
+    Break,
+    Crash,
+    Isolate,
+    Run,
+    Start,
+    elect,
+    give_up,
+    looking,
+    zxid_list,
+)
+from zabka.simulation.scenarios.file_steps import CutOut, FileSteps, LoseNewestLog, Replace, Rot, SpoilSnapshot, Vanish
+from zabka.simulation.scenarios.scenario import CoreScenario, FileScenario, StepTaken, Verdict
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.scenarios.story import HEALING, step_text
+
+HEALING_ROUNDS_MAX = 12
+ROUNDS_OF_PATIENCE = 2
+"""So often everything that is under way happens while nobody serves, before those give up who lead nobody: two may wait
+for each other while a third, which has no vote, goes on looking."""
+_FAULTS = (Crash, Break, Isolate, Vanish, Rot, CutOut, LoseNewestLog, Replace, SpoilSnapshot)
+
+
+def play(scenario: CoreScenario) -> Verdict:
+    """Play it to its verdict."""
+    if not isinstance(scenario, FileScenario):
+        return _play(scenario, Cores(scenario.peers, scenario.snap_count, scenario.cumulative, keeps_journal=True))
+    with TemporaryDirectory(prefix="zabka-scenario-") as place:
+        cores = FileCores(
+            Path(place),
+            scenario.peers,
+            scenario.snap_count,
+            scenario.cumulative,
+            commit_log_count=scenario.commit_log_count,
+            keeps_journal=True,
+        )
+        try:
+            return _play(scenario, cores)
+        finally:
+            cores.close()
+
+
+def _play(scenario: CoreScenario, cores: Cores) -> Verdict:
+    taken: list[StepTaken] = []
+
+    def take(text: str) -> None:
+        taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
+
+    with _counter_ends_at(scenario.counter_max):
+        problems = play_steps(cores, scenario.steps, lambda step: take(step_text(step)))
+        if not problems:
+            take(HEALING)
+            problems = recover(cores)
+    faults = sum(isinstance(step, _FAULTS) for step in scenario.steps)
+    return Verdict(
+        name=scenario.name,
+        problems=problems,
+        steps=cores.steps,
+        virtual_ms=cores.now_ms,
+        faults=faults,
+        journal=cores.journal,
+        taken=taken,
+    )
+
+
+@contextmanager
+def _counter_ends_at(counter_max: int) -> Iterator[None]:
+    before = vars(broadcast)["COUNTER_MAX"]
+    vars(broadcast)["COUNTER_MAX"] = counter_max
+    try:
+        yield
+    finally:
+        vars(broadcast)["COUNTER_MAX"] = before
+
+
+def play_steps(
+    cores: Cores, steps: Sequence[FileSteps], before: Callable[[FileSteps], None] = lambda _: None
+) -> list[str]:
+    """Take the steps, each announced to `before`, until something does not hold; what that was."""
+    for number, step in enumerate(steps, 1):
+        before(step)
+        try:
+            step.play(cores)
+        except StepFailed as failed:
+            return [*cores.problems, f"step {number} ({type(step).__name__}): {failed}"]
+        if cores.problems:
+            return [f"step {number} ({type(step).__name__}): {problem}" for problem in cores.problems]
+    return []
+
+
+def recover(cores: Cores) -> list[str]:
+    """Let everything heal; what is wrong then."""
+    write, leaderless = None, 0
+    for _ in range(HEALING_ROUNDS_MAX):
+        Start().play(cores)
+        try:
+            Run().play(cores)
+        except StepFailed as failed:
+            return [*cores.problems, f"liveness: {failed}"]
+        leader = _leader(cores)
+        if leader is not None and not looking(cores, cores.voters) and _all_serve(cores):
+            if write is not None and any(number == write for number, _ in cores.answered):
+                return cores.problems or _differences(cores)
+            write = cores.write(leader)
+            continue
+        write = None
+        leaderless = leaderless + 1 if leader is None else 0
+        if not looking(cores, cores.voters) or leaderless > ROUNDS_OF_PATIENCE:
+            _lose_patience(cores)
+        if not elect(cores, cores.voters) and not _leads(cores):
+            _lose_patience(cores)
+            elect(cores, cores.voters)
+        if cores.problems:
+            return cores.problems
+    return [*cores.problems, "liveness: no leader committed a write after every fault had ended"]
+
+
+def _lose_patience(cores: Cores) -> None:
+    """Whoever follows or leads and is not served, or serves nobody, looks for a leader again: some may wait for one
+    who is gone, without whom the others are no quorum."""
+    for peer in cores.voters:
+        status = cores.nodes[peer].status
+        if status is not None and not status.serving and not looking(cores, (peer,)):
+            give_up(cores, peer)
+
+
+def unsettled(cores: Cores) -> list[str]:
+    """What is wrong with servers among which nothing can happen any more."""
+    if _leader(cores) is None:
+        return ["liveness: nothing can happen any more, and nobody leads"]
+    if not _all_serve(cores):
+        return ["liveness: nothing can happen any more, and not everybody serves"]
+    return _differences(cores)
+
+
+def _leader(cores: Cores) -> int | None:
+    for peer in cores.voters:
+        status = cores.nodes[peer].status
+        if status is not None and status.state is PeerState.LEADING and status.serving:
+            return peer
+    return None
+
+
+def _leads(cores: Cores) -> bool:
+    """Does anybody lead, in a reign that has begun or not?"""
+    return any(node.status is not None and node.status.state is PeerState.LEADING for node in cores.nodes.values())
+
+
+def _all_serve(cores: Cores) -> bool:
+    return all(node.status is not None and node.status.serving for node in cores.nodes.values())
+
+
+def _differences(cores: Cores) -> list[str]:
+    """Every peer must hold the same, on disk and in memory, and everything that a client was told of."""
+    histories = {peer: node.disk.history() for peer, node in cores.nodes.items()}
+    first = histories[cores.voters[0]]
+    found = [
+        f"agreement: {peer} holds {zxid_list(history)}, {cores.voters[0]} holds {zxid_list(first)}"
+        for peer, history in histories.items()
+        if history != first
+    ]
+    for peer, node in cores.nodes.items():
+        assert node.application is not None
+        if [zxid for zxid, _ in node.application.entries] != histories[peer]:
+            found.append(f"agreement: {peer} serves something else than its disk holds")
+    return found

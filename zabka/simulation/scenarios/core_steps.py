@@ -1,0 +1,330 @@
+"""Steps of a script over the bare protocol (`zabka.simulation.cores`), as values that can be written to a file.
+
+Peers are numbered from 1.  Nothing happens between the steps: a packet, an fsync, a time-out is a step of its own, and
+`Run` is as many of them as there are, but for those that are held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from zabka.ensemble.zab.leader import HALF_TICK_TIMER, INIT_TIMER
+from zabka.ensemble.zab.learner import LIVENESS_TIMER
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.scenarios.step import StepFailed
+
+STEPS_MAX = 5_000
+ROUNDS_MAX = 30
+SILENCE_MS = 10_000
+"""Longer than anybody waits for a sign of life."""
+_DIGITS_MAX = 10
+FINALIZE, RESEND = "election.finalize", "election.resend"
+
+
+class CoreStep(msgspec.Struct, frozen=True, tag=True):
+    """One step: its `play` takes it, and raises StepFailed where that cannot be."""
+
+
+class Start(CoreStep, frozen=True):
+    """Start these peers' processes; all that are down, if none is named."""
+
+    peers: tuple[int, ...] = ()
+
+    def play(self, cores: Cores) -> None:
+        """Start every one that is down."""
+        for peer in self.peers or cores.voters:
+            if cores.nodes[peer].peer is None:
+                cores.start(peer)
+
+
+class Elect(CoreStep, frozen=True):
+    """Those of these peers that are looking for a leader choose one, or join the one the others follow.  Nobody else
+    hears a word."""
+
+    peers: tuple[int, ...]
+
+    def play(self, cores: Cores) -> None:
+        """Let them talk until nobody looks any more."""
+        if not elect(cores, self.peers):
+            raise StepFailed(f"{self.peers} elected nobody")
+
+
+class Run(CoreStep, frozen=True):
+    """Everything that is under way happens, in turn, until nothing is left but what is held.
+
+    `hold` names what waits: `disk 2` (nothing gets to that disk), `3 > 1` (no packet from 3 to 1), `Commit 3 > 1` (as
+    soon as a COMMIT is next from 3 to 1 that direction waits).
+    """
+
+    hold: tuple[str, ...] = ()
+
+    def play(self, cores: Cores) -> None:
+        """Take one step after the other until nothing is left."""
+        for _ in range(STEPS_MAX):
+            if not run_once(cores, self.hold):
+                return
+        raise StepFailed("it never comes to rest")
+
+
+class Deliver(CoreStep, frozen=True):
+    """The next packets from source to target arrive; with `until`, all up to and including the first of that type.
+
+    They come on the oldest connection of the two on which anything is under way, or, with `link`, on a later one."""
+
+    source: int
+    target: int
+    count: int = 1
+    until: str = ""
+    link: int = 0
+
+    def play(self, cores: Cores) -> None:
+        """Deliver the packets that are named."""
+        for _ in range(STEPS_MAX if self.until else self.count):
+            if not 0 <= self.link < len(cores.carrying(self.source, self.target)):
+                raise StepFailed(f"nothing is under way from {self.source} to {self.target}")
+            packet = cores.deliver(self.source, self.target, self.link)
+            if self.until and type(packet).__name__ == self.until:
+                return
+
+
+class Lose(CoreStep, frozen=True):
+    """What source sent on a connection before it closed it, or died, is lost: the target hears of the end alone."""
+
+    source: int
+    target: int
+    link: int = 0
+
+    def play(self, cores: Cores) -> None:
+        """Let the end overtake what is under way."""
+        carrying = cores.carrying(self.source, self.target)
+        if not 0 <= self.link < len(carrying) or carrying[self.link].under_way_to(self.target)[-1] is not None:
+            raise StepFailed(f"no connection that {self.source} has closed carries anything to {self.target}")
+        cores.lose(self.source, self.target, self.link)
+
+
+class SyncDisk(CoreStep, frozen=True):
+    """A peer's disk gets to its next barrier (or truncation), `count` times."""
+
+    peer: int
+    count: int = 1
+
+    def play(self, cores: Cores) -> None:
+        """One barrier after the other."""
+        for _ in range(self.count):
+            if not cores.nodes[self.peer].queue:
+                raise StepFailed(f"nothing waits for the disk of {self.peer}")
+            cores.sync_disk(self.peer)
+
+
+class Write(CoreStep, frozen=True):
+    """A client of that peer writes."""
+
+    peer: int
+    count: int = 1
+
+    def play(self, cores: Cores) -> None:
+        """One request after the other."""
+        for _ in range(self.count):
+            cores.write(self.peer)
+
+
+class Sync(CoreStep, frozen=True):
+    """A client of that peer syncs."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Send the request to that server."""
+        cores.sync(self.peer)
+
+
+class Crash(CoreStep, frozen=True):
+    """These peers die.  Of what waits for each one's disk the first `written` operations are done, -1 for all."""
+
+    peers: tuple[int, ...]
+    written: int = 0
+
+    def play(self, cores: Cores) -> None:
+        """Kill them."""
+        for peer in self.peers:
+            if cores.nodes[peer].peer is not None:
+                waiting = len(cores.nodes[peer].queue)
+                cores.crash(peer, waiting if self.written < 0 else min(self.written, waiting))
+
+
+class Isolate(CoreStep, frozen=True):
+    """Every connection of that peer is reset, and everybody concerned hears of it."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Reset every connection of that server."""
+        for other in cores.voters:
+            if other != self.peer:
+                Break(self.peer, other).play(cores)
+
+
+class Break(CoreStep, frozen=True):
+    """The connections between two peers are reset, and both hear of it."""
+
+    one: int
+    other: int
+
+    def play(self, cores: Cores) -> None:
+        """Drop what is under way, then tell both ends."""
+        cores.break_links(self.one, self.other)
+        for source, target in ((self.one, self.other), (self.other, self.one)):
+            while (found := cores.next_to(source, target)) is not None and found[1] is None:
+                cores.deliver(source, target)
+
+
+class GiveUp(CoreStep, frozen=True):
+    """A peer's patience with its leader, or with its followers, ends."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Let time pass until its limits are over."""
+        give_up(cores, self.peer)
+
+
+class Expect(CoreStep, frozen=True):
+    """The script is where its author thinks it is: what is `log` (that disk's history, as `1.1 1.2`), `tree` (the same
+    of what it serves), `leads`, `serves`, `looks`, `phase` (of its role), `epochs` (accepted and current on disk),
+    `synced` (its synchronisations so far, as `DIFF SNAP`) or `answered` (how many requests, whoever's)."""
+
+    what: str
+    peer: int = 0
+    value: str = "True"
+
+    def play(self, cores: Cores) -> None:
+        """Compare what is with what is expected."""
+        seen = observed(cores, self.what, self.peer)
+        if seen != self.value:
+            raise StepFailed(f"{self.what} of {self.peer} is {seen!r}, the script expects {self.value!r}")
+
+
+CoreSteps = Start | Elect | Run | Deliver | Lose | SyncDisk | Write | Sync | Crash | Isolate | Break | GiveUp | Expect
+
+
+def zxid_list(zxids: list[int]) -> str:
+    """A history as `1.1 1.2 2.1`: epoch and counter."""
+    return " ".join(f"{zxid >> 32}.{zxid & 0xFFFFFFFF}" for zxid in zxids)
+
+
+def parsed_zxid(text: str) -> int:
+    """The zxid of `2.1`.  Raises StepFailed where it is none."""
+    epoch, _, counter = text.partition(".")
+    if not (epoch.isdecimal() and counter.isdecimal() and max(len(epoch), len(counter)) <= _DIGITS_MAX):
+        raise StepFailed(f"{text!r} is no zxid, as 2.1 is")
+    return int(epoch) << 32 | int(counter)
+
+
+def observed(cores: Cores, what: str, peer: int) -> str:
+    """What `Expect` compares."""
+    if what == "answered":
+        return str(len(cores.answered))
+    if what == "synced":
+        return " ".join(mode for who, mode in cores.synced if who == peer)
+    node = cores.nodes[peer]
+    if what == "log":
+        return zxid_list(node.disk.history())
+    if what == "tree":
+        if node.application is None:
+            raise StepFailed(f"{peer} is down and serves no tree")
+        return zxid_list([zxid for zxid, _ in node.application.entries])
+    if what == "epochs":
+        return f"{node.disk.accepted} {node.disk.current}"
+    status = node.status
+    if what == "phase":
+        return "" if status is None else status.phase.value
+    facts = {
+        "up": status is not None,
+        "leads": status is not None and status.state is PeerState.LEADING and status.serving,
+        "serves": status is not None and status.serving,
+        "looks": status is not None and status.state is PeerState.LOOKING,
+    }
+    if what not in facts:
+        raise StepFailed(f"nobody can expect {what!r}")
+    return str(facts[what])
+
+
+# -- how steps are made ----------------------------------------------------------------------------------------------
+
+
+def run_once(cores: Cores, hold: tuple[str, ...] = ()) -> bool:
+    """One turn for every direction of a link and every disk that has something to do; False when none has."""
+    moved = False
+    for source, target in _directions(cores):
+        found = cores.next_to(source, target)
+        if found is None or not cores.is_up(target):
+            continue
+        way = f"{source} > {target}"
+        if way in hold or f"{type(found[1]).__name__} {way}" in hold:
+            continue
+        cores.deliver(source, target)
+        moved = True
+    for peer in cores.voters:
+        if cores.is_up(peer) and cores.nodes[peer].queue and f"disk {peer}" not in hold:
+            cores.sync_disk(peer)
+            moved = True
+    return moved
+
+
+def _directions(cores: Cores) -> Iterator[tuple[int, int]]:
+    for source in cores.voters:
+        for target in cores.voters:
+            if source != target:
+                yield source, target
+
+
+def looking(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+    """The peers among these that look for a leader."""
+    states = [(peer, cores.nodes[peer].status) for peer in peers if cores.is_up(peer)]
+    return [peer for peer, status in states if status is not None and status.state is PeerState.LOOKING]
+
+
+def elect(cores: Cores, peers: tuple[int, ...]) -> bool:
+    """Let these peers, and only these, exchange election messages until none of them looks any more."""
+    return not confer(cores, peers)
+
+
+def confer(cores: Cores, peers: tuple[int, ...]) -> list[int]:
+    """Let these peers, and only these, exchange election messages until nobody looks, or for long; who still looks.
+    That they never have enough of it is a problem of theirs."""
+    cores.notifications = ()
+    said = 0
+    for _ in range(ROUNDS_MAX):
+        while cores.notifications:
+            said += 1
+            if said > STEPS_MAX:
+                cores.problems.append("liveness: votes are exchanged without end")
+                return looking(cores, peers)
+            source, target, _ = cores.notifications[0]
+            if source in peers and target in peers:
+                cores.notify()
+            else:
+                cores.notifications = cores.notifications[1:]
+        still = looking(cores, peers)
+        if not still:
+            return []
+        timers = [(peer, name) for name in (FINALIZE, RESEND) for peer in still if name in cores.nodes[peer].timers]
+        finalizing = [timer for timer in timers if timer[1] == FINALIZE]
+        for peer, name in finalizing or timers:
+            if name in cores.nodes[peer].timers and cores.is_up(peer):
+                cores.fire(peer, name)
+    return looking(cores, peers)
+
+
+def give_up(cores: Cores, peer: int) -> None:
+    """Let the limits pass within which that peer wants to hear from its leader, or from a quorum."""
+    status = cores.nodes[peer].status
+    if status is not None and status.serving and HALF_TICK_TIMER in cores.nodes[peer].timers:
+        cores.fire(peer, HALF_TICK_TIMER, SILENCE_MS)
+        return
+    for name in (LIVENESS_TIMER, INIT_TIMER):
+        if cores.is_up(peer) and name in cores.nodes[peer].timers:
+            cores.fire(peer, name, SILENCE_MS)

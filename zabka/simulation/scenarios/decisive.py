@@ -1,0 +1,80 @@
+"""The decisive moment of a play: the event at which its outcome is settled, and at which the page opens it.
+
+A scenario may name its moment.  Otherwise it is derived: of a pair it is the first difference that leads to the outcome
+(`zabka.journal.outcomes`); of a play alone the first violation, or else the last decision before the script heals
+everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from zabka.journal.event import snake
+from zabka.journal.events import Entry
+from zabka.journal.judges.invariants import check
+from zabka.journal.outcomes import deciding, is_decision
+from zabka.simulation.scenarios.scenario import AnyScenario, Moment, Verdict
+from zabka.simulation.scenarios.story import HEALING
+
+
+class Decisive(NamedTuple):
+    """Numbers of events in each journal, from 1; None if a journal has none."""
+
+    played: int | None
+    outage: int | None
+
+
+def decisive(scenario: AnyScenario, verdict: Verdict) -> Decisive:
+    """Return the decisive moment of a play, and of the play with its bug."""
+    if verdict.shown is None:
+        return Decisive(_alone(scenario, verdict), None)
+    one, other = _on_world_time(verdict.journal), _on_world_time(verdict.shown.journal)
+    parted = deciding(one, other)
+    if parted is None:
+        return Decisive(_alone(scenario, verdict), _alone(scenario, verdict.shown))
+    shown = parted.other or parted.one
+    at_us = 0 if shown is None else shown.wall_us
+    return Decisive(_number(one, parted.one, at_us), _number(other, parted.other, at_us))
+
+
+def _on_world_time(journal: Sequence[Entry]) -> list[Entry]:
+    return [msgspec.structs.replace(entry, wall_us=entry.mono_us) for entry in journal]
+
+
+def _number(entries: Sequence[Entry], entry: Entry | None, at_us: int) -> int:
+    """The number of an entry, or of the last decision at that time."""
+    if entry is not None:
+        return next(number for number, each in enumerate(entries, 1) if each is entry)
+    before = [n for n, each in enumerate(entries, 1) if each.wall_us <= at_us and is_decision(each.event)]
+    return before[-1] if before else 1
+
+
+def _alone(scenario: AnyScenario, verdict: Verdict) -> int | None:
+    journal = verdict.journal
+    named = scenario.decisive
+    if named is not None and (found := _first(named, journal)) is not None:
+        return found
+    for violation in check(journal):
+        return next(n for n, e in enumerate(journal, 1) if (e.node, e.node_seq) == (violation.node, violation.node_seq))
+    end = next((step.entries for step in reversed(verdict.taken) if step.text == HEALING), len(journal))
+    begin = verdict.taken[1].entries if len(verdict.taken) > 1 else 0
+    decided = [n for n, e in enumerate(journal[:end], 1) if n > begin and _is_caused(e)]
+    # Of clients alone only requests are recorded: then the end of the script shows what it came to.
+    return decided[-1] if decided else min(end, len(journal)) or None
+
+
+def _is_caused(entry: Entry) -> bool:
+    return is_decision(entry.event) and hasattr(entry.event, "caused_by")
+
+
+def _first(moment: Moment, journal: Sequence[Entry]) -> int | None:
+    for number, entry in enumerate(journal, 1):
+        event = entry.event
+        if snake(type(event).__name__) == moment.type and all(
+            getattr(event, name) == value for name, value in moment.fields.items()
+        ):
+            return number
+    return None

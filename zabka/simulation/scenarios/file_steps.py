@@ -1,0 +1,122 @@
+"""Steps of a script over the bare protocol and real files: what happens to disks, and to machines without a word."""
+
+from __future__ import annotations
+
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.file_cores import FileCores
+from zabka.simulation.scenarios.core_steps import CoreStep, CoreSteps, confer, parsed_zxid
+from zabka.simulation.scenarios.step import StepFailed
+
+
+class FileStep(CoreStep, frozen=True):
+    """One step on peers whose disks are files."""
+
+
+def _on_files(cores: Cores) -> FileCores:
+    if not isinstance(cores, FileCores):
+        raise StepFailed("this script's disks are no files")
+    return cores
+
+
+class Confer(FileStep, frozen=True):
+    """Those of these peers that look for a leader talk, and nobody else hears a word, until they have one or have said
+    all that they have to say."""
+
+    peers: tuple[int, ...]
+
+    def play(self, cores: Cores) -> None:
+        """Let them talk; who still looks then goes on looking."""
+        confer(cores, self.peers)
+
+
+class Vanish(FileStep, frozen=True):
+    """A machine loses its power: no connection is closed, nobody hears of it, and what it had sent is lost."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Kill it in silence."""
+        _on_files(cores).vanish(self.peer)
+
+
+class Purge(FileStep, frozen=True):
+    """Autopurge on that peer: the newest snapshots stay, and the logs that they need."""
+
+    peer: int
+    retain: int = 3
+
+    def play(self, cores: Cores) -> None:
+        """Remove what PurgeTxnLog removes."""
+        _on_files(cores).files(self.peer).purge(self.retain)
+
+
+class Rot(FileStep, frozen=True):
+    """One bit of a transaction's record in that peer's log flips; whoever has read it before does not notice."""
+
+    peer: int
+    zxid: str
+
+    def play(self, cores: Cores) -> None:
+        """Flip it."""
+        try:
+            _on_files(cores).files(self.peer).flip_bit(parsed_zxid(self.zxid))
+        except LookupError as nowhere:
+            raise StepFailed(str(nowhere)) from None
+
+
+class CutOut(FileStep, frozen=True):
+    """The last record of a log file of that peer is gone without a trace: a hole in its history."""
+
+    peer: int
+    zxid: str
+
+    def play(self, cores: Cores) -> None:
+        """Cut it out."""
+        try:
+            _on_files(cores).files(self.peer).cut_out(parsed_zxid(self.zxid))
+        except LookupError as nowhere:
+            raise StepFailed(str(nowhere)) from None
+
+
+class LoseNewestLog(FileStep, frozen=True):
+    """The newest log file of a peer that is down is gone, or the disk with it is not mounted."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Remove it."""
+        try:
+            _down(cores, self.peer).files(self.peer).lose_newest_log()
+        except LookupError:
+            raise StepFailed(f"{self.peer} has no log") from None
+
+
+class Replace(FileStep, frozen=True):
+    """A server that is down is replaced by an empty one."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Erase its disk."""
+        _down(cores, self.peer).files(self.peer).erase()
+
+
+class SpoilSnapshot(FileStep, frozen=True):
+    """That peer's storage finds that the newest snapshot cannot be read as it was written, and asks for another."""
+
+    peer: int
+
+    def play(self, cores: Cores) -> None:
+        """Tell the peer."""
+        if cores.nodes[self.peer].peer is None:
+            raise StepFailed(f"{self.peer} is down")
+        _on_files(cores).spoil_snapshot(self.peer)
+
+
+def _down(cores: Cores, peer: int) -> FileCores:
+    if cores.nodes[peer].peer is not None:
+        raise StepFailed(f"{peer} runs")
+    return _on_files(cores)
+
+
+FileSteps = CoreSteps | Confer | Vanish | Purge | Rot | CutOut | LoseNewestLog | Replace | SpoilSnapshot

@@ -1,0 +1,309 @@
+"""Steps of a script that concern Kafka: topics, records, elections, operators, and what the quorum must come to say.
+
+Brokers are named as `Stage.node` has it, and partitions `topic-0`.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+from zabka.kafka.client.admin_client import TOPIC_RESOURCE
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.ports import ChannelBroken
+from zabka.simulation.kernel.scheduler import Deadlock
+from zabka.simulation.scenarios.kafka_clients import PATIENCE_MS, partition_of
+from zabka.simulation.scenarios.stage import Stage
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.scenarios.world_steps import WorldStep
+
+WITHIN_MS = 40_000
+OPERATOR = "operator"
+
+
+def _until(stage: Stage, holds: Callable[[], bool], within_ms: int, what: Callable[[], str]) -> None:
+    try:
+        stage.world.until(holds, within_ms)
+    except Deadlock:
+        raise StepFailed(f"{what()}, after {within_ms} ms") from None
+
+
+def _broker_id(stage: Stage, name: str) -> int:
+    return int(stage.node(name).rpartition("-")[2])
+
+
+def asked(stage: Stage, coroutine: Any, what: str) -> Any:
+    """What a client was answered.  Raises StepFailed where it was refused, or not answered."""
+
+    async def answer() -> Any:
+        try:
+            return await coroutine
+        except (KafkaRequestFailed, KafkaUnavailable, ChannelBroken) as refused:
+            return StepFailed(f"{what}: {refused}")
+
+    found = stage.finish(stage.kafka_runtime, answer(), what)
+    if isinstance(found, StepFailed):
+        raise found
+    return found
+
+
+class Cast(WorldStep, frozen=True):
+    """Wait until every broker is registered and one is controller; give that one a name, and the others theirs."""
+
+    controller: str = "first"
+    others: tuple[str, ...] = ("second", "third")
+
+    def play(self, stage: Stage) -> None:
+        """Wait until the cluster is settled, then name its brokers."""
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
+        controller = stage.node("controller")
+        rest = [name for name in stage.world.broker_names() if name != controller]
+        stage.names[self.controller] = controller
+        stage.names.update(zip(self.others, rest, strict=False))
+
+
+class Topic(WorldStep, frozen=True):
+    """Make a topic; `replicas` are its partitions' replicas, each with the preferred leader first."""
+
+    topic: str
+    replicas: tuple[tuple[str, ...], ...]
+    configs: dict[str, str] = {}
+
+    def play(self, stage: Stage) -> None:
+        """Wait until all replicas are there."""
+        assignment = {
+            number: tuple(_broker_id(stage, name) for name in replicas) for number, replicas in enumerate(self.replicas)
+        }
+        made = stage.kafka.admin.create_topic(
+            self.topic, assignment=assignment, configs=self.configs, timeout_ms=PATIENCE_MS
+        )
+        asked(stage, made, f"create {self.topic}")
+        _until(stage, lambda: stage.world.unsettled() is None, WITHIN_MS, lambda: str(stage.world.unsettled()))
+
+
+class Produce(WorldStep, frozen=True):
+    """Send records one after the other; each ends as one of `expect` (any end, if there is none): `ok`, an error's
+    name, or `unavailable`.  With `at` they go to that broker, whoever leads."""
+
+    partition: str
+    count: int = 1
+    at: str = ""
+    expect: tuple[str, ...] = ()
+
+    def play(self, stage: Stage) -> None:
+        """Wait for each answer."""
+        broker = stage.node(self.at) if self.at else ""
+        for _ in range(self.count):
+            sending = stage.kafka.produce(partition_of(self.partition), broker)
+            answer = stage.finish(stage.kafka_runtime, sending, f"a record to {self.partition}")
+            if self.expect and answer not in self.expect:
+                raise StepFailed(f"a record to {self.partition} came to {answer}, not {self.expect}")
+
+
+class Send(WorldStep, frozen=True):
+    """Send a record, and go on; with `at` to that broker, whoever leads."""
+
+    partition: str
+    at: str = ""
+
+    def play(self, stage: Stage) -> None:
+        """Send it; how it ends counts when the history is judged."""
+        broker = stage.node(self.at) if self.at else ""
+        stage.kafka_runtime.spawn(stage.kafka.produce(partition_of(self.partition), broker), "send")
+
+
+class Poll(WorldStep, frozen=True):
+    """The consumer reads on, as far as it can; with `at` from that broker, whoever leads."""
+
+    partition: str
+    at: str = ""
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer."""
+        broker = stage.node(self.at) if self.at else ""
+        asked(stage, stage.kafka.poll(partition_of(self.partition), broker), f"a poll of {self.partition}")
+
+
+class Elect(WorldStep, frozen=True):
+    """An operator asks for an election: preferred (0) or unclean (1)."""
+
+    partition: str
+    kind: int = 0
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer, whatever it is."""
+        electing = stage.kafka.admin.elect_leaders(self.kind, [partition_of(self.partition)], timeout_ms=PATIENCE_MS)
+        asked(stage, electing, f"an election for {self.partition}")
+
+
+class Configure(WorldStep, frozen=True):
+    """An operator sets a topic's override, or with None removes it."""
+
+    topic: str
+    key: str
+    value: str | None
+
+    def play(self, stage: Stage) -> None:
+        """Wait for the answer."""
+        changed = stage.kafka.admin.alter_configs(
+            TOPIC_RESOURCE, self.topic, {self.key: self.value}, timeout_ms=PATIENCE_MS
+        )
+        asked(stage, changed, f"{self.key} of {self.topic}")
+
+
+class Reassign(WorldStep, frozen=True):
+    """An operator moves a partition's replicas."""
+
+    partition: str
+    replicas: tuple[str, ...]
+
+    def play(self, stage: Stage) -> None:
+        """Ask for the move; it goes on by itself."""
+        replicas = tuple(_broker_id(stage, name) for name in self.replicas)
+        asked(
+            stage, stage.kafka.reassign(partition_of(self.partition), replicas), f"a reassignment of {self.partition}"
+        )
+
+
+class Stop(WorldStep, frozen=True):
+    """SIGTERM a broker: a controlled shutdown."""
+
+    node: str
+
+    def play(self, stage: Stage) -> None:
+        """Begin the shutdown, and go on."""
+        stage.world.stop_broker(stage.node(self.node))
+
+
+class LoseDisk(WorldStep, frozen=True):
+    """A broker's machine dies, and its disk is empty when it comes back."""
+
+    node: str
+
+    def play(self, stage: Stage) -> None:
+        """Cut the power, and wipe the log directory."""
+        name = stage.node(self.node)
+        stage.world.kill(name, power_loss=True)
+        stage.world.brokers[_broker_id(stage, name)].log_directory.wipe()
+
+
+class Delay(WorldStep, frozen=True):
+    """What one node (or client's machine) sends to others takes longer, until `Heal`."""
+
+    node: str
+    others: tuple[str, ...]
+    delay_ms: int
+
+    def play(self, stage: Stage) -> None:
+        """Slow down the link to each of the others."""
+        node = stage.node(self.node)
+        for other in stage.nodes(self.others, but=node):
+            stage.heals.append(((node, other), stage.world.delay(node, other, self.delay_ms)))
+
+
+class Edit(WorldStep, frozen=True):
+    """Somebody with a ZooKeeper shell changes one key of a znode's JSON, or with None removes it."""
+
+    path: str
+    key: str
+    value: int | str | None = None
+
+    def play(self, stage: Stage) -> None:
+        """Read the znode, change the key, and write it back."""
+        if OPERATOR not in stage.clients:
+            stage.join(OPERATOR, tuple(stage.world.peers), 30_000)
+        content = json.loads(stage.ask(OPERATOR, "get", self.path, ""))
+        content.pop(self.key, None)
+        if self.value is not None:
+            content[self.key] = self.value
+        answer = stage.ask(OPERATOR, "set", self.path, json.dumps(content))
+        if answer != "ok":
+            raise StepFailed(f"set {self.path}: {answer}")
+
+
+class State(WorldStep, frozen=True):
+    """Wait until the quorum says so of a partition: its leader (`nobody` for none), its ISR."""
+
+    partition: str
+    leader: str = ""
+    isr: tuple[str, ...] = ()
+    within_ms: int = WITHIN_MS
+
+    def play(self, stage: Stage) -> None:
+        """Let time pass until the quorum says so."""
+        leader = -1 if self.leader == "nobody" else _broker_id(stage, self.leader) if self.leader else None
+        isr = sorted(_broker_id(stage, name) for name in self.isr)
+
+        def holds() -> bool:
+            state = stage.partition_state(self.partition)
+            return leader in (None, state.leader) and (not isr or sorted(state.isr) == isr)
+
+        _until(
+            stage,
+            holds,
+            self.within_ms,
+            lambda: (
+                f"{self.partition} is {stage.partition_state(self.partition)}, not led by {self.leader} with {self.isr}"
+            ),
+        )
+
+
+class Reigns(WorldStep, frozen=True):
+    """Wait until a broker other than that one is controller, and name it."""
+
+    other_than: str
+    name: str
+    within_ms: int = WITHIN_MS
+
+    def play(self, stage: Stage) -> None:
+        """Let time pass until another broker reigns."""
+        old = _broker_id(stage, self.other_than)
+        _until(
+            stage,
+            lambda: stage.world.record.state.controller_id not in (-1, old),
+            self.within_ms,
+            lambda: f"no broker but {old} became controller",
+        )
+        stage.names[self.name] = stage.node("controller")
+        stage.controller_epoch = stage.world.record.state.controller_epoch
+
+
+class Undisturbed(WorldStep, frozen=True):
+    """No controller was elected since the last `Reigns`."""
+
+    def play(self, stage: Stage) -> None:
+        """Compare the controller epoch with the one that was noted."""
+        found = stage.world.record.state.controller_epoch
+        if found != stage.controller_epoch:
+            raise StepFailed(f"controller epoch {found} has begun behind {stage.controller_epoch}")
+
+
+class Settled(WorldStep, frozen=True):
+    """Wait until every partition has a leader and a full ISR, and all brokers say so."""
+
+    within_ms: int = WITHIN_MS
+
+    def play(self, stage: Stage) -> None:
+        """Let time pass until the cluster is settled."""
+        _until(stage, lambda: stage.world.unsettled() is None, self.within_ms, lambda: str(stage.world.unsettled()))
+
+
+KafkaSteps = (
+    Cast
+    | Topic
+    | Produce
+    | Send
+    | Poll
+    | Elect
+    | Configure
+    | Reassign
+    | Stop
+    | LoseDisk
+    | Delay
+    | Edit
+    | State
+    | Reigns
+    | Undisturbed
+    | Settled
+)

@@ -1,0 +1,60 @@
+"""Every scenario there is, by name, and how to play one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.scenarios import core_player, world_player
+from zabka.simulation.scenarios.everyday_outages import EVERYDAY_OUTAGES
+from zabka.simulation.scenarios.histories import HISTORIES
+from zabka.simulation.scenarios.kafka_controller_outages import CONTROLLER_OUTAGES
+from zabka.simulation.scenarios.kafka_replication_outages import REPLICATION_OUTAGES
+from zabka.simulation.scenarios.read_only import READ_ONLY_SERVICE
+from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, Verdict
+from zabka.simulation.scenarios.sessions import SESSIONS
+from zabka.simulation.scenarios.zab_broadcast import BROADCAST
+from zabka.simulation.scenarios.zab_synchronisation import SYNCHRONISATION
+from zabka.simulation.settings import BadSetting, split_settings
+
+_ALL: tuple[AnyScenario, ...] = (
+    *BROADCAST,
+    *SYNCHRONISATION,
+    *HISTORIES,
+    *SESSIONS,
+    *READ_ONLY_SERVICE,
+    *CONTROLLER_OUTAGES,
+    *REPLICATION_OUTAGES,
+    *EVERYDAY_OUTAGES,
+)
+LIBRARY = {scenario.name: scenario for scenario in _ALL}
+
+
+def seeded(scenario: AnyScenario, seed: int) -> AnyScenario:
+    """The scenario with another seed; over the bare protocol nothing is left to a seed."""
+    return scenario if isinstance(scenario, CoreScenario) else msgspec.structs.replace(scenario, seed=seed)
+
+
+def configured(scenario: AnyScenario, settings: Iterable[str]) -> AnyScenario:
+    """The scenario with these `KEY=VALUE` settings over its own; where it has an outage to show, its bug is over both.
+    Raises BadSetting."""
+    own, broker_keys = split_settings(settings)
+    if not own and not broker_keys:
+        return scenario
+    if isinstance(scenario, CoreScenario):
+        raise BadSetting(f"{scenario.name} is a script over the bare protocol, which has nothing to set")
+    for key in ("peers", "brokers"):
+        if key in own:
+            raise BadSetting(f"{key}={own[key]}: {scenario.name} names its nodes, so their number is its own")
+    keys, peer_keys = {**scenario.keys, **broker_keys}, {**scenario.peer_keys, **own}
+    return msgspec.structs.replace(scenario, keys=keys, peer_keys=peer_keys)
+
+
+def play(scenario: AnyScenario, tap: MessageTap | None = None, tap_of_bug: MessageTap | None = None) -> Verdict:
+    """Play it to its verdict.  The taps are told of the messages of a world, `tap_of_bug` of those that there are with
+    the bug; over the bare protocol there is nothing to tap."""
+    if isinstance(scenario, CoreScenario):
+        return core_player.play(scenario)
+    return world_player.play(scenario, tap, tap_of_bug)

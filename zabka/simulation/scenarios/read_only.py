@@ -1,0 +1,154 @@
+"""Read-only service (readonlymode.enabled): what clients of a minority get, and what must not come of it."""
+
+from __future__ import annotations
+
+from zabka.simulation.scenarios.scenario import WorldScenario
+from zabka.simulation.scenarios.world_steps import (
+    Agree,
+    Ask,
+    Becomes,
+    Begin,
+    Cut,
+    Fired,
+    Heal,
+    Join,
+    Kill,
+    Restart,
+    Serving,
+    SessionIs,
+    Wait,
+    WorldSteps,
+)
+
+KEYS = {"readonlymode.enabled": "true", "localSessionsEnabled": "true"}
+UPGRADING = {**KEYS, "localSessionsUpgradingEnabled": "true"}
+MAJORITY = ("peer-1", "peer-2")
+REFUSED = ("NotReadOnly",)
+CUT_OFF: tuple[WorldSteps, ...] = (Cut("peer-3", MAJORITY), Wait(6_000))
+"""Long enough for the leader to be missed, and for the two seconds that a server looks for another."""
+READS_ON: tuple[WorldSteps, ...] = (
+    Join("reader", (3,), read_only=True),
+    Becomes("reader", "connected read-only"),
+    SessionIs("reader", "local"),
+)
+
+READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
+    WorldScenario(
+        "read-only-minority",
+        "A minority that goes on reading",
+        "It serves what was committed, refuses whatever needs a quorum, and takes writes when its leader is back.",
+        "readonlymode.enabled, ZOOKEEPER-704",
+        peer_keys=KEYS,
+        steps=(
+            Join("maker", (1, 2)),
+            Ask("maker", "create", "/a", "1"),
+            *CUT_OFF,
+            Join("writer", (1, 2)),
+            *READS_ON,
+            Ask("reader", "get", "/a", "", ("1",)),
+            Ask("reader", "watch", "/a", "", ("yes",)),
+            *(
+                Ask("reader", operation, path, "2", REFUSED)
+                for operation, path in (
+                    ("create", "/b"),
+                    ("create_ephemeral", "/e"),
+                    ("create_both", "/m"),
+                    ("set", "/a"),
+                    ("delete", "/a"),
+                    ("restrict", "/a"),
+                    ("sync", "/a"),
+                )
+            ),
+            Ask("writer", "set", "/a", "2", ("ok",)),
+            Wait(2_000),
+            Ask("reader", "get", "/a", "", ("1",)),
+            Fired("reader", 0),
+            Heal(),
+            Serving(),
+            Becomes("reader", "connected"),
+            SessionIs("reader", "local"),
+            Ask("reader", "get", "/a", "", ("2",)),
+            Fired("reader", 1),
+            Ask("reader", "create", "/b", "", ("/b",)),
+            Ask("reader", "create_ephemeral", "/e", "", ("EphemeralOnLocalSession",)),
+            Agree("children", "/", "a b zookeeper"),
+            Agree("get", "/a", "2"),
+        ),
+    ),
+    WorldScenario(
+        "read-only-moves-on",
+        "A client that stays with a minority although there is a leader to be had",
+        "It looks around meanwhile and leaves for a leader with a new session; no other server hears of the old one.",
+        "ClientCnxn.pingRwServer",
+        peer_keys=UPGRADING,
+        steps=(
+            Join("writer", (1, 2)),
+            Ask("writer", "create", "/a", "1"),
+            Cut("client-reader", ("peer-1",)),
+            *CUT_OFF,
+            Join("reader", (1, 3), read_only=True),
+            Becomes("reader", "connected read-only"),
+            SessionIs("reader", "local"),
+            Ask("reader", "set", "/a", "2", REFUSED),
+            Heal(("client-reader",)),
+            Becomes("reader", "connected"),
+            SessionIs("reader", "local"),
+            Ask("reader", "create_ephemeral", "/e", "", ("/e",)),
+            SessionIs("reader", "global"),
+            Heal(),
+            Serving(),
+            Agree("exists", "/e", "yes"),
+            Ask("reader", "close"),
+            Agree("exists", "/e", "no"),
+        ),
+    ),
+    WorldScenario(
+        "read-only-global-session",
+        "A session that everybody knows comes to a minority",
+        "Only a leader can say whether it lives on, so it is sent away, and finds itself alive where the leader is.",
+        "ReadOnlyZooKeeperServer",
+        peer_keys=UPGRADING,
+        steps=(
+            Cut("client-owner", ("peer-2",)),
+            Join("owner", (2, 3), 20_000, read_only=True),
+            Ask("owner", "create_ephemeral", "/e", "", ("/e",)),
+            SessionIs("owner", "global"),
+            *CUT_OFF,
+            Becomes("owner", "suspended"),
+            Heal(("client-owner",)),
+            Becomes("owner", "connected"),
+            SessionIs("owner", "global"),
+            Ask("owner", "create", "/mine", "", ("/mine",)),
+            Heal(),
+            Serving(),
+            Agree("exists", "/e", "yes"),
+        ),
+    ),
+    WorldScenario(
+        "read-only-restarts",
+        "Nobody but a read-only server is left, and then it restarts as well",
+        "Read-only service begins anew from what is on disk, leaves nothing there, and ends when there is a leader.",
+        "ZOOKEEPER-3526",
+        snap_count=4,
+        peer_keys=KEYS,
+        steps=(
+            Join("writer"),
+            *(Ask("writer", "create", f"/n{number}") for number in range(6)),
+            Kill(MAJORITY, power_loss=True),
+            Wait(6_000),
+            *READS_ON,
+            Ask("reader", "exists", "/n5", "", ("yes", "no")),
+            Begin("reader", "create", "/half"),
+            Kill(("peer-3",)),
+            Restart(("peer-3",)),
+            Becomes("reader", "suspended"),
+            Becomes("reader", "connected read-only"),
+            SessionIs("reader", "local"),
+            Ask("reader", "create", "/half", "", REFUSED),
+            Restart(),
+            Serving(),
+            Becomes("reader", "connected"),
+            Agree("children", "/", "n0 n1 n2 n3 n4 n5 zookeeper"),
+        ),
+    ),
+)

@@ -1,0 +1,125 @@
+"""The story of a scenario: the steps that its script took, and below each what came of it.
+
+What the nodes wrote is told in the words of the journal's own table (`zabka/journal/sentences.json`), which also says
+what belongs in a story at all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from zabka.journal.events import FaultInjected
+from zabka.journal.sentence_file import read_sentences
+from zabka.simulation.scenarios.scenario import Verdict
+
+SCRIPT = "script"
+HEALING = "everything heals; what must hold then is looked at"
+LINES_MAX = 400
+_WORDS = {
+    "Cast": "wait until every broker is registered and one is controller: that is first",
+    "Reigns": "wait for a controller other than",
+    "Run": "let everything under way happen",
+    "Serving": "wait until the ensemble serves",
+    "Settled": "wait until everything is in sync",
+    "State": "wait for",
+    "Undisturbed": "nobody else has begun to reign",
+}
+"""Of steps whose names would say too little."""
+_CLAUSES = ("Cast", "Run", "Serving", "Settled", "Undisturbed")
+_CAPITAL = re.compile(r"(?<!^)(?=[A-Z])")
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line: when, in virtual time; who (`script` of a step, else a node); what."""
+
+    at_ms: int
+    who: str
+    text: str
+
+    def __str__(self) -> str:
+        told = self.text if self.who == SCRIPT else f"  {self.who}: {self.text}"
+        return f"{self.at_ms / 1000:9.3f} s  {told}"
+
+
+def story(verdict: Verdict) -> list[Line]:
+    """What happened, in order, at most `LINES_MAX` lines and one that says how many are missing."""
+    lines = list(_lines(verdict))
+    if len(lines) <= LINES_MAX:
+        return lines
+    return [*lines[:LINES_MAX], Line(lines[-1].at_ms, SCRIPT, f"… and {len(lines) - LINES_MAX} lines more")]
+
+
+def told_acts(verdict: Verdict) -> list[str]:
+    """What was done to the world: the script's steps, or where there is no script the faults."""
+    sentences = read_sentences()
+    faults = [entry for entry in verdict.journal if isinstance(entry.event, FaultInjected)]
+    return [step.text for step in verdict.taken] or [sentences.sentence(each.node, each.event) for each in faults]
+
+
+def _lines(verdict: Verdict) -> Iterator[Line]:
+    sentences = read_sentences()
+    begin_us = verdict.journal[0].mono_us if verdict.journal else 0
+    steps = iter(verdict.taken)
+    step = next(steps, None)
+    for number, entry in enumerate(verdict.journal):
+        while step is not None and step.entries <= number:
+            yield Line(step.at_ms, SCRIPT, step.text)
+            step = next(steps, None)
+        if sentences.belongs_in_story(entry.node, entry.event):
+            text = sentences.sentence(entry.node, entry.event)
+            yield Line((entry.mono_us - begin_us) // 1000, entry.node, text)
+    while step is not None:
+        yield Line(step.at_ms, SCRIPT, step.text)
+        step = next(steps, None)
+
+
+# ---- steps ------------------------------------------------------------------------------------------------------
+
+
+def step_text(step: msgspec.Struct, names: Mapping[str, str] | None = None) -> str:
+    """A step in words: its name, and whatever is not as usual.  `names` are the nodes that play the parts."""
+    name = type(step).__name__
+    is_clause = name in _CLAUSES
+    words = _WORDS.get(name) or _CAPITAL.sub(" ", name).lower()
+    told = [
+        part
+        for number, (field, default) in enumerate(_fields(type(step)))
+        if (value := getattr(step, field)) != default
+        for part in _field(field, value, named=number > 0 or is_clause, names=names or {})
+    ]
+    if not told:
+        return words
+    return f"{words}, {', '.join(told)}" if is_clause else f"{words} {', '.join(told)}"
+
+
+@cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[tuple[str, Any], ...]:
+    return tuple((field.name, field.default) for field in msgspec.structs.fields(kind))
+
+
+def _field(name: str, value: Any, *, named: bool, names: Mapping[str, str]) -> Iterator[str]:
+    label = name.replace("_", " ")
+    if isinstance(value, bool):
+        yield label if value else f"not {label}"
+        return
+    said = _value(value, names)
+    if isinstance(value, int):
+        yield f"{said} ms" if name == "ms" else f"{label} {said}"
+    elif said:
+        yield f"{label} {said}" if named else said
+
+
+def _value(value: Any, names: Mapping[str, str]) -> str:
+    if isinstance(value, dict):
+        return " ".join(f"{key}={inner}" for key, inner in value.items())
+    if isinstance(value, tuple):
+        return " ".join(
+            f"({_value(inner, names)})" if isinstance(inner, tuple) else _value(inner, names) for inner in value
+        )
+    text = str(value)
+    return f"{text} ({names[text]})" if text in names else text

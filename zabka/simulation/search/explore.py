@@ -1,0 +1,338 @@
+"""Exhaustive search in a small scope: every order of steps of the bare protocol, within bounds.
+
+From the beginning every state is followed by every step that is possible in it: the next packet on any connection in
+either direction, the next fsync of any disk, a client's write at any server that serves, a crash at any point of a
+disk's work that leaves another disk behind, a restart, what a dead server had sent lost (or not), an election among
+any quorum, the end of somebody's patience once nothing is under way.  States are taken breadth first, so the first
+counter-example is a shortest one.
+
+All invariants are checked at every step, whatever order leads to a state: what they have seen (the monitor) is part of
+the state.  Where nothing can happen any more a leader must serve and all must hold the same; and from every state such
+an end must be within reach without another fault.
+
+What makes three servers small enough:
+
+- A server's turn depends on its own state and its input alone.  `RememberedTurns` works each one out once; a state
+  of the ensemble is a handful of numbers, and a step mostly a look into a table (SPIN's collapse compression is the
+  same thought).
+- What can make no difference is left out of a state (`zabka.simulation.cores.canonical`), and election rounds count from the
+  lowest among the running servers: rounds are compared with one another, and a server that starts has the lowest.
+- One election is one step: those who take part exchange votes in the order sent until none of them looks any more,
+  and nobody else hears a word.  `elections` bounds how often somebody begins to lead, for elections that always
+  overtake the packets of the leader before go on for ever; what lies beyond is counted (`cut`), not followed.
+
+No order of steps is left out: the persistent and sleep sets of partial-order reduction (Godefroid, 1996; Flanagan and
+Godefroid, 2005) would save states only between which an invariant that compares two disks may see a difference, and
+sleep sets alone save the transitions, of which there are but two or three a state.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from array import array
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from itertools import chain
+
+import msgspec
+
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.links import CoreLinks
+from zabka.simulation.cores.turns import RememberedTurns
+from zabka.simulation.scenarios.core_player import play_steps, unsettled
+from zabka.simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, Write
+from zabka.simulation.scenarios.scenario import CoreScenario
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.search.explore_steps import (
+    breaks,
+    crashes,
+    elections,
+    losses,
+    ordinary_steps,
+    patient,
+    restarts,
+    serving,
+    timeouts,
+)
+
+PROGRESS_EVERY = 100
+
+
+class Begin(StrEnum):
+    """Where a search begins: with processes that have just started, or with a leader that everybody follows."""
+
+    POWER_ON = "power-on"
+    LEADER = "leader"
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """The scope of a search: how many servers, and how often at most what may happen.
+
+    `timeouts` are those of a server whose links are fine; one that waits in vain gives up anyhow.  `breaks` are broken
+    connections.  `elections` are those after which somebody begins to lead, -1 for one more than the faults may ask
+    for.  With `losses` what a server had sent when it died or closed may be lost.
+    """
+
+    peers: int = 3
+    writes: int = 2
+    crashes: int = 1
+    timeouts: int = 0
+    breaks: int = 0
+    elections: int = -1
+    losses: bool = True
+    begin: Begin = Begin.LEADER
+    states_max: int = 10_000_000
+
+    def first_steps(self) -> tuple[CoreSteps, ...]:
+        """What leads to where the search begins."""
+        if self.begin is Begin.POWER_ON:
+            return (Start(),)
+        return Start(), Elect(tuple(range(1, self.peers + 1))), Run()
+
+    def allowance(self) -> Left:
+        """All that may happen."""
+        needed = self.crashes + self.timeouts + self.breaks + (self.begin is Begin.POWER_ON)
+        elections_max = needed + 1 if self.elections < 0 else self.elections
+        return Left(self.writes, self.crashes, self.timeouts, self.breaks, elections_max)
+
+
+class Left(msgspec.Struct, frozen=True):
+    """What may still happen, and how often."""
+
+    writes: int
+    crashes: int
+    timeouts: int
+    breaks: int
+    elections: int
+
+
+class Exploration(msgspec.Struct):
+    """What a search came to.
+
+    `exhausted` says that there was nothing left to visit within the scope; otherwise every state up to `depth` steps
+    from the beginning was visited.  `settled` are states in which nothing could happen but writes and faults, `cut`
+    elections that were one too many, `turns` the turns of single servers that had to be worked out.  `steps` lead to
+    `problems`, if there are any.
+    """
+
+    bounds: Bounds
+    states: int
+    transitions: int
+    depth: int
+    settled: int
+    cut: int
+    turns: int
+    exhausted: bool
+    problems: list[str]
+    steps: tuple[CoreSteps, ...]
+    cpu_s: float
+
+    def scenario(self) -> CoreScenario:
+        """The failure as a scenario."""
+        return CoreScenario(
+            "explored", "Found by the exhaustive search", self.problems[0], peers=self.bounds.peers, steps=self.steps
+        )
+
+
+class _Space:
+    """Every state that was met, as numbers of nodes, connections, monitors and what is left, and how it was met."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.bounds = bounds
+        self.turns = RememberedTurns()
+        self.begin = Cores(bounds.peers, turns=self.turns)
+        self.states: list[bytes] = []
+        self._known: dict[bytes, int] = {}
+        self._parents = array("I")
+        self._taken = array("H")
+        self._steps: dict[CoreSteps, int] = {}
+        self._networks: dict[tuple[object, ...], int] = {}
+        self._links: list[CoreLinks] = []
+        self._remainders: list[Left] = []
+        self._layout = struct.Struct(f"<{bounds.peers + 3}I")
+
+    def pack(self, cores: Cores, left: Left) -> bytes:
+        """The state in few bytes: the same for states from which the same can happen."""
+        cores.count_rounds_anew()
+        network = self._networks.setdefault(tuple([link.key() for link in cores.links]), len(self._links))
+        if network == len(self._links):
+            self._links.append(cores.links)
+        if left not in self._remainders:
+            self._remainders.append(left)
+        remainder = self._remainders.index(left)
+        numbers = [self.turns.keep_node(node).number for node in cores.nodes.values()]
+        return self._layout.pack(*numbers, network, self.turns.keep_monitor(cores.monitor).number, remainder)
+
+    def unpack(self, index: int) -> tuple[Cores, Left]:
+        """The state, to go on from."""
+        *nodes, network, monitor, remainder = self._layout.unpack(self.states[index])
+        cores = self.begin.fork()
+        cores.nodes = {peer: self.turns.nodes[number - 1] for peer, number in zip(cores.voters, nodes, strict=True)}
+        cores.links = self._links[network]
+        cores.monitor = self.turns.monitors[monitor - 1]
+        left = self._remainders[remainder]
+        cores.asked = self.bounds.writes - left.writes
+        return cores, left
+
+    def add(self, packed: bytes, parent: int, step: CoreSteps) -> int:
+        """The state's number; a new one is to be visited."""
+        index = self._known.setdefault(packed, len(self.states))
+        if index == len(self.states):
+            self.states.append(packed)
+            self._parents.append(parent)
+            self._taken.append(self._steps.setdefault(step, len(self._steps)))
+        return index
+
+    def path(self, index: int) -> tuple[CoreSteps, ...]:
+        """The steps that led there, as few as there are."""
+        known = list(self._steps)
+        steps: list[CoreSteps] = []
+        while index:
+            steps.append(known[self._taken[index]])
+            index = self._parents[index]
+        return (*self.bounds.first_steps(), *reversed(steps))
+
+
+class _Search:
+    """A search under way."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self.space = _Space(bounds)
+        self.bounds = bounds
+        self.transitions = self.settled = self.cut = self.depth = self.visited = 0
+        self.problems: list[str] = []
+        self.steps = bounds.first_steps()
+        self._level_ends = 1
+        # Of every state that was visited: whether it is an end, and where one gets from it without another fault.
+        self._ends = bytearray()
+        self._ways = array("I")
+        self._ways_end = array("Q")
+
+    def run(self, progress: Callable[[int, int, int], None]) -> bool:
+        """Visit everything; False where the bound on states, or an interruption, came first."""
+        space = self.space
+        cores = space.begin.fork()
+        self.problems = play_steps(cores, self.steps)
+        if self.problems:
+            return False
+        space.add(space.pack(cores, self.bounds.allowance()), 0, Start())
+        try:
+            while self.visited < len(space.states) and not self.problems:
+                if len(space.states) > self.bounds.states_max:
+                    return False
+                if self.visited % PROGRESS_EVERY == 0:
+                    progress(self.visited, self.depth, len(space.states) - self.visited)
+                self._visit(self.visited)
+        except KeyboardInterrupt:
+            return False
+        if not self.problems:
+            self._check_that_all_can_settle()
+        return not self.problems
+
+    def _visit(self, index: int) -> None:
+        if index == self._level_ends:
+            self.depth, self._level_ends = self.depth + 1, len(self.space.states)
+        cores, left = self.space.unpack(index)
+        ends, cut_before = True, self.cut
+        for step, after in possible(cores, left, self.bounds):
+            twin = cores.fork()
+            try:
+                step.play(twin)
+            except StepFailed:
+                continue  # An election among these comes to nothing: not a step that can be taken.
+            free = after is left
+            ends &= not free
+            if isinstance(step, Elect) and _reigns(twin) != _reigns(cores):
+                after = msgspec.structs.replace(left, elections=left.elections - 1)
+                if after.elections < 0:
+                    self.cut += 1
+                    continue
+            self.transitions += 1
+            if twin.problems:
+                self.problems, self.steps = twin.problems, (*self.space.path(index), step)
+                return
+            following = self.space.add(self.space.pack(twin, after), index, step)
+            if free:
+                self._ways.append(following)
+        if ends:
+            self.settled += 1
+            self.problems, self.steps = unsettled(cores), self.space.path(index)
+        self._ends.append(ends or self.cut > cut_before)
+        self._ways_end.append(len(self._ways))
+        self.visited += 1
+
+    def _check_that_all_can_settle(self) -> None:
+        """From every state an end can be reached without another fault, or at least an election that was cut off."""
+        good, changed = self._ends, True
+        while changed:
+            changed = False
+            for index in range(len(good) - 1, -1, -1):
+                if not good[index]:
+                    start = self._ways_end[index - 1] if index else 0
+                    if any(good[following] for following in self._ways[start : self._ways_end[index]]):
+                        good[index] = changed = True
+        stuck = good.find(0)
+        if stuck >= 0:
+            self.problems = ["liveness: from here on the servers never come to rest"]
+            self.steps = self.space.path(stuck)
+
+
+def explore(bounds: Bounds, progress: Callable[[int, int, int], None] = lambda *_: None) -> Exploration:
+    """Search.  `progress` is told now and then how many states were visited, how far from the beginning the search is,
+    and how many states wait.  An interruption (KeyboardInterrupt) ends it with what was covered so far."""
+    begin_s = time.process_time()
+    search = _Search(bounds)
+    exhausted = search.run(progress)
+    return Exploration(
+        bounds=bounds,
+        states=len(search.space.states),
+        transitions=search.transitions,
+        depth=search.depth,
+        settled=search.settled,
+        cut=search.cut,
+        turns=search.space.turns.missed,
+        exhausted=exhausted,
+        problems=search.problems,
+        steps=search.steps if search.problems else (),
+        cpu_s=time.process_time() - begin_s,
+    )
+
+
+def _reigns(cores: Cores) -> list[tuple[int, int]]:
+    """Who leads, and since which election."""
+    statuses = [node.status for node in cores.nodes.values()]
+    return [(each.peer_id, each.round) for each in statuses if each is not None and each.state is PeerState.LEADING]
+
+
+def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
+    """Every step that can be taken, and what is left after it: `left` itself where it costs nothing."""
+    ordinary = list(ordinary_steps(cores))
+    for step in chain(
+        ordinary,
+        losses(cores) if bounds.losses else (),
+        elections(cores),
+        restarts(cores),
+        () if ordinary else map(GiveUp, patient(cores)),
+    ):
+        yield step, left
+    for bounded, steps in _BOUNDED.items():
+        so_many = getattr(left, bounded)
+        if so_many:
+            one_less = msgspec.structs.replace(left, **{bounded: so_many - 1})
+            for step in steps(cores):
+                yield step, one_less
+
+
+def _writes(cores: Cores) -> Iterator[CoreSteps]:
+    return map(Write, serving(cores))
+
+
+_BOUNDED: dict[str, Callable[[Cores], Iterator[CoreSteps]]] = {
+    "writes": _writes,
+    "crashes": crashes,
+    "breaks": breaks,
+    "timeouts": timeouts,
+}
+"""Steps of which there may be only so many, by the field of `Left` that says how many more."""

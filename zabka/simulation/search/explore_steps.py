@@ -1,0 +1,122 @@
+"""What can happen next to the bare protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from itertools import combinations
+
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.scenarios.core_steps import (
+    Break,
+    CoreSteps,
+    Crash,
+    Deliver,
+    Elect,
+    GiveUp,
+    Lose,
+    Start,
+    SyncDisk,
+    looking,
+)
+
+
+@lru_cache
+def _deliver(source: int, target: int, link: int) -> Deliver:
+    return Deliver(source, target, link=link)
+
+
+def ordinary_steps(cores: Cores) -> Iterator[CoreSteps]:
+    """Every delivery and every fsync that is possible."""
+    for target in cores.voters:
+        node = cores.nodes[target]
+        if node.is_up:
+            before: dict[int, int] = {}
+            for link in cores.links:
+                if target in (link.opener, link.acceptor) and link.under_way_to(target):
+                    source = link.other(target)
+                    number = before.get(source, 0)
+                    before[source] = number + 1
+                    yield _deliver(source, target, number)
+            if node.queue:
+                yield SyncDisk(target)
+
+
+def losses(cores: Cores) -> Iterator[CoreSteps]:
+    """Every connection that one side has closed, and that carries more than the close to the other."""
+    for source in cores.voters:
+        for target in cores.voters:
+            if source != target and cores.is_up(target):
+                for number, link in enumerate(cores.carrying(source, target)):
+                    queue = link.under_way_to(target)
+                    if queue[-1] is None and len(queue) > 1:
+                        yield Lose(source, target, number)
+
+
+def elections(cores: Cores) -> Iterator[CoreSteps]:
+    """Every quorum in which somebody looks for a leader."""
+    up = tuple(peer for peer in cores.voters if cores.is_up(peer))
+    for size in range(len(cores.voters) // 2 + 1, len(up) + 1):
+        for members in combinations(up, size):
+            if looking(cores, members):
+                yield Elect(members)
+
+
+def crashes(cores: Cores) -> Iterator[CoreSteps]:
+    """Every process, and every point of its disk's work that leaves another disk behind."""
+    for peer in cores.voters:
+        if cores.is_up(peer):
+            node = cores.nodes[peer]
+            disk, seen = node.disk, [node.disk]
+            yield Crash((peer,), 0)
+            for written, effect in enumerate(node.queue, 1):
+                disk = disk.after(effect)
+                if disk is not seen[-1]:
+                    seen.append(disk)
+                    yield Crash((peer,), written)
+
+
+def restarts(cores: Cores) -> Iterator[CoreSteps]:
+    """Every process that is down."""
+    for peer in cores.voters:
+        if cores.nodes[peer].peer is None:
+            yield Start((peer,))
+
+
+def breaks(cores: Cores) -> Iterator[CoreSteps]:
+    """Every two servers that are connected."""
+    for one, other in combinations(cores.voters, 2):
+        if any(link.joins(one, other) for link in cores.links):
+            yield Break(one, other)
+
+
+def serving(cores: Cores) -> Iterator[int]:
+    """Whoever takes a client's write."""
+    for peer in cores.voters:
+        status = cores.nodes[peer].status
+        if cores.is_up(peer) and status is not None and status.serving:
+            yield peer
+
+
+def leading(cores: Cores) -> Iterator[int]:
+    """Whoever leads and serves."""
+    for peer in serving(cores):
+        status = cores.nodes[peer].status
+        if status is not None and status.state is PeerState.LEADING:
+            yield peer
+
+
+def patient(cores: Cores) -> Iterator[int]:
+    """Whoever follows or leads and does not serve."""
+    for peer in cores.voters:
+        status = cores.nodes[peer].status
+        if cores.is_up(peer) and status is not None and not status.serving and not looking(cores, (peer,)):
+            yield peer
+
+
+def timeouts(cores: Cores) -> Iterator[CoreSteps]:
+    """Whoever follows or leads, served or not, as if the others had been silent for too long."""
+    for peer in cores.voters:
+        if cores.is_up(peer) and not looking(cores, (peer,)):
+            yield GiveUp(peer)

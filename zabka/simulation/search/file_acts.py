@@ -1,0 +1,345 @@
+"""What a run over real files is made of when it is in no hurry: each act leads to where nothing is under way any more,
+but for what is held back.
+
+Histories on disk part over many acts in a row (a load, a restart, a purge, a replacement), of which each takes many
+steps.  A run that draws single steps hardly ever comes so far; one that draws acts does in thirty of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from random import Random
+
+from zabka.ensemble.ids import make_zxid
+from zabka.ensemble.txnlog.log import list_logs
+from zabka.ensemble.zab.messages import PeerState
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.file_cores import FileCores
+from zabka.simulation.scenarios.core_steps import (
+    Break,
+    Crash,
+    Deliver,
+    Elect,
+    GiveUp,
+    Isolate,
+    Run,
+    Start,
+    Write,
+    looking,
+    zxid_list,
+)
+from zabka.simulation.scenarios.file_steps import (
+    Confer,
+    FileSteps,
+    LoseNewestLog,
+    Purge,
+    Replace,
+    Rot,
+    SpoilSnapshot,
+    Vanish,
+)
+from zabka.simulation.search.explore_steps import leading, serving
+from zabka.simulation.search.stretches import Possible, Stretch, way
+
+RETAINED = 3
+"""As few snapshots as autopurge keeps at least."""
+LOADS = (1, 2, 3, 5, 9)
+"""Writes in a row: the most of them fill a log or two."""
+ABSENCES = ((1, 2, 4), (1, 3))
+"""Writes that are missed, in the reign that ends meanwhile and in the next one."""
+MISSED = 3
+ROT_REACH = 12
+PARTS_OF_A_RETURN = ("LeaderInfo", "Diff", "Trunc", "Snap", "NewLeader", "UpToDate")
+"""What a leader sends to a server that comes back."""
+EARLIER_WRITES_MAX = 5
+"""With a larger snapCount the second life begins without a snapshot, and all of it is read from the log."""
+LATEST = 2
+"""So far back a bit flips of a disk at work, and of one that has just lost its power."""
+
+
+def loads(cores: Cores) -> Iterator[Stretch]:
+    """Whoever serves takes writes, each when the one before it is everywhere."""
+    for peer in serving(cores):
+        for count in LOADS:
+            yield (Write(peer), Run()) * count
+
+
+def loads_and_purges(cores: Cores) -> Iterator[Stretch]:
+    """The same, each with autopurge behind it, everywhere."""
+    purge = next(purges(cores))
+    for load in loads(cores):
+        yield (*load, *purge)
+
+
+def earlier_life(peers: int, shape: Random) -> Stretch:
+    """An ensemble has taken some writes, and been restarted."""
+    everybody = tuple(range(1, peers + 1))
+    load = (Write(peers), Run()) * shape.randrange(1, EARLIER_WRITES_MAX + 1)
+    return (Run(), *load, *_restart(everybody))
+
+
+def restarts_of_all(cores: Cores) -> Iterator[Stretch]:
+    """The whole ensemble ends, and begins again; with those that were down, or without them."""
+    up = _up(cores)
+    if up:
+        yield _restart(up)
+    if up != cores.voters:
+        yield (*((Crash(up),) if up else ()), Start(), Confer(cores.voters), Run())
+
+
+def returns(cores: Cores) -> Iterator[Stretch]:
+    """Whoever is down comes back, perhaps on a disk that takes its time, and whoever looks for a leader finds one."""
+    for peer, up in _comebacks(cores):
+        back = (Start((peer,)), Confer(up))
+        yield from ((*back, Run()), (*back, Run((f"disk {peer}",))))
+
+
+def interrupted_returns(cores: Cores) -> Iterator[Stretch]:
+    """Whoever is down comes back to a leader, and just when it has been told its next part, something befalls it."""
+    for leader, (peer, up), part in product(leading(cores), _comebacks(cores), PARTS_OF_A_RETURN):
+        told = (Run((f"{part} {way(leader, peer)}",)), Deliver(leader, peer, until=part))
+        for mishap in (SpoilSnapshot(peer), Vanish(peer), Crash((leader,)), Isolate(leader)):
+            yield (Start((peer,)), Confer(up), *told, mishap, Run(), Confer(up), Run())
+
+
+def returns_to_damage(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A bit flips of that server's disk, and then whoever is down comes back."""
+    assert isinstance(cores, FileCores)
+    for rot, back in product(_flips(cores, fragile, ROT_REACH), returns(cores)):
+        yield (rot, *back)
+
+
+def absences(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """While one is away the others take writes, are restarted, and take more; it comes back, or stays away, and a bit
+    of what it missed may flip on that server's disk."""
+    assert isinstance(cores, FileCores)
+    for (leader, away, others, gone), many, few in product(_absentees(cores), *ABSENCES):
+        load, more = (Write(leader), Run()) * many, (Write(leader), Run()) * few
+        absence = (*gone, *load, *_restart(others), *more)
+        yield from (absence, (*absence, Start((away,)), Confer((*others, away)), Run()))
+        if fragile in others:
+            missed = range(_next_zxid(cores, leader), _next_zxid(cores, leader) + many)
+            yield from ((*absence, Rot(fragile, zxid_list([zxid]))) for zxid in missed)
+
+
+def second_reigns(cores: Cores) -> Iterator[Stretch]:
+    """A leader is cut off, and the others choose another one; that one ends, and the first leads again."""
+    for leader in leading(cores):
+        others = tuple(other for other in _up(cores) if other != leader)
+        if len(others) > len(cores.voters) // 2:
+            yield (Isolate(leader), Confer(others), Run(), *_second_reign(cores, leader, others))
+
+
+def _second_reign(cores: Cores, leader: int, others: Sequence[int]) -> Stretch:
+    """The leader that was cut off finds the one that the others have chosen, and leads again when that one ends; each
+    takes writes."""
+    assert isinstance(cores, FileCores)
+    chosen = max(others, key=lambda other: (cores.files(other).last_durable(), other))
+    left = tuple(sorted({leader, *others} - {chosen}))
+    found = (Confer((leader, *others)), Run(), *(Write(chosen), Run()) * 2)
+    return (*found, Crash((chosen,)), Run(), Confer(left), Run(), *(Write(leader), Run()) * 2)
+
+
+def returns_in_vain(cores: Cores) -> Iterator[Stretch]:
+    """One is away for some writes and comes back; it is told of a leader's last write, and nobody else is.  It ends,
+    the leader is cut off, and may end, too, and the others choose another one; or the leader that was cut off leads
+    again behind that one."""
+    for leader, peer, up, gone in _absentees(cores):
+        others = tuple(other for other in up if other != leader)
+        if len(others) <= len(cores.voters) // 2:
+            continue
+        missed = (Write(leader), Run()) * MISSED if gone else ()
+        held = Run(tuple(way(leader, other) for other in others))
+        told = (*gone, *missed, Write(leader), held, Start((peer,)), Confer((*up, peer)), held, Crash((peer,)))
+        chosen = (Run(), Confer(others), Run())
+        yield (*told, Isolate(leader), *chosen)
+        yield (*told, Isolate(leader), Crash((leader,)), *chosen)
+        yield (*told, Isolate(leader), *chosen, *_second_reign(cores, leader, others))
+
+
+def _absentees(cores: Cores) -> Iterator[tuple[int, int, tuple[int, ...], Stretch]]:
+    """A leader, who is away or may go without a change of leader, who is left then, and by which steps it goes."""
+    for leader, away in product(leading(cores), cores.voters):
+        others = tuple(other for other in _up(cores) if other != away)
+        if away != leader and len(others) > len(cores.voters) // 2:
+            yield leader, away, others, (Crash((away,)), Run()) if cores.is_up(away) else ()
+
+
+def replacements(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """That server ends; an empty one takes its place, where `damages` allows it, and joins."""
+    assert isinstance(cores, FileCores)
+    others = tuple(peer for peer in cores.voters if peer != fragile)
+    if cores.is_up(fragile) and hold_the_same(cores, others):
+        yield (Crash((fragile,)), Run(), Replace(fragile), Start((fragile,)), Elect(cores.voters), Run())
+
+
+def hold_the_same(cores: FileCores, peers: Sequence[int]) -> bool:
+    """Do all of these serve, one of them leading, and have the same history, and promised the same?  Nobody else has
+    promised more then."""
+    states = [status.state for peer in peers if (status := cores.nodes[peer].status) is not None]
+    disks = [cores.files(peer) for peer in peers]
+    same = len({(tuple(disk.history()), disk.accepted, disk.current) for disk in disks}) == 1
+    promised = max(node.disk.accepted for node in cores.nodes.values()) == disks[0].accepted
+    return PeerState.LEADING in states and set(peers) <= set(serving(cores)) and same and promised
+
+
+def or_else(wanted: Possible, otherwise: Possible, cores: Cores) -> Iterator[FileSteps | Stretch]:
+    """What is wanted, or, where nothing of that can be, something else."""
+    found = list(wanted(cores))
+    yield from found or otherwise(cores)
+
+
+def stops(cores: Cores) -> Iterator[Stretch]:
+    """A process ends, everybody hears of it, and whoever has to look for a leader then finds one."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Run(), Confer(tuple(other for other in up if other != peer)), Run())
+
+
+def bounces(cores: Cores) -> Iterator[Stretch]:
+    """A process ends and is back before anybody has heard of that; who hears of it then may have to look again."""
+    up = _up(cores)
+    for peer in up:
+        yield (Crash((peer,)), Start((peer,)), Confer(up), Run(), Confer(up), Run())
+
+
+def blinks(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A machine loses its power and is back before anybody has missed it; with a bit flipped, where it is that one."""
+    assert isinstance(cores, FileCores)
+    for peer in _up(cores):
+        back = (Start((peer,)), Confer(_up(cores)), Run())
+        yield (Vanish(peer), *back)
+        if peer == fragile:
+            yield from ((Vanish(peer), rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blackouts(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """Two machines lose their power, and are back before anybody has missed them; with a bit flipped of that one."""
+    assert isinstance(cores, FileCores)
+    for dark in combinations(_up(cores), 2):
+        lights: Stretch = tuple(map(Vanish, dark))
+        back = (Start(dark), Confer(_up(cores)), Run())
+        yield (*lights, *back)
+        if fragile in dark:
+            yield from ((*lights, rot, *back) for rot in _flips(cores, fragile, LATEST))
+
+
+def blinks_in_a_row(cores: Cores, fragile: int) -> Iterator[Stretch]:
+    """A leader's machine blinks, with a bit flipped where it is that one; and another, before anybody has missed it.
+    The leader's last write may be still on its way to that one."""
+    assert isinstance(cores, FileCores)
+    up = _up(cores)
+    for leader, other in product(leading(cores), up):
+        if leader == other:
+            continue
+        late = (Write(leader), Run((way(leader, other),)))
+        back = (Start((leader,)), Confer(up), Vanish(other), Start((other,)), Confer(up), Run())
+        flips = list(_flips(cores, leader, LATEST))
+        for before, rots in (((), flips), (late, [Rot(leader, zxid_list([_next_zxid(cores, leader)]))])):
+            yield (*before, Vanish(leader), *back)
+            if leader == fragile:
+                yield from ((*before, Vanish(leader), rot, *back) for rot in rots)
+
+
+def depositions(cores: Cores) -> Iterator[Stretch]:
+    """A leader is cut off from all others, who choose another one."""
+    for peer in leading(cores):
+        yield (Isolate(peer), Confer(tuple(other for other in _up(cores) if other != peer)), Run())
+
+
+def last_writes(cores: Cores) -> Iterator[Stretch]:
+    """A leader's last write gets to its own disk alone, or to one other's; it is cut off, and may die, and the others
+    choose another one."""
+    for peer in leading(cores):
+        others = [other for other in _up(cores) if other != peer]
+        for reached in (None, *others):
+            held = tuple(way(peer, other) for other in others if other != reached)
+            for ends in ((Isolate(peer),), (Isolate(peer), Crash((peer,)))):
+                yield (Write(peer), Run(held), *ends, Run(), Confer(tuple(others)), Run())
+
+
+def talks(cores: Cores) -> Iterator[Stretch]:
+    """Whoever looks for a leader talks with all others, or with all but one; perhaps on a disk that takes its time."""
+    up = _up(cores)
+    seeking = looking(cores, up)
+    if not seeking:
+        return
+    yield (Confer(up), Run())
+    yield from ((Confer(up), Run((f"disk {peer}",))) for peer in seeking)
+    yield from ((Confer(tuple(other for other in up if other != peer)), Run()) for peer in up)
+
+
+def settling(cores: Cores) -> Iterator[Stretch]:
+    """Whoever waits for a machine that is gone hears of its end, and whoever looks for a leader then finds one."""
+    up = _up(cores)
+    ends = tuple(half_open(cores))
+    if ends or looking(cores, up):
+        yield (*ends, Run(), Confer(up), Run(), Confer(up), Run())
+
+
+def half_open(cores: Cores) -> Iterator[Break]:
+    """The ends of connections of which one side alone knows."""
+    for link in cores.links:
+        if not (link.opener_open and link.acceptor_open):
+            yield Break(link.opener, link.acceptor)
+
+
+def impatience(cores: Cores) -> Iterator[Stretch]:
+    """A peer's patience ends, and it looks for a leader, with those that it left alone."""
+    up = _up(cores)
+    for peer in up:
+        yield (GiveUp(peer), Confer(up), Run(), Confer(up), Run())
+
+
+def vanishing(cores: Cores) -> Iterator[FileSteps]:
+    """A machine loses its power, and nobody hears of it."""
+    yield from map(Vanish, _up(cores))
+
+
+def purges(cores: Cores) -> Iterator[Stretch]:
+    """Autopurge, everywhere."""
+    yield tuple(Purge(peer, RETAINED) for peer in _up(cores))
+
+
+def spoilt(cores: Cores) -> Iterator[FileSteps]:
+    """A storage finds that its newest snapshot is spoiled."""
+    yield from map(SpoilSnapshot, _up(cores))
+
+
+def damages(cores: Cores, fragile: int) -> Iterator[FileSteps]:
+    """What may befall that server's disk.  An empty server takes the place of one that is down while all others serve
+    and hold the same: it knows nothing of what its disk had promised."""
+    assert isinstance(cores, FileCores)
+    yield from _flips(cores, fragile, ROT_REACH)
+    if cores.nodes[fragile].peer is not None:
+        return
+    if list_logs(cores.files(fragile).directories.log):
+        yield LoseNewestLog(fragile)
+    if hold_the_same(cores, [peer for peer in cores.voters if peer != fragile]):
+        yield Replace(fragile)
+
+
+def _flips(cores: FileCores, fragile: int, reach: int) -> Iterator[Rot]:
+    for zxid in cores.files(fragile).history()[-reach:]:
+        yield Rot(fragile, zxid_list([zxid]))
+
+
+def _next_zxid(cores: FileCores, leader: int) -> int:
+    disk = cores.files(leader)
+    return max(disk.last_durable(), make_zxid(disk.current, 0)) + 1
+
+
+def _restart(peers: tuple[int, ...]) -> Stretch:
+    return (Crash(peers), Start(peers), Confer(peers), Run())
+
+
+def _comebacks(cores: Cores) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Whoever is down, and who runs when it is back."""
+    for peer in cores.voters:
+        if cores.nodes[peer].peer is None:
+            yield peer, tuple(other for other in cores.voters if other == peer or cores.is_up(other))
+
+
+def _up(cores: Cores) -> tuple[int, ...]:
+    return tuple(peer for peer in cores.voters if cores.is_up(peer))

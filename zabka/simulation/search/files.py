@@ -1,0 +1,114 @@
+"""The same over real files, under the storage that serves: the scenario `swarm-files`.
+
+Beside all that may happen to the bare protocol, machines lose their power without a word, autopurge runs, a bit flips,
+the newest log is gone, a snapshot is spoiled, and a server is replaced by an empty one.  One server's disk alone may be
+damaged: what a majority holds is never lost.  Two in five runs draw single steps among the acts, the others acts alone
+(`file_acts`), about half of which are calm; half of the ensembles have had an earlier life.  A run takes a seventh of a
+second, half of it for files.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
+
+from zabka.simulation.cores.cores import Cores
+from zabka.simulation.cores.file_cores import FileCores
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.scenarios.core_steps import Crash, Run, Start, elect
+from zabka.simulation.scenarios.file_steps import FileSteps
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.search import file_acts
+from zabka.simulation.search.explore_steps import crashes, serving
+from zabka.simulation.search.protocol import ALWAYS, SOMETIMES, Played, let_go, play_drawn
+from zabka.simulation.search.stretches import Possible, uneven_writes
+
+SNAP_COUNTS = (3, 8, 8, 24)
+COMMIT_LOG_COUNTS = (1, 2, 500)
+ELECTIONS_MAX = 5
+UNHURRIED = 0.6
+"""Runs of acts alone."""
+OLD = 0.5
+"""Runs among servers that have been restarted before."""
+PURGING = 0.5
+"""Runs of acts in which autopurge follows every load."""
+IN_MEMORY = Path("/dev/shm")
+
+
+def play_files(seed: int) -> Played:
+    """Draw the steps of a seed, or of a tape, and take them, on files that are gone afterwards."""
+    shape = derive_random(seed, "shape")
+    peers, snap_count = (3, 3, 5)[shape.randrange(0, 3)], SNAP_COUNTS[shape.randrange(0, len(SNAP_COUNTS))]
+    commit_log_count, fragile = COMMIT_LOG_COUNTS[shape.randrange(0, 3)], 1 + shape.randrange(0, peers)
+    always, sometimes = _unhurried(shape, fragile) if shape.random() < UNHURRIED else _step_by_step(fragile)
+    before = file_acts.earlier_life(peers, shape) if shape.random() < OLD else ()
+    # Where there is a file system in memory, nobody waits for a disk.
+    with TemporaryDirectory(prefix="zabka-search-", dir=IN_MEMORY if IN_MEMORY.is_dir() else None) as place:
+        cores = FileCores(Path(place), peers, snap_count, commit_log_count=commit_log_count, keeps_journal=True)
+        try:
+            return play_drawn(seed, cores, sometimes, partial(_find_out, cores, fragile), always, before)
+        finally:
+            cores.close()
+            # Snapshots freeze what there is; of a world that is over nothing is to stay.
+            gc.unfreeze()
+
+
+def _step_by_step(fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
+    """What may happen always, and sometimes, where single steps are drawn."""
+    ordinary = [_crashes if each is crashes else each for each in SOMETIMES]
+    damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
+    return ALWAYS, [
+        *ordinary, file_acts.vanishing, file_acts.vanishing, file_acts.purges, file_acts.spoilt, damages, damages,
+        file_acts.loads, file_acts.loads, file_acts.restarts_of_all, file_acts.returns, file_acts.returns, replaced,
+    ]  # fmt: skip
+
+
+def _unhurried(shape: Random, fragile: int) -> tuple[Sequence[Possible], Sequence[Possible]]:
+    """The same where acts are drawn."""
+    loads = file_acts.loads_and_purges if shape.random() < PURGING else file_acts.loads
+    damages, replaced = partial(file_acts.damages, fragile=fragile), partial(file_acts.replacements, fragile=fragile)
+    blinks, blackouts = partial(file_acts.blinks, fragile=fragile), partial(file_acts.blackouts, fragile=fragile)
+    in_a_row = partial(file_acts.blinks_in_a_row, fragile=fragile)
+    to_damage = partial(file_acts.returns_to_damage, fragile=fragile)
+    absences = partial(file_acts.absences, fragile=fragile)
+    talks = partial(file_acts.or_else, file_acts.talks, uneven_writes)
+    returns = partial(file_acts.or_else, file_acts.returns, file_acts.bounces)
+    settling = partial(file_acts.or_else, file_acts.settling, loads)
+    always = (loads, loads, loads, settling, settling, settling, let_go, let_go, talks, returns, returns)
+    return always, [
+        file_acts.restarts_of_all, file_acts.stops, file_acts.bounces, blinks, blackouts, in_a_row, in_a_row,
+        file_acts.depositions, file_acts.last_writes, file_acts.last_writes, file_acts.second_reigns,
+        file_acts.returns_in_vain, file_acts.returns_in_vain, file_acts.interrupted_returns,
+        file_acts.interrupted_returns, to_damage, absences, file_acts.impatience, file_acts.purges, file_acts.spoilt,
+        damages, replaced, replaced, uneven_writes,
+    ]  # fmt: skip
+
+
+def _crashes(cores: Cores) -> Iterator[FileSteps]:
+    """Every process, and every part of its disk's work: to see what each would leave behind is to do it, here."""
+    for peer in cores.voters:
+        if cores.is_up(peer):
+            for written in range(len(cores.nodes[peer].queue) + 1):
+                yield Crash((peer,), written)
+
+
+def _find_out(cores: FileCores, fragile: int) -> None:
+    """Whoever waits for a machine that is gone hears of its end; who runs on what it remembers finds the damage at its
+    next start, when the others have a leader: in a step of an election nobody connects, however long it takes."""
+    for end in file_acts.half_open(cores):
+        end.play(cores)
+    Crash((fragile,)).play(cores)
+    others = tuple(peer for peer in cores.voters if peer != fragile)
+    Start(others).play(cores)
+    for _ in range(ELECTIONS_MAX):
+        elect(cores, others)
+        with suppress(StepFailed):
+            Run().play(cores)
+        if list(serving(cores)) == list(others):
+            break
+    Start((fragile,)).play(cores)

@@ -1,0 +1,143 @@
+"""Other tapes made of known ones: words are changed, spans left out, repeated, moved, and tapes crossed.
+
+Which choices matter is known of two streams: what the acts are (`zabka.simulation.faults.acts`), and what the nemesis
+of the older scenarios draws.  Most changes are made there, and of acts whole ones at a time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+from zabka.simulation.faults.acts import ACT_WORDS, ACTS
+from zabka.simulation.kernel.tape import STRIKE, WORD_BITS, WORD_MAX, Stream, Tape
+from zabka.simulation.search.protocol import STEP_WORDS, STEPS
+
+MIDDLE = (ACTS, STEPS, "nemesis")
+"""The streams that most is changed in."""
+MIDDLE_CHANCE = 0.75
+CHANGES_MAX = 4
+SPAN_MAX = 6
+SMALL = 1 << 56
+LAST_BORN = 1 << 31
+
+Words = list[int]
+
+
+def unit_of(purpose: str) -> int:
+    """How many words of a stream belong together."""
+    return {ACTS: ACT_WORDS, STEPS: STEP_WORDS}.get(purpose, 1)
+
+
+def mutated(tape: Tape, other: Tape, random: Random) -> Tape:
+    """A tape that is much like the first; now and then with a part of the other."""
+    for _ in range(1 + int(random.random() ** 2 * CHANGES_MAX)):
+        tape = _changed(tape, other, random)
+    return tape
+
+
+def gone_on_from(tape: Tape, place: int, random: Random) -> Tape:
+    """The first so many steps, or acts, of a tape, and others behind them."""
+    purpose = STEPS if STEPS in tape.streams else ACTS
+    words = tape.streams.get(purpose, Stream()).words[: place * unit_of(purpose)]
+    return tape.changed(purpose, Stream(words=words, tail=random.randrange(LAST_BORN)))
+
+
+def _changed(tape: Tape, other: Tape, random: Random) -> Tape:
+    known = [purpose for purpose, stream in tape.streams.items() if stream.words]
+    middle = [purpose for purpose in known if purpose in MIDDLE or purpose.startswith(STRIKE)]
+    if not known or random.random() < 0.05:
+        return _with_other_luck(tape, random)
+    choices = middle if middle and random.random() < MIDDLE_CHANCE else known
+    purpose = choices[random.randrange(len(choices))] if len(choices) > 1 else choices[0]
+    stream = tape.streams[purpose]
+    words = list(stream.words)
+    theirs = other.streams.get(purpose)
+    if theirs is not None and theirs.words and random.random() < 0.2:
+        words = _crossed(words, list(theirs.words), unit_of(purpose), random)
+    else:
+        change = _CHANGES[random.randrange(len(_CHANGES))]
+        words = change(words, unit_of(purpose), random)
+    return tape.changed(purpose, Stream(words=tuple(words), tail=random.randrange(LAST_BORN)))
+
+
+def _with_other_luck(tape: Tape, random: Random) -> Tape:
+    """All that is not written down is drawn anew: what the network does, how long disks take."""
+    return Tape(random.randrange(LAST_BORN), tape.streams)
+
+
+# -- changes of words --------------------------------------------------------------------------------------------------
+
+
+def _span(words: Words, unit: int, random: Random) -> tuple[int, int]:
+    """A few units somewhere: where they begin and end."""
+    units = max(1, len(words) // unit)
+    begin = random.randrange(units)
+    length = 1 + int(random.random() ** 3 * min(SPAN_MAX, units - begin))
+    return begin * unit, min(len(words), (begin + length) * unit)
+
+
+def _flip(words: Words, unit: int, random: Random) -> Words:
+    words[random.randrange(len(words))] = random.getrandbits(WORD_BITS)
+    return words
+
+
+def _nudge(words: Words, unit: int, random: Random) -> Words:
+    place = random.randrange(len(words))
+    words[place] = min(WORD_MAX, max(0, words[place] + random.randrange(-SMALL, SMALL)))
+    return words
+
+
+def _copy_one(words: Words, unit: int, random: Random) -> Words:
+    """A word becomes what another is that has the same part in its unit."""
+    place, units = random.randrange(len(words)), max(1, len(words) // unit)
+    words[place] = words[(place % unit + unit * random.randrange(units)) % len(words)]
+    return words
+
+
+def _insert(words: Words, unit: int, random: Random) -> Words:
+    begin, _ = _span(words, unit, random)
+    return words[:begin] + [random.getrandbits(WORD_BITS) for _ in range(unit)] + words[begin:]
+
+
+def _replace(words: Words, unit: int, random: Random) -> Words:
+    begin, _ = _span(words, unit, random)
+    return words[:begin] + [random.getrandbits(WORD_BITS) for _ in range(unit)] + words[begin + unit :]
+
+
+def _delete(words: Words, unit: int, random: Random) -> Words:
+    begin, end = _span(words, unit, random)
+    return words[:begin] + words[end:]
+
+
+def _repeat(words: Words, unit: int, random: Random) -> Words:
+    begin, end = _span(words, unit, random)
+    to, _ = _span(words, unit, random)
+    return words[:to] + words[begin:end] + words[to:]
+
+
+def _move(words: Words, unit: int, random: Random) -> Words:
+    begin, end = _span(words, unit, random)
+    moved, left = words[begin:end], words[:begin] + words[end:]
+    to = _span(left, unit, random)[0] if left else 0
+    return left[:to] + moved + left[to:]
+
+
+def _cut_off(words: Words, unit: int, random: Random) -> Words:
+    """What comes from some point on is drawn anew."""
+    begin, _ = _span(words, unit, random)
+    return words[: max(begin, unit)]
+
+
+_CHANGES: tuple[Callable[[Words, int, Random], Words], ...] = (
+    _flip, _flip, _nudge, _copy_one, _insert, _insert, _replace, _delete, _repeat, _move, _cut_off,
+)  # fmt: skip
+
+
+def _crossed(one: Words, other: Words, unit: int, random: Random) -> Words:
+    """The first part of one and the last of the other; or one with a span of the other in its midst."""
+    begin, _ = _span(one, unit, random)
+    if random.random() < 0.5:
+        return one[:begin] + other[_span(other, unit, random)[0] :]
+    their_begin, their_end = _span(other, unit, random)
+    return one[:begin] + other[their_begin:their_end] + one[begin:]

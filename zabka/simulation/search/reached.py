@@ -1,0 +1,199 @@
+"""What a run reached: states of peers, brokers, partitions and sessions, and what followed upon what.
+
+Read from the journal, which every node writes.  An event becomes a token (its type, and what it says of states, modes,
+causes and the like, without names and numbers).  Reached are: every token, every two that follow one another on a node,
+in a partition's life or in the whole cluster, every token while certain faults hold, every token of a partition as that
+stands (`_Standing`), the roles that all peers have together, and each of these once, twice or often.
+
+That takes a hundredth of a run's time.  Edges of code by `sys.settrace`, in the pure modules of ZAB or of controller
+and replication alone, make a run take four to six times as long (Python 3.11, which has no `sys.monitoring`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import NamedTuple
+from zlib import crc32
+
+from zabka.journal.events import (
+    BrokerRegistered,
+    ControllerElected,
+    Entry,
+    Event,
+    FaultInjected,
+    FaultRemoved,
+    IsrChanged,
+    IsrProposed,
+    LeaderElected,
+    LeadershipTaken,
+    LogTruncated,
+    PeerStateChanged,
+    ReplicaLoaded,
+)
+
+_TOO_FREQUENT = frozenset(
+    (
+        "TxnProposed", "TxnLogged", "TxnCommitted", "WriteAcknowledged", "EphemeralCreated", "EphemeralDeleted",
+        "RecordsAppended", "RecordsReplicated", "RecordsAcknowledged", "HighWatermarkMoved", "ReplicaProgressed",
+        "ZxidCheckpoint",
+    )
+)  # fmt: skip
+"""Events of every write say nothing of where it leads."""
+_WORDS = ("state", "phase", "mode", "cause", "kind", "request", "process", "operation", "action", "invariant")
+_FLAGS = ("unclean", "recovering", "is_controller", "both_ways")
+_SIZES = ("isr", "eligible", "left", "live", "added", "removed", "bounced", "adding", "removing", "quorum")
+_PAIRS = (
+    ("request_epoch", "known_epoch"),
+    ("accepted_epoch", "current_epoch"),
+    ("from_offset", "to_offset"),
+    ("log_end_offset", "high_watermark"),
+    ("leader", "previous"),
+    ("from_zxid", "to_zxid"),
+)
+"""Of two such numbers it is told which is the larger."""
+SIZE_MAX = 3
+MASK = (1 << 48) - 1
+OFTEN = 4
+
+
+class _Tokens:
+    """Makes tokens of events, and keeps what it knows of each type of event."""
+
+    def __init__(self) -> None:
+        self._fields: dict[type[Event], tuple[tuple[str, ...], ...] | None] = {}
+        self._pairs: dict[type[Event], tuple[tuple[str, str], ...]] = {}
+        self._codes: dict[tuple[object, ...], int] = {}
+
+    def of(self, event: Event) -> int:
+        """The token of an event; 0 for one that says nothing."""
+        kind = type(event)
+        if kind not in self._fields:
+            self._learn(kind)
+        fields = self._fields[kind]
+        if fields is None:
+            return 0
+        words, flags, sizes = fields
+        told = (
+            kind.__name__,
+            *[getattr(event, name) for name in words],
+            *[getattr(event, name) for name in flags],
+            *[min(len(getattr(event, name)), SIZE_MAX) for name in sizes],
+            *[_order(getattr(event, one), getattr(event, other)) for one, other in self._pairs[kind]],
+        )
+        code = self._codes.get(told)
+        if code is None:
+            code = self._codes[told] = crc32(repr(told).encode())
+        return code
+
+    def _learn(self, kind: type[Event]) -> None:
+        names = kind.__struct_fields__
+        if kind.__name__ in _TOO_FREQUENT:
+            self._fields[kind] = None
+            return
+        self._fields[kind] = tuple(tuple(n for n in known if n in names) for known in (_WORDS, _FLAGS, _SIZES))
+        self._pairs[kind] = tuple(pair for pair in _PAIRS if pair[0] in names and pair[1] in names)
+
+
+def _order(one: int, other: int) -> int:
+    return (one > other) - (one < other)
+
+
+class _Standing:
+    """How a partition stands: how many are in sync, whether somebody leads, and what has happened since that was
+    written last."""
+
+    __slots__ = ("_isr", "_led", "_since")
+
+    def __init__(self) -> None:
+        self._isr = 0
+        self._led = False
+        self._since: dict[str, None] = {}
+
+    def see(self, event: Event) -> int:
+        """The standing after an event, as a number."""
+        if isinstance(event, IsrChanged | LeaderElected):
+            self._isr, self._led = len(event.isr), event.leader >= 0
+            self._since = {}
+        else:
+            self._since[type(event).__name__] = None
+        return crc32(repr((min(self._isr, SIZE_MAX), self._led, sorted(self._since))).encode())
+
+
+_TOKENS = _Tokens()
+_TOUCHING = (BrokerRegistered, ControllerElected, IsrProposed, LogTruncated, LeadershipTaken, ReplicaLoaded)
+"""What may have happened to a partition since its state was written."""
+
+
+class Reached(NamedTuple):
+    """What a history reached, each with how often (1, 2, or OFTEN), and with the number of the entry that was first."""
+
+    counts: dict[int, int]
+    firsts: dict[int, int]
+
+
+def reached(entries: Iterable[Entry]) -> Reached:
+    """What the history reached."""
+    counts: Counter[int] = Counter()
+    firsts: dict[int, int] = {}
+    standings: dict[tuple[str, int], _Standing] = {}
+    roles: dict[str, tuple[object, ...]] = {}
+    last_of_node: dict[str, int] = {}
+    last_of_partition: dict[tuple[str, int], int] = {}
+    holding: dict[str, int] = {}
+    last = faults = 0
+    for number, entry in enumerate(entries):
+        event = entry.event
+        token = _TOKENS.of(event)
+        if not token:
+            continue
+        here: list[int] = []
+        if isinstance(event, FaultInjected):
+            holding[event.fault_id] = crc32(f"{event.kind} {_kind(event.source)} {_kind(event.target)}".encode())
+            faults = _sum(holding)
+        elif isinstance(event, FaultRemoved):
+            holding.pop(event.fault_id, None)
+            faults = _sum(holding)
+        elif isinstance(event, PeerStateChanged):
+            is_ahead = event.accepted_epoch > event.current_epoch
+            roles[entry.node] = event.state, event.phase, is_ahead
+            here.append(crc32(repr(sorted(map(repr, roles.values()))).encode()) | 6 << 40)
+        elif isinstance(event, (*_TOUCHING, IsrChanged, LeaderElected)):
+            here += [_mixed(7, standing.see(event), token) for standing in _concerned(standings, event)]
+        here += (
+            token,
+            _mixed(1, last_of_node.get(entry.node, 0), token),
+            _mixed(2, last, token),
+            _mixed(3, faults, token),
+        )
+        topic = getattr(event, "topic", None)
+        if isinstance(topic, str):
+            name = topic, getattr(event, "partition", 0) or 0
+            here.append(_mixed(4, last_of_partition.get(name, 0), token))
+            last_of_partition[name] = token
+        last_of_node[entry.node] = last = token
+        for feature in here:
+            counts[feature] += 1
+            firsts.setdefault(feature, number)
+    return Reached({feature: count if count < 3 else OFTEN for feature, count in counts.items()}, firsts)
+
+
+def _concerned(standings: dict[tuple[str, int], _Standing], event: Event) -> Iterable[_Standing]:
+    """The partitions that an event is about: one, or all that are known."""
+    topic = getattr(event, "topic", None)
+    if topic is None:
+        return standings.values()
+    return (standings.setdefault((topic, getattr(event, "partition", 0)), _Standing()),)
+
+
+def _kind(node: str) -> str:
+    return node.rpartition("-")[0]
+
+
+def _sum(holding: dict[str, int]) -> int:
+    """The kinds of faults that hold, whatever their number and order."""
+    return sum(dict.fromkeys(holding.values())) & MASK
+
+
+def _mixed(way: int, one: int, other: int) -> int:
+    return ((one * 1_000_003) ^ (other * 8_191) ^ (way << 40)) & MASK

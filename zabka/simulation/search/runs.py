@@ -1,0 +1,112 @@
+"""One run of a tape: what it came to, what it reached, and the tape with all that was drawn written into it."""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from zabka.journal.events import Entry
+from zabka.simulation.kernel.garbage import collect_after
+from zabka.simulation.kernel.tape import Stream, Tape, TapedSeed
+from zabka.simulation.run import SCENARIOS, WHOLE_RUNS
+from zabka.simulation.scenarios.scenario import StepTaken, Verdict
+from zabka.simulation.search.corpus import NOWHERE
+from zabka.simulation.search.files import play_files
+from zabka.simulation.search.protocol import play_protocol
+from zabka.simulation.search.reached import reached
+from zabka.simulation.seeds.seed_run import SeedRun
+from zabka.simulation.serving.whole_run import WholeRun
+from zabka.simulation.settings import WorldSettings
+
+PROTOCOL, FILES = "swarm-protocol", "swarm-files"
+_DRAWN_STEPS = {PROTOCOL: play_protocol, FILES: play_files}
+PROTOCOL_RUNS_A_COLLECTION = 128
+SEARCHED = (*SCENARIOS, *_DRAWN_STEPS, *WHOLE_RUNS)
+"""What a search can be made in."""
+
+
+class Ran(NamedTuple):
+    """What came of a tape; `written` is the same run with every choice in it, as far as there were not too many, and
+    `places` says of some of what it reached behind how many steps, or acts, that was."""
+
+    problems: list[str]
+    reached: dict[int, int]
+    written: Tape
+    cpu_s: float
+    places: Mapping[int, int] = NOWHERE
+
+
+def run_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
+    """Play it."""
+    begin = time.process_time()
+    seed = TapedSeed(tape)
+    if scenario in _DRAWN_STEPS:
+        played = _DRAWN_STEPS[scenario](seed)
+        found = reached(played.cores.journal).counts | dict.fromkeys(played.places, 1)
+        return Ran(played.problems, found, _written(seed), time.process_time() - begin, played.places)
+    run: WholeRun | SeedRun
+    begun: Sequence[int] = ()
+    if scenario in WHOLE_RUNS:
+        run = WHOLE_RUNS[scenario](seed)
+        problems = run.execute().problems
+    else:
+        run = SeedRun(seed, SCENARIOS[scenario], settings)
+        problems = run.execute().problems
+        begun = run.stage.begun if run.stage is not None else ()
+    counts, firsts = reached(run.world.record.entries)
+    places = {feature: bisect_right(begun, number) for feature, number in firsts.items()} if begun else NOWHERE
+    return Ran(problems, counts, _written(seed), time.process_time() - begin, places)
+
+
+def run_one_of_many(number: int, tape: Tape, scenario: str, settings: WorldSettings) -> Ran:
+    """`run_tape`, where one process plays very many: what ended worlds leave goes now and then."""
+    ran = run_tape(tape, scenario, settings)
+    # The bare protocol leaves next to nothing, and takes less than a collection does.
+    if scenario != PROTOCOL or number % PROTOCOL_RUNS_A_COLLECTION == 0:
+        collect_after(number)
+    return ran
+
+
+def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
+    """Play it, for its journal and its story."""
+    seed = TapedSeed(tape)
+    if scenario in _DRAWN_STEPS:
+        played = _DRAWN_STEPS[scenario](seed)
+        cores = played.cores
+        return _verdict(scenario, played.problems, cores.journal, played.taken, (cores.steps, cores.now_ms, 0))
+    if scenario in WHOLE_RUNS:
+        served: WholeRun = WHOLE_RUNS[scenario](seed)
+        problems, over = served.execute().problems, served.world
+        counts = (over.scheduler.steps, over.now_ms, over.faults)
+        return _verdict(scenario, problems, over.record.entries, [], counts)
+    run = SeedRun(seed, SCENARIOS[scenario], settings)
+    problems, world = run.execute().problems, run.world
+    told = run.stage.told if run.stage is not None else []
+    taken = [StepTaken(each.at_ms, each.text, each.entries) for each in told]
+    return _verdict(
+        scenario, problems, world.record.entries, taken, (world.scheduler.steps, world.now_ms, world.faults)
+    )
+
+
+def _verdict(
+    name: str, problems: list[str], journal: list[Entry], taken: list[StepTaken], counts: tuple[int, int, int]
+) -> Verdict:
+    steps, virtual_ms, faults = counts
+    return Verdict(
+        name=name, problems=problems, steps=steps, virtual_ms=virtual_ms, faults=faults, journal=journal, taken=taken
+    )
+
+
+def _written(seed: TapedSeed) -> Tape:
+    """Its tape with all that was drawn from streams that do not give too much."""
+    streams = {purpose: Stream(words=words) for purpose, words in seed.recorded().items() if words}
+    busy = seed.busy()
+    streams |= {purpose: stream for purpose, stream in seed.tape.streams.items() if purpose in busy}
+    return Tape(seed.tape.seed, streams)
+
+
+def invariant_of(problem: str) -> str:
+    """What was violated, without where and when."""
+    return problem.partition(":")[0].strip()

@@ -1,0 +1,117 @@
+"""Makes what was found short: acts and faults are left out, words become zero, streams go back to being drawn.
+
+Each attempt is a run; it counts where it shows the same invariant violated.  Spans are halved as in delta debugging
+(Zeller and Hildebrandt, 2002).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from zabka.simulation.faults.acts import ACTS
+from zabka.simulation.kernel.tape import STRIKE, Stream, Tape
+from zabka.simulation.search.mutation import unit_of
+from zabka.simulation.search.protocol import STEPS
+
+Shows = Callable[[Tape], Tape | None]
+"""Plays a tape: with all choices written in where it shows the same, None where it does not."""
+ENDING = (ACTS, STEPS)
+"""Streams whose zeros do nothing."""
+
+
+class Shrinking:
+    """One finding on its way to a short one, within so many runs."""
+
+    def __init__(self, tape: Tape, shows: Shows, runs_max: int) -> None:
+        self.tape = tape
+        self.runs = 0
+        self._shows = shows
+        self._runs_max = runs_max
+
+    def shrink(self) -> Tape:
+        """The shortest tape that was found."""
+        self._without_other_streams()
+        self._without_strikes()
+        for purpose in ENDING:
+            if purpose in self.tape.streams:
+                self._end(purpose)
+                self._shorten(purpose)
+                self._level(purpose)
+                self._without_pairs(purpose)
+        return self.tape
+
+    def _holds(self, tape: Tape) -> bool:
+        """Does this one show it?  Then it is the one to go on with."""
+        if self.runs >= self._runs_max:
+            return False
+        self.runs += 1
+        if self._shows(tape) is None:
+            return False
+        self.tape = tape
+        return True
+
+    def _without_other_streams(self) -> None:
+        """Of all streams but those of the acts, as many as possible are the seed's own."""
+        streams = self.tape.streams
+        if self._holds(Tape(self.tape.seed, {name: each for name, each in streams.items() if name in ENDING})):
+            return
+        for purpose in [name for name in streams if name not in ENDING]:
+            self._holds(Tape(self.tape.seed, {n: e for n, e in self.tape.streams.items() if n != purpose}))
+
+    def _without_strikes(self) -> None:
+        """Of the faults that have streams of their own, as many as possible do not come."""
+        written = self._shows(self.tape)
+        self.runs += 1
+        if written is None:
+            return
+        comes = {name: each.words for name, each in written.streams.items() if name.startswith(STRIKE)}
+        left = [name for name, words in comes.items() if len(words) > 1 and words[1]]
+        size = max(1, len(left) // 2)
+        while size and left:
+            begin = 0
+            while begin < len(left):
+                out = {name: Stream(words=(comes[name][0], 0)) for name in left[begin : begin + size]}
+                if self._holds(Tape(self.tape.seed, {**self.tape.streams, **out})):
+                    del left[begin : begin + size]
+                else:
+                    begin += size
+            size //= 2
+
+    def _end(self, purpose: str) -> None:
+        """Behind the words nothing is done."""
+        self._holds(self.tape.changed(purpose, Stream(words=self.tape.streams[purpose].words, ends=True)))
+
+    def _shorten(self, purpose: str) -> None:
+        unit = unit_of(purpose)
+        size = max(1, len(self.tape.streams[purpose].words) // unit // 2)
+        while size:
+            begin = 0
+            while begin * unit < len(self.tape.streams[purpose].words):
+                stream = self.tape.streams[purpose]
+                left = stream.words[: begin * unit] + stream.words[(begin + size) * unit :]
+                if not self._holds(self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))):
+                    begin += size
+            size //= 2
+
+    def _without_pairs(self, purpose: str) -> None:
+        """What holds something back and what lets it go again can be left out together alone."""
+        unit = unit_of(purpose)
+        one = 0
+        while (one + 1) * unit < len(self.tape.streams[purpose].words):
+            if not any(self._holds(tape) for tape in self._without_it_and_another(purpose, one)):
+                one += 1
+
+    def _without_it_and_another(self, purpose: str, one: int) -> Iterator[Tape]:
+        unit, stream = unit_of(purpose), self.tape.streams[purpose]
+        words = stream.words
+        for other in range(one + 1, len(words) // unit):
+            left = words[: one * unit] + words[(one + 1) * unit : other * unit] + words[(other + 1) * unit :]
+            yield self.tape.changed(purpose, Stream(words=left, tail=stream.tail, ends=stream.ends))
+
+    def _level(self, purpose: str) -> None:
+        """Words that do not matter become zero."""
+        for place in range(len(self.tape.streams[purpose].words)):
+            stream = self.tape.streams[purpose]
+            if stream.words[place]:
+                words = (*stream.words[:place], 0, *stream.words[place + 1 :])
+                self._holds(self.tape.changed(purpose, Stream(words=words, tail=stream.tail, ends=stream.ends)))

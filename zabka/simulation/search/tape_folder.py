@@ -1,0 +1,118 @@
+"""The directory of a search: what it was asked, the tapes that it kept, what it found, and how far it came.
+
+`search.json` is the question and the count of runs, `kept/` has the tapes that reached something new, `found/` what was
+violated, each as a tape that `zabka replay` plays.
+"""
+
+from __future__ import annotations
+
+import fcntl
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from zabka.simulation.kernel.tape import Tape
+from zabka.simulation.search.corpus import Kept
+from zabka.simulation.search.tape_file import TapeFile, read_tape, write_tape
+from zabka.simulation.search.tape_search import Found, Wanted, kind_of
+
+T = TypeVar("T")
+
+STATE, KEPT, FOUND = "search.json", "kept", "found"
+
+
+class State(msgspec.Struct):
+    """What was asked, and how far the search came."""
+
+    scenario: str
+    settings: list[str]
+    plant: str
+    seed: int
+    runs: int = 0
+    cpu_s: float = 0.0
+
+
+class OtherSearch(Exception):
+    """The directory holds a search that was asked something else, or one that is under way, or what is no search's."""
+
+
+@contextmanager
+def held(path: Path) -> Iterator[None]:
+    """Keep the directory of a search for one process; it is made where it is missing.  Raises OtherSearch, OSError."""
+    path.mkdir(parents=True, exist_ok=True)
+    with (path / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise OtherSearch(f"another process searches in {path}; take another --out") from None
+        yield
+
+
+class TapeFolder:
+    """One such directory; it is made where it is missing."""
+
+    def __init__(self, path: Path, wanted: Wanted) -> None:
+        """Raises OtherSearch, also where a file is none of ours, and OSError."""
+        self.path = path
+        self._wanted = wanted
+        self.state = State(wanted.scenario, list(wanted.settings), wanted.plant, wanted.seed)
+        (path / KEPT).mkdir(parents=True, exist_ok=True)
+        (path / FOUND).mkdir(exist_ok=True)
+        if (path / STATE).exists():
+            before = _decoded(path / STATE, State)
+            asked = before.scenario, before.settings, before.plant, before.seed
+            if asked != (self.state.scenario, self.state.settings, self.state.plant, self.state.seed):
+                raise OtherSearch(f"{path} holds a search of {before.scenario} with other options; take another --out")
+            self.state = before
+
+    def kept(self) -> list[Kept]:
+        """The tapes that were kept so far, in order.  Raises OtherSearch, OSError."""
+        return [_decoded(file, Kept) for file in _files(self.path / KEPT)]
+
+    def findings(self) -> dict[Path, Found]:
+        """What was found so far, by its file, in order.  Raises OtherSearch, OSError."""
+        found: dict[Path, Found] = {}
+        for path in _files(self.path / FOUND):
+            try:
+                file = read_tape(path)
+                found[path] = Found(int(path.stem), kind_of(file.violated[0]), file.violated, file.tape)
+            except (ValueError, IndexError) as reason:
+                raise OtherSearch(f"{path} is no finding: {reason}") from None
+        return found
+
+    def keep(self, run: int, kept: Kept) -> None:
+        """One more of them."""
+        _write(self.path / KEPT / f"{run:08}.json", msgspec.json.encode(kept))
+
+    def save(self, runs: int, cpu_s: float) -> None:
+        """How far the search has come."""
+        self.state.runs, self.state.cpu_s = runs, cpu_s
+        _write(self.path / STATE, msgspec.json.encode(self.state) + b"\n")
+
+    def found(self, found: Found, tape: Tape, problems: list[str], acts: list[str]) -> Path:
+        """Write down what was found; where that stands."""
+        path = self.path / FOUND / f"{found.run:08}.json"
+        wanted = self._wanted
+        write_tape(TapeFile(wanted.scenario, tape, list(wanted.settings), wanted.plant, problems, acts), path)
+        return path
+
+
+def _files(directory: Path) -> list[Path]:
+    return sorted(directory.glob("*.json"))
+
+
+def _decoded(path: Path, kind: type[T]) -> T:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=kind)
+    except msgspec.DecodeError as reason:
+        raise OtherSearch(f"{path} is no file of a search: {reason}") from None
+
+
+def _write(path: Path, data: bytes) -> None:
+    """What was there is replaced whole or not at all: a search may be killed at any moment, and is gone on with."""
+    partial = path.with_suffix(".part")
+    partial.write_bytes(data)
+    partial.replace(path)

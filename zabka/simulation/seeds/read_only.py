@@ -1,0 +1,59 @@
+"""An ensemble with read-only service, whose minorities read on while faults strike (readonlymode.enabled)."""
+
+from __future__ import annotations
+
+from random import Random
+
+import msgspec
+
+from zabka.simulation.faults.splits import Splits
+from zabka.simulation.seeds.seed_run import SeedRun, SeedScenario
+from zabka.simulation.settings import WorldSettings
+from zabka.simulation.workloads.reading import MACHINE, Reading
+from zabka.simulation.workloads.writer import Writer
+from zabka.simulation.world import World
+
+CATCHES_UP_MS_MAX = 60_000
+SMALL_SNAP_COUNTS = (8, 50, 400)
+
+
+def _shape(settings: WorldSettings, random: Random) -> WorldSettings:
+    """A world for this scenario: two to five peers and no brokers, most often with local sessions."""
+    local = random.random() < 0.75
+    return msgspec.structs.replace(
+        settings,
+        brokers=0,
+        peers=(2, 3, 3, 4, 5)[random.randrange(0, 5)],
+        snap_count=SMALL_SNAP_COUNTS[random.randrange(0, len(SMALL_SNAP_COUNTS))],
+        sync_limit=random.randrange(2, 4),
+        read_only_mode=True,
+        local_sessions=local,
+        local_sessions_upgrading=local and random.random() < 0.5,
+    )
+
+
+def _play(run: SeedRun) -> None:
+    """Minorities serve reads under a random mix of faults; then recovery, and nothing is left of that service."""
+    writer = run.boot_writer()
+    world = run.world
+    run.reading = reading = Reading(world, writer)
+    splits = Splits(world, MACHINE)
+    run.harm()
+    splits.active = False
+    run.recover()
+    writes = reading.writes
+    world.until(
+        lambda: reading.takes_writes and reading.writes > writes + 2, CATCHES_UP_MS_MAX, "a reader that may write"
+    )
+    world.until(lambda: _only_local_of(world, reading, writer), CATCHES_UP_MS_MAX, "local sessions that have owners")
+
+
+def _only_local_of(world: World, reading: Reading, writer: Writer) -> bool:
+    """Is every local session anywhere that of a client which is there?"""
+    owners = (reading.session_id, writer.session_id)
+    return all(
+        session_id in owners for process in world.peer_processes() for session_id, _ in process.service.local_sessions()
+    )
+
+
+READ_ONLY = SeedScenario("read-only", _shape, _play)

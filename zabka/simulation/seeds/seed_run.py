@@ -1,0 +1,266 @@
+"""One seed's run of a scenario whose faults are drawn: boot, do harm, heal, recover; then the verdict."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+from zabka.journal.judges.cause_chains import JUDGED as DECISIONS
+from zabka.journal.judges.cause_chains import NAME as CAUSE_CHAINS
+from zabka.journal.judges.cause_chains import broken_chains
+from zabka.journal.judges.judged import Judged
+from zabka.kafka.client.history_clients import TopicPlan
+from zabka.simulation.faults.acts import Stage
+from zabka.simulation.faults.chaos import chaos
+from zabka.simulation.faults.chosen import ChosenNemesis
+from zabka.simulation.faults.nemesis import Nemesis
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Deadlock
+from zabka.simulation.network.connector import client_on
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.network.wire import EncodedWire, TypedWire, Wire
+from zabka.simulation.settings import WorldSettings
+from zabka.simulation.workloads.consuming import Consuming
+from zabka.simulation.workloads.producing import Producing, clients_in
+from zabka.simulation.workloads.reading import Reading
+from zabka.simulation.workloads.visiting import Visiting
+from zabka.simulation.workloads.watching import MACHINE as WATCHER
+from zabka.simulation.workloads.watching import Watching
+from zabka.simulation.workloads.writer import MACHINE as WRITER
+from zabka.simulation.workloads.writer import Writer
+from zabka.simulation.world import World
+
+BOOT_MS_MAX = 60_000
+RECOVERY_MS_MAX = 120_000
+TOPIC = "orders"
+WIRE_MODE_EVERY = 10
+GROUP_EVERY = 2
+"""In every so many seeds a consumer group works, too: it costs a fifth of a run."""
+
+
+class Outcome(msgspec.Struct):
+    """What a seed's run came to; `problems` is empty when everything held."""
+
+    seed: int
+    scenario: str
+    problems: list[str]
+    virtual_ms: int
+    recovery_ms: int
+    steps: int
+    events: int
+    acknowledged_writes: int
+    acknowledged_records: int
+    faults: int
+    wall_s: float
+    cpu_s: float
+    reached: dict[str, int] = {}
+    """How often it came to certain places, where such are counted."""
+    judged: dict[str, int] = {}
+    """How often each invariant had something to judge."""
+
+    @property
+    def held(self) -> bool:
+        """Did every invariant hold, and did the cluster recover?"""
+        return not self.problems
+
+
+class SeedScenario(NamedTuple):
+    """What is drawn from a seed, and how it is played."""
+
+    name: str
+    shape: Callable[[WorldSettings, Random], WorldSettings]
+    """The world of a seed: what was wished for, and what is drawn."""
+    play: Callable[[SeedRun], None]
+    draws_topics: bool = True
+    """Are there topics of any shape, beside the one that is always there?"""
+
+
+class SeedRun:
+    """A seed's world with its two workloads; `execute` plays it to the end."""
+
+    def __init__(
+        self,
+        seed: int,
+        scenario: SeedScenario,
+        settings: WorldSettings | None = None,
+        tap: MessageTap | None = None,
+    ) -> None:
+        self.seed = seed
+        self.scenario = scenario
+        encoded = seed % WIRE_MODE_EVERY == WIRE_MODE_EVERY - 1
+        random = derive_random(seed, "wire")
+        wire: Wire = EncodedWire(random) if encoded else TypedWire(random)
+        shaped = scenario.shape(settings or WorldSettings(), derive_random(seed, "shape"))
+        self.world = World(seed, shaped, wire, tap)
+        self.writer: Writer | None = None
+        self.watching: Watching | None = None
+        self.producing: Producing | None = None
+        self.consuming: Consuming | None = None
+        self.reading: Reading | None = None
+        self.visiting: Visiting | None = None
+        self.stage: Stage | None = None
+        self.recovery_ms = 0
+        self.harmed_us = (0, 0)
+        """When harm began and ended."""
+        self.failures: list[str] = []
+        """What did not hold and no judge keeps."""
+
+    def execute(self) -> Outcome:
+        """Play the scenario."""
+        begin, cpu_begin = time.perf_counter(), time.process_time()
+        try:
+            self.scenario.play(self)
+        except Deadlock as stuck:
+            self.failures.append(f"liveness: {stuck}")
+        except AssertionError as broken:
+            self.failures.append(f"assertion: {broken}")
+        except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
+            self.failures.append(f"crash: {crash!r}")
+        world = self.world
+        world.scheduler.end()
+        self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
+        return Outcome(
+            seed=int(self.seed),
+            scenario=self.scenario.name,
+            problems=self.problems(),
+            virtual_ms=world.now_ms,
+            recovery_ms=self.recovery_ms,
+            steps=world.scheduler.steps,
+            events=len(world.record.entries),
+            acknowledged_writes=self.writer.acknowledged if self.writer else 0,
+            acknowledged_records=self.producing.acknowledged if self.producing else 0,
+            faults=world.faults,
+            wall_s=time.perf_counter() - begin,
+            cpu_s=time.process_time() - cpu_begin,
+            judged=self._had_to_judge(),
+        )
+
+    def _had_to_judge(self) -> dict[str, int]:
+        """How often each invariant had something to judge; what clients saw counts by what was compared."""
+        every = Judged()
+        every.add(self.world.record.had_to_judge())
+        every.note(CAUSE_CHAINS, sum(isinstance(entry.event, DECISIONS) for entry in self.world.record.entries))
+        every.note("linearizable writes", self.writer.acknowledged if self.writer else 0)
+        every.note("reads and watches", self.watching.watches_fired if self.watching else 0)
+        every.note("read-only service", self.reading.reads if self.reading else 0)
+        every.note("records", self.producing.acknowledged if self.producing else 0)
+        every.note("groups", self.consuming.consumed if self.consuming else 0)
+        return every.counts
+
+    def problems(self) -> list[str]:
+        """Every violation so far, one line each."""
+        found = [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
+        found += [f"linearizable writes: {line}" for line in (self.writer.violations if self.writer else [])]
+        found += [f"reads and watches: {line}" for line in (self.watching.violations if self.watching else [])]
+        found += [f"reads and watches: {line}" for line in (self.visiting.violations if self.visiting else [])]
+        found += [f"read-only service: {line}" for line in (self.reading.violations if self.reading else [])]
+        found += [f"records: {line}" for line in (self.producing.violations if self.producing else [])]
+        found += [f"groups: {line}" for line in (self.consuming.violations if self.consuming else [])]
+        return found + self.failures
+
+    # -- the parts scenarios are made of -----------------------------------------------------------------------------
+
+    def boot(self) -> None:
+        """Start every node and both workloads; wait until both make progress."""
+        world, writer = self.world, self.boot_writer()
+        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "watcher"))
+        client = client_on(world.network, runtime, world.zookeeper_connect, WATCHER)
+        self.watching = watching = Watching(client, runtime, lambda: writer.acknowledged)
+        world.until(lambda: watching.watches_fired > 0, BOOT_MS_MAX, "the first watch")
+        if world.brokers:
+            self.producing = producing = Producing(
+                clients_in(world), world.replication, self._topics(), world.settings.workload.acks
+            )
+            world.until(producing.every_topic_took_records, BOOT_MS_MAX, "the first acknowledged records")
+            if self.seed % GROUP_EVERY == 0:
+                self.consuming = consuming = Consuming(clients_in(world), world.replication, TOPIC, producing.history)
+                world.until(lambda: consuming.consumed > 0, BOOT_MS_MAX, "the first record of a group")
+
+    def boot_writer(self) -> Writer:
+        """Start every node and the writer alone; wait until it makes progress."""
+        world = self.world
+        world.start()
+        runtime = SimRuntime(world.scheduler, derive_random(self.seed, "writer"))
+        client = client_on(world.network, runtime, world.zookeeper_connect, WRITER)
+        self.writer = writer = Writer(client, runtime)
+        world.until(lambda: writer.acknowledged > 0, BOOT_MS_MAX, "the first write to the ensemble")
+        return writer
+
+    def _topics(self) -> list[TopicPlan]:
+        """The topic that is always there; and where there is to be chaos, a few more of any shape."""
+        brokers, settings = len(self.world.brokers), self.world.settings
+        topics = [TopicPlan(TOPIC, settings.workload.partitions, settings.replication_factor, {})]
+        if self.scenario.draws_topics and settings.workload.draws_topics:
+            draw = derive_random(self.seed, "topics")
+            for number in range(draw.randrange(0, 3)):
+                factor = draw.randrange(1, brokers + 1)
+                configs = {"min.insync.replicas": str(draw.randrange(1, factor + 1))}
+                if draw.random() < 0.15:
+                    configs["unclean.leader.election.enable"] = "true"
+                topics.append(TopicPlan(f"drawn-{number}", draw.randrange(1, 4), factor, configs))
+        return topics
+
+    def harm(self, nemesis: Nemesis | None = None) -> None:
+        """Let the nemesis work (that of chaos, unless another is given), then undo every fault."""
+        nemesis = nemesis or self._nemesis()
+        began_us = self.world.scheduler.now_us
+        nemesis.start()
+        self.world.run(self.world.settings.harm.duration_ms)
+        nemesis.heal_all()
+        self.harmed_us = began_us, self.world.scheduler.now_us
+        self.world.start()
+
+    def _nemesis(self) -> Nemesis:
+        if self.world.settings.harm.kinds:
+            return ChosenNemesis(self.world, self.seed)
+        return chaos(self.world, derive_random(self.seed, "nemesis"))
+
+    def recover(self) -> None:
+        """With all faults gone, everything must come back within bounded time."""
+        world, writer, producing = self.world, self.writer, self.producing
+        assert writer is not None
+        before = writer.acknowledged
+        self.recovery_ms = world.until(
+            lambda: world.zab_leader() is not None and writer.acknowledged > before + 2,
+            RECOVERY_MS_MAX,
+            "a serving ensemble",
+        )
+        self.recovery_ms += world.until(world.every_peer_serves, RECOVERY_MS_MAX, "every peer back in service")
+        if self.watching is not None:
+            watching, fired = self.watching, self.watching.watches_fired
+            world.until(lambda: watching.watches_fired > fired, RECOVERY_MS_MAX, "a watch that fires")
+        if producing is not None:
+            self._recover_brokers(producing)
+
+    def _recover_brokers(self, producing: Producing) -> None:
+        world = self.world
+        try:
+            self.recovery_ms += world.until(
+                lambda: world.unsettled() is None,
+                RECOVERY_MS_MAX,
+                "brokers that agree, with a leader and a full ISR for every partition",
+            )
+        except Deadlock as stuck:
+            raise Deadlock(f"{stuck}: {world.unsettled()}") from None
+        sent = producing.acknowledged
+        self.recovery_ms += world.until(
+            lambda: producing.acknowledged > sent + 2, RECOVERY_MS_MAX, "acknowledged records"
+        )
+        producing.stop()
+        world.until(lambda: producing.verified, RECOVERY_MS_MAX, "reading every record back")
+        consuming = self.consuming
+        if consuming is not None:
+            world.until(
+                lambda: consuming.is_whole and consuming.has_read_to(producing.history.ends),
+                RECOVERY_MS_MAX,
+                "a whole group that has read everything",
+            )
+        for topic in producing.topics:
+            agreed = partial(world.replicas_agree, topic)
+            world.until(agreed, RECOVERY_MS_MAX, "logs that agree byte for byte")

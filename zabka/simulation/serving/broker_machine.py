@@ -1,0 +1,169 @@
+"""A machine on which `zabka broker` runs: its server.properties, its log directories, and its place in the record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from zabka.broker_sim.broker import Broker
+from zabka.broker_sim.broker_process import NoEnsemble, lock_log_dirs, serve
+from zabka.broker_sim.configs.broker_config import parse_config
+from zabka.broker_sim.logs.segment import SUFFIX
+from zabka.broker_sim.surroundings import Surroundings
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.properties import decode_properties
+from zabka.ensemble.txnlog.files import read_bytes
+from zabka.kafka.zk.registration import BrokerIdInUse
+from zabka.simulation.filesystem.inode import DirectoryNode, FileNode
+from zabka.simulation.filesystem.process_files import ProcessFiles
+from zabka.simulation.network.addresses import broker_name
+from zabka.simulation.processes.machine import Ground, SimProcess
+from zabka.simulation.record import Record
+from zabka.simulation.serving.server_machine import RecordJournal, ServerMachine, write_durably
+
+SERVER_PROPERTIES = Path("/server.properties")
+KAFKA_PORT = 9092
+DIRECTORIES_FAILED, LEFT_AT_ONCE = 1, 130
+"""Exit codes of a broker whose log directories have all failed, and of one that was told twice to stop."""
+
+_TROUBLES = (NoEnsemble, BrokerIdInUse, ZooKeeperError)
+"""Of what `zabka broker` says in one line and ends with, what a faulty network may bring about."""
+
+
+def broker_address(broker: int) -> str:
+    """The IP address of a broker's machine."""
+    return f"10.0.2.{broker}"
+
+
+class _SegmentFile(NamedTuple):
+    """A segment as it is read, whoever has it open."""
+
+    node: FileNode
+
+    def size(self) -> int:
+        return self.node.size
+
+    def read(self, position: int, size: int, /) -> bytes:
+        return self.node.read(position, size)
+
+
+class BrokerMachine(ServerMachine):
+    """A computer with a broker on it; `keys` are those of its server.properties, but for its id, listener and
+    directories."""
+
+    def __init__(
+        self, ground: Ground, record: Record, broker_id: int, keys: Mapping[str, str], log_dirs: int, skew_ms: int
+    ) -> None:
+        super().__init__(
+            ground, record, broker_name(broker_id), broker_address(broker_id), self._run,
+            skew_ms=skew_ms, troubles=_TROUBLES,
+        )  # fmt: skip
+        self.broker_id = broker_id
+        self.log_dirs = [Path(f"/kafka-{number}") for number in range(1, log_dirs + 1)]
+        self._on_power_loss: Callable[[BrokerMachine], object] = _nothing
+        self._keys = dict(keys)
+        self._broker: Broker | None = None
+        self._segments: dict[str, dict[str, _SegmentFile]] = {}
+        self._set_up()
+
+    def format(self) -> None:
+        """Another disk, with nothing on it but what an administrator puts there."""
+        self.volume = self.new_volume()
+        self._set_up()
+
+    def _set_up(self) -> None:
+        own = {
+            "broker.id": str(self.broker_id),
+            "listeners": f"PLAINTEXT://{self.address}:{KAFKA_PORT}",
+            "log.dirs": ",".join(map(str, self.log_dirs)),
+        }
+        lines = [f"{key}={value}\n" for key, value in {**self._keys, **own}.items()]
+        write_durably(SERVER_PROPERTIES, "".join(lines), ProcessFiles(self.volume))
+
+    # -- its process -------------------------------------------------------------------------------------------------
+
+    @property
+    def broker(self) -> Broker | None:
+        """The running broker, None while the process is down."""
+        return self._broker if self.process is not None else None
+
+    def note_end(self) -> None:
+        """There is no broker any more."""
+        self._broker = None
+
+    async def _run(self, process: SimProcess) -> None:
+        """What `zabka.broker_sim.broker_process.main` does."""
+        config = parse_config(decode_properties(read_bytes(SERVER_PROPERTIES, process.files)))
+        with ExitStack() as held:
+            lock_log_dirs(config, held, process.files)
+            await serve(config, self._surroundings(process))
+
+    def _surroundings(self, process: SimProcess) -> Surroundings:
+        def leave(code: int, said: str) -> NoReturn:
+            if not self._may_leave_with(code):
+                self.ground.failures.append(f"{self.name}: exit code {code}: {said}")
+            self.note_end()
+            self.gave_up += 1
+            self.start_again_soon()
+            self.exit(process)
+
+        return Surroundings(
+            log=self.log_of(process),
+            journal=RecordJournal(self.record, self.name, process.loop),
+            files=process.files,
+            workers=process.workers,
+            exit=leave,
+            made=self._made,
+            started=lambda: None,
+            random_seed=process.random.getrandbits(64),
+            messages=process.messages,
+        )
+
+    def _may_leave_with(self, code: int) -> bool:
+        if code == DIRECTORIES_FAILED:
+            return self.disk_failed
+        return code == LEFT_AT_ONCE and self.told_to_stop > 1
+
+    def _made(self, broker: Broker) -> None:
+        self._broker = broker
+
+    # -- its power ---------------------------------------------------------------------------------------------------
+
+    def lose_power_after(self, operations: int, told: Callable[[BrokerMachine], object]) -> None:
+        """When so many more operations on files were carried out, the next finds no power; `told` is called then."""
+        self.volume.lose_power_after(operations)
+        self._on_power_loss = told
+
+    def power_went(self) -> None:
+        """The power has gone in the midst of what the process does."""
+        if self.process is not None and not self.process.loop.killed:
+            self._on_power_loss(self)
+        super().power_went()
+
+    # -- its disk ----------------------------------------------------------------------------------------------------
+
+    def files(self, partition: str, /) -> Mapping[str, _SegmentFile]:
+        """A replica's segments; the same tuple as long as the file is the same."""
+        before, found = self._segments.get(partition, {}), {}
+        for log_dir in self.log_dirs:
+            for name, node in self._entries(log_dir / partition).items():
+                if name.endswith(SUFFIX) and isinstance(node, FileNode):
+                    known = before.get(name)
+                    found[name] = known if known is not None and known.node is node else _SegmentFile(node)
+            if found:
+                break
+        self._segments[partition] = found
+        return found
+
+    def _entries(self, path: Path) -> Mapping[str, Any]:
+        try:
+            node = self.volume.find(path)
+        except OSError:
+            return {}
+        return node.entries if isinstance(node, DirectoryNode) else {}
+
+
+def _nothing(_: BrokerMachine) -> None:
+    return

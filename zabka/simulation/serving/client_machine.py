@@ -1,0 +1,99 @@
+"""Machines on which clients of the ensemble run: our own asyncio client over simulated sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.client_tap import ClientTap
+from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, History, Player
+from zabka.ensemble.errors import NodeExists, SessionExpired, ZooKeeperError
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.message_log import MessageNotes
+from zabka.simulation.processes.machine import Ground, Machine, SimProcess
+
+SESSION_TIMEOUT_MS = 6_000
+PLAYERS_PAUSE_S = 0.12
+
+Program = Callable[[AsyncioRuntime, MessageNotes | None], Awaitable[None]]
+"""Is told who listens to its messages."""
+Work = Callable[[Client, AsyncioRuntime], Awaitable[None]]
+"""What a client's program does with its client, for as long as it lasts."""
+
+
+class ProgramMachine(Machine):
+    """A computer with a program of a client's on it, which nobody kills; its links may be cut."""
+
+    def __init__(self, ground: Ground, name: str, address: str, program: Program) -> None:
+        super().__init__(ground, name, address, self._run, on_exit=self._ended)
+        self._program = program
+
+    async def _run(self, process: SimProcess) -> None:
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), process.random.getrandbits(64), on_failure=self._failed)
+        await self._program(runtime, process.messages)
+
+    def _failed(self, name: str, failure: BaseException) -> None:
+        self.ground.failures.append(f"{self.name}: {name}: {failure!r}")
+
+    def _ended(self, task: asyncio.Task[Any]) -> None:
+        failure = None if task.cancelled() else task.exception()
+        if failure is not None:
+            self.ground.failures.append(f"{self.name}: {failure!r}")
+
+
+class ClientMachine(ProgramMachine):
+    """One with a client of the ensemble."""
+
+    def __init__(self, ground: Ground, name: str, address: str, hosts: str, work: Work) -> None:
+        async def program(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
+            connector = AsyncioConnector(tap=None if messages is None else ClientTap(messages))
+            client = Client(hosts, connector, runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
+            await work(client, runtime)
+
+        super().__init__(ground, name, address, program)
+
+
+async def forever(_: Client, __: AsyncioRuntime) -> None:
+    """For programs whose work is in tasks of their own."""
+    await asyncio.get_running_loop().create_future()
+
+
+class Playing:
+    """Clients that write, read and watch a few znodes, and the history that they note.  Set `is_done` to end them."""
+
+    def __init__(self, seed: int) -> None:
+        self.history = History()
+        self.is_done = False
+        self.ended = 0
+        self._seed = seed
+
+    def player(self, name: str) -> Work:
+        """The program of one of them."""
+
+        async def play(client: Client, _: AsyncioRuntime) -> None:
+            player = Player(name, client, self.history, self._seed, PLAYERS_PAUSE_S)
+            await player.play(lambda: self.is_done)
+            self.ended += 1
+
+        return play
+
+
+async def make_ground(client: Client, runtime: AsyncioRuntime) -> None:
+    """The znodes under which players work."""
+    await client.start()
+    for path in (HISTORIES, ALIVE):
+        while True:
+            try:
+                await client.create(path, b"")
+            except NodeExists:
+                break
+            except SessionExpired:
+                await client.renew()
+            except ZooKeeperError:
+                await runtime.sleep(100)
+            else:
+                break
+    await client.close()

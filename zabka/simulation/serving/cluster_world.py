@@ -1,0 +1,163 @@
+"""The world of a whole cluster: an ensemble and brokers, every one of them a whole process, and Kafka's judges."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.ensemble.txn import Txn
+from zabka.journal.events import Entry, LogDamageFound, NodeStarted
+from zabka.journal.message_log import MessageNotes
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.kafka_tap import KafkaTap
+from zabka.simulation.judges.audited_broker import replicas_agree
+from zabka.simulation.judges.minimums import MINIMUM, Minimums
+from zabka.simulation.judges.replication_audit import ReplicationAudit
+from zabka.simulation.judges.settled import unsettled
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.serving.broker_machine import KAFKA_PORT, BrokerMachine, broker_address
+from zabka.simulation.serving.client_machine import ProgramMachine
+from zabka.simulation.serving.server_machine import ServerMachine
+from zabka.simulation.serving.serving_world import ServingWorld
+from zabka.simulation.serving.shape import Shape
+from zabka.simulation.workloads.producing import Program
+
+ENSEMBLE_KEYS = {
+    "tickTime": "500",
+    "initLimit": "10",
+    "syncLimit": "5",
+    "snapCount": "200",
+    "commitLogCount": "500",
+    "preAllocSize": "64",
+    "skipACL": "yes",
+    "zabka.journal.level": "full",
+}
+
+
+TAKEN_OFFLINE = "taken offline"
+SEEN_TO_US = 1_000_000
+"""How soon an operator has seen to a disk that failed."""
+
+
+class ClusterShape(NamedTuple):
+    """An ensemble, and so many brokers with these keys and log directories."""
+
+    ensemble: Shape
+    brokers: int
+    log_dirs: int
+    keys: dict[str, str]
+    pause_ms: int
+    """How long producers wait between two records."""
+
+
+def draw_cluster_shape(random: Random) -> ClusterShape:
+    """Small segments, so that logs roll, and short patience, so that ISRs change."""
+    peers = random.choice((1, 3, 3))
+    ensemble = Shape(
+        peers=peers,
+        observers=0,
+        keys=ENSEMBLE_KEYS,
+        pieces=random.choice((0.0, 0.05, 0.4)),
+        skew_ms_max=random.choice((0, 500, 5_000)),
+        changes_members=False,
+    )
+    keys = {
+        "zookeeper.session.timeout.ms": "6000",
+        "replica.lag.time.max.ms": random.choice(("1500", "1500", "3000")),
+        # Far below Kafka's 30 s, so that requests are given up and arrive late within a run.
+        "replica.socket.timeout.ms": "1500",
+        "controller.socket.timeout.ms": "1500",
+        "replica.high.watermark.checkpoint.interval.ms": random.choice(("500", "5000")),
+        "offsets.topic.num.partitions": "2",
+        "offsets.topic.replication.factor": "3",
+        "group.initial.rebalance.delay.ms": "500",
+        "log.segment.bytes": random.choice(("300", "2000", "1073741824")),
+        "zabka.journal.level": "full",
+    }
+    return ClusterShape(ensemble, random.choice((3, 3, 3, 4)), random.choice((1, 1, 2)), keys, random.choice((20, 100)))
+
+
+class ClusterWorld(ServingWorld):
+    """One cluster; `start()` boots it, then let time pass with `run` or `until`."""
+
+    def __init__(self, seed: int, shape: ClusterShape, tap: MessageTap | None = None) -> None:
+        super().__init__(seed, shape.ensemble, tap)
+        keys = {"zookeeper.connect": self.hosts, **shape.keys}
+        skews = derive_random(seed, "skew of brokers")
+        self.brokers: dict[int, BrokerMachine] = {}
+        for broker in range(1, shape.brokers + 1):
+            skew_ms = skews.randrange(-shape.ensemble.skew_ms_max, shape.ensemble.skew_ms_max + 1)
+            self.brokers[broker] = BrokerMachine(
+                self.ground, self.record, broker, keys=keys, log_dirs=shape.log_dirs, skew_ms=skew_ms
+            )
+        self._given_up: dict[str, None] = {}
+        """Brokers that go on without one of their log directories."""
+        self._is_watched = False
+        """Does an operator restart them?"""
+        self.record.listeners.append(self._follow_directories)
+        minimums = Minimums(int(shape.keys.get(MINIMUM, "1")), int(shape.keys["zookeeper.session.timeout.ms"]))
+        self.replication = ReplicationAudit(self.scheduler, self.brokers, self.record.judged, self.emit, minimums)
+        self.record.listeners.append(self.replication.journalled)
+
+    def committed(self, txn: Txn) -> None:
+        """Kafka's judges read what the ensemble has committed."""
+        self.replication.committed(txn)
+
+    def _follow_directories(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, LogDamageFound) and event.action == TAKEN_OFFLINE:
+            self._given_up[entry.node] = None
+            if self._is_watched:
+                # It failed before all was mended, and is told of only now: brokers that start tell when they are in.
+                self.scheduler.after(SEEN_TO_US, self._restart_given_up)
+        elif isinstance(event, NodeStarted):
+            self._given_up.pop(entry.node, None)
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    def servers(self) -> list[ServerMachine]:
+        """Peers and brokers."""
+        return [*self.peers.values(), *self.brokers.values()]
+
+    def run_kafka_client(self, name: str, program: Program) -> None:
+        """A machine with a client of the brokers on it; it runs at once."""
+        bootstrap = [(broker_address(broker), KAFKA_PORT) for broker in self.brokers]
+
+        async def work(runtime: AsyncioRuntime, messages: MessageNotes | None) -> None:
+            channel = AsyncioChannel(name, tap=None if messages is None else KafkaTap(messages))
+            await program(AdminClient(channel, runtime, bootstrap), runtime)
+
+        machine = ProgramMachine(self.ground, name, self.next_client_address(), work)
+        self.clients[name] = machine
+        machine.start()
+
+    def unsettled(self) -> str | None:
+        """The first thing on the Kafka side that is not yet as it must be with all machines up and all links whole."""
+        return unsettled(self.brokers, self.replication.znodes, self.record.state.controller_id)
+
+    def replicas_agree(self) -> bool:
+        """Do all replicas of every partition hold the same log, byte for byte?"""
+        return all(
+            replicas_agree(self.brokers, f"{each.topic}-{each.partition}", each.replicas)
+            for each in self.record.state.partitions.values()
+        )
+
+    def announce_power_loss(self, machine: BrokerMachine) -> None:
+        """A broker's power has gone by itself."""
+        self.announce("power_loss", machine.name)
+
+    def mend_directories(self) -> None:
+        """Restart brokers that have given up a log directory, as an operator does who has seen to the disk; from now on
+        those, too, that tell so later."""
+        self._is_watched = True
+        self._restart_given_up()
+
+    def _restart_given_up(self) -> None:
+        for name in list(self._given_up):
+            machine = next(each for each in self.brokers.values() if each.name == name)
+            self.announce("crash", name)
+            machine.kill()
+            machine.switch_on()

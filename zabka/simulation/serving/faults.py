@@ -1,0 +1,398 @@
+"""What befalls whole processes: their machines, links and disks fail, and administrators do what they do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from zabka.ensemble.txnlog.files import LOG_PREFIX, SNAPSHOT_PREFIX, zxid_of
+from zabka.simulation.filesystem.inode import BLOCK_BYTES
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.tape import STRIKE, WORD_BITS
+from zabka.simulation.serving.peer_machine import PeerMachine
+from zabka.simulation.serving.server_machine import ServerMachine
+from zabka.simulation.serving.serving_world import ServingWorld
+
+Undo = Callable[[], None]
+Action = Callable[["ServingNemesis"], None]
+LASTS_MS_MIN, LASTS_MS_MAX = 100, 7_000
+SOON_MS_MAX = 3_000
+NEVER = 1 << 60
+QUIET_MS = 1_500
+"""How long all is left alone before a server is replaced: whatever is committed is on every other disk by then."""
+
+
+class ServingNemesis:
+    """Does one fault after the other, and undoes each after a while; at the end all that is left."""
+
+    def __init__(self, world: ServingWorld, random: Random, kinds: Sequence[Action], gap_ms: int) -> None:
+        self.world = world
+        self.random = random
+        self.active = False
+        self.holds_still = False
+        """Is an administrator at work, who has made sure that all is well?"""
+        self.hush: Callable[[bool], None] = _nobody_writes
+        """Has clients write nothing for a while, and go on."""
+        self._kinds = kinds
+        self._gap_ms = gap_ms
+        self._undo: dict[int, Undo] = {}
+        self._number = 0
+        self._strikes = 0
+
+    def start(self) -> None:
+        """Begin to do harm."""
+        self.active = True
+        self._schedule()
+
+    def _schedule(self) -> None:
+        """Each strike draws from a stream of its own: one that is left out shifts nothing in the others."""
+        self._strikes += 1
+        random = derive_random(self.world.ground.seed, f"{STRIKE}{self._strikes}")
+        self.after(random.randrange(1, 2 * self._gap_ms), lambda: self._strike(random))
+
+    def after(self, delay_ms: int, callback: Undo) -> None:
+        """Call after that time."""
+        self.world.scheduler.after(delay_ms * 1000, callback)
+
+    def _strike(self, random: Random) -> None:
+        if not self.active:
+            return
+        # No seed draws a zero; a tape says it where this strike is left out.
+        if random.getrandbits(WORD_BITS) and not self.holds_still:
+            usual, self.random = self.random, random
+            self._kinds[random.randrange(0, len(self._kinds))](self)
+            self.random = usual
+        self._schedule()
+
+    def heal_all(self) -> None:
+        """Stop, and undo everything."""
+        self.active = False
+        self.finish_all()
+        self.hush(False)
+        for machine in self.world.servers():
+            machine.volume.mend()
+
+    def finish_all(self) -> None:
+        """Undo whatever there is to undo."""
+        undo, self._undo = self._undo, {}
+        for each in undo.values():
+            each()
+
+    def until_healed(self, undo: Undo, lasts_ms: int = 0) -> None:
+        """Undo it after that time, or one that is drawn."""
+        self._number += 1
+        number = self._number
+        self._undo[number] = undo
+
+        def end() -> None:
+            if self._undo.pop(number, None) is not None:
+                undo()
+
+        self.after(lasts_ms or self.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX), end)
+
+    @property
+    def is_calm(self) -> bool:
+        """Is everything undone?"""
+        return not self._undo
+
+    def struck(self) -> list[ServerMachine]:
+        """Whom its faults may befall."""
+        return list(self.world.peers.values())
+
+    def pick(self) -> ServerMachine:
+        """A server's machine."""
+        return self.pick_peer()
+
+    def pick_peer(self) -> PeerMachine:
+        """A peer's machine; the leader's more often than others."""
+        leader = self.world.leader()
+        if leader is not None and self.random.random() < 0.3:
+            return leader
+        machines = list(self.world.peers.values())
+        return machines[self.random.randrange(0, len(machines))]
+
+    def again(self, machine: ServerMachine) -> None:
+        """A machine in trouble loses its power as well."""
+        if self.active and not self.holds_still:
+            self.down(machine, power=True)
+
+    def down(self, machine: ServerMachine, *, power: bool, lasts_ms: int = 0) -> None:
+        """Kill it, or cut its power; it comes back."""
+        self.world.announce("power_loss" if power else "crash", machine.name)
+        if power:
+            machine.lose_power()
+        else:
+            machine.kill()
+        self.until_healed(machine.switch_on, lasts_ms)
+
+
+def _nobody_writes(_: bool) -> None:
+    return
+
+
+def kill(nemesis: ServingNemesis) -> None:
+    """SIGKILL."""
+    nemesis.down(nemesis.pick(), power=False)
+
+
+def power_loss(nemesis: ServingNemesis) -> None:
+    """The plug is pulled, and nobody is told."""
+    nemesis.down(nemesis.pick(), power=True)
+
+
+def power_loss_of_all(nemesis: ServingNemesis) -> None:
+    """A power cut takes all at once."""
+    for machine in nemesis.struck():
+        nemesis.down(machine, power=True)
+
+
+def restart_of_all(nemesis: ServingNemesis) -> None:
+    """Every server is stopped in good order, one after the other or at once, and started again."""
+    for machine in nemesis.struck():
+        nemesis.world.announce("stop", machine.name)
+        machine.terminate()
+
+
+def terminate(nemesis: ServingNemesis) -> None:
+    """SIGTERM; a supervisor starts it again."""
+    machine = nemesis.pick()
+    nemesis.world.announce("stop", machine.name)
+    machine.terminate()
+
+
+def pause(nemesis: ServingNemesis) -> None:
+    """SIGSTOP."""
+    machine = nemesis.pick()
+    if not machine.is_paused and machine.process is not None:
+        nemesis.world.announce("pause", machine.name)
+        machine.pause()
+        nemesis.until_healed(machine.resume)
+
+
+def slow_disk(nemesis: ServingNemesis) -> None:
+    """Everything on a disk takes far longer."""
+    machine = nemesis.pick()
+    fault_id = nemesis.world.announce("slow_disk", machine.name)
+    machine.volume.slow_factor = nemesis.random.randrange(5, 300)
+
+    def end() -> None:
+        machine.volume.slow_factor = 1
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(end)
+
+
+def cut(nemesis: ServingNemesis) -> None:
+    """A link between two servers, one way or both."""
+    names = [machine.name for machine in nemesis.struck()]
+    source, target = nemesis.random.sample(names, 2)
+    nemesis.until_healed(nemesis.world.cut(source, target, both_ways=nemesis.random.random() < 0.5))
+
+
+def isolate(nemesis: ServingNemesis) -> None:
+    """A server loses all others, but not its clients."""
+    victim = nemesis.pick()
+    lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
+    for machine in nemesis.struck():
+        if machine is not victim:
+            nemesis.until_healed(nemesis.world.cut(victim.name, machine.name, both_ways=True), lasts_ms)
+
+
+def split(nemesis: ServingNemesis) -> None:
+    """Two parts that do not see each other."""
+    names = [machine.name for machine in nemesis.struck()]
+    nemesis.random.shuffle(names)
+    size = nemesis.random.randrange(1, len(names))
+    lasts_ms = nemesis.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX)
+    for left in names[:size]:
+        for right in names[size:]:
+            nemesis.until_healed(nemesis.world.cut(left, right, both_ways=True), lasts_ms)
+
+
+def delay(nemesis: ServingNemesis) -> None:
+    """One direction is slow."""
+    names = [machine.name for machine in nemesis.struck()]
+    source, target = nemesis.random.sample(names, 2)
+    nemesis.until_healed(nemesis.world.delay(source, target, nemesis.random.randrange(5, 600)))
+
+
+def cut_client(nemesis: ServingNemesis) -> None:
+    """A client loses a server."""
+    clients = list(nemesis.world.clients)
+    client = clients[nemesis.random.randrange(0, len(clients))]
+    nemesis.until_healed(nemesis.world.cut(client, nemesis.pick().name, both_ways=nemesis.random.random() < 0.5))
+
+
+def lagging_peer(nemesis: ServingNemesis) -> None:
+    """A peer is away for longer than memory reaches back."""
+    nemesis.down(nemesis.pick(), power=False, lasts_ms=nemesis.random.randrange(4_000, 12_000))
+
+
+def replace(nemesis: ServingNemesis) -> None:
+    """A server is replaced by an empty one, as the manual has it: one, while all others serve and nothing else is
+    wrong; what is committed then is on all of their disks."""
+    world, machine = nemesis.world, nemesis.pick_peer()
+    others = [each for each in world.peers.values() if each is not machine]
+    if not nemesis.is_calm or not world.every_peer_serves():
+        return
+    nemesis.holds_still = True
+    world.announce("replace", machine.name)
+    machine.kill()
+
+    def fill() -> None:
+        nemesis.after(nemesis.random.randrange(100, 3_000), let_go)
+        if all(each.serves for each in others):
+            machine.format()
+        machine.switch_on()
+
+    def let_go() -> None:
+        if machine.serves or not nemesis.active:
+            nemesis.holds_still = False
+        else:
+            nemesis.after(200, let_go)
+
+    nemesis.after(QUIET_MS, fill)
+
+
+def power_loss_in_mid_operation(nemesis: ServingNemesis) -> None:
+    """The plug is pulled between two steps of what a process does with its files."""
+    machine = nemesis.pick()
+    nemesis.world.announce("power_loss", machine.name)
+    volume = machine.volume
+    volume.lose_power_after(nemesis.random.randrange(1, 40))
+
+    def back() -> None:
+        # Had it done less than that by now, its power stays.
+        volume.lose_power_after(NEVER)
+        machine.switch_on()
+
+    nemesis.until_healed(back)
+
+
+def fail_sync(nemesis: ServingNemesis) -> None:
+    """A sync fails, and leaves clean pages; often the power goes soon after, with what only those pages held."""
+    machine = nemesis.pick()
+    nemesis.world.announce("fsync_fails", machine.name)
+    machine.volume.fail_next("sync")
+    if nemesis.random.random() < 0.5:
+        nemesis.after(nemesis.random.randrange(1, SOON_MS_MAX), lambda: nemesis.again(machine))
+
+
+def fail_file(nemesis: ServingNemesis) -> None:
+    """A write, a read or a change of names fails."""
+    machine = nemesis.pick()
+    nemesis.world.announce("disk_error", machine.name)
+    operation = ("write", "read", "rename", "unlink", "open")[nemesis.random.randrange(0, 5)]
+    machine.volume.fail_next(operation)
+
+
+def fill_disk(nemesis: ServingNemesis) -> None:
+    """There is hardly any room."""
+    machine = nemesis.pick()
+    volume, fault_id = machine.volume, nemesis.world.announce("disk_full", machine.name)
+    volume.room_bytes = nemesis.random.randrange(0, 40_000)
+
+    def make_room() -> None:
+        volume.mend()
+        nemesis.world.over(fault_id)
+
+    nemesis.until_healed(make_room)
+
+
+def stall_disk(nemesis: ServingNemesis) -> None:
+    """A sync takes seconds."""
+    machine = nemesis.pick()
+    nemesis.world.announce("disk_stalls", machine.name)
+    machine.volume.stall_next_sync(nemesis.random.randrange(200, 6_000) * 1000)
+
+
+def depose(nemesis: ServingNemesis) -> None:
+    """The leader loses the other peers, but not its clients: what it proposes is on its disk alone.  Sometimes it dies
+    of it."""
+    leader = nemesis.world.leader()
+    if leader is None:
+        return
+    lasts_ms = nemesis.random.randrange(1_000, LASTS_MS_MAX)
+    for machine in nemesis.world.peers.values():
+        if machine is not leader:
+            nemesis.until_healed(nemesis.world.cut(leader.name, machine.name, both_ways=True), lasts_ms)
+    if nemesis.random.random() < 0.5:
+        nemesis.after(nemesis.random.randrange(100, 1_000), lambda: nemesis.again(leader))
+
+
+def return_to_a_slow_leader(nemesis: ServingNemesis) -> None:
+    """The others commit without the leader's disk, which stalls; one of them restarts, and is ahead of it."""
+    leader = nemesis.world.leader()
+    if leader is None:
+        return
+    nemesis.world.announce("disk_stalls", leader.name)
+    leader.volume.stall_next_sync(nemesis.random.randrange(500, 3_000) * 1000)
+    others = [machine for machine in nemesis.world.peers.values() if machine is not leader]
+    other = others[nemesis.random.randrange(0, len(others))]
+    lasts_ms = nemesis.random.randrange(50, 300)
+    nemesis.after(nemesis.random.randrange(100, 400), lambda: nemesis.down(other, power=False, lasts_ms=lasts_ms))
+
+
+def rot(nemesis: ServingNemesis, *, at_once: bool = False) -> None:
+    """A bit flips in a log or a snapshot, of one of the few servers on whose disks nobody relies alone; it is found
+    when the server reads it."""
+    world, random = nemesis.world, nemesis.random
+    fragile = [world.peers[peer] for peer in range(1, (world.shape.voters - 1) // 2 + 1)]
+    machine = fragile[random.randrange(0, len(fragile))] if fragile else None
+    if machine is None:
+        return
+    prefix = (LOG_PREFIX, LOG_PREFIX, SNAPSHOT_PREFIX)[random.randrange(0, 3)]
+    files = [(path, node) for path, node in machine.volume.files() if Path(path).name.startswith(f"{prefix}.")]
+    if not files:
+        return
+    # The newer a file is, the sooner somebody reads it.
+    files = sorted(files, key=lambda each: zxid_of(Path(each[0]), prefix) or 0)[-2:]
+    path, node = files[random.randrange(0, len(files))]
+    used = (max(node.platter) + 1) * BLOCK_BYTES if node.platter else 0
+    if used:
+        world.announce("bit_rot", machine.name)
+        written = max(1, len(b"".join(node.platter[number] for number in sorted(node.platter)).rstrip(b"\0")))
+        machine.volume.rot(Path(path), random.randrange(0, 8 * min(used, written)))
+        if at_once:
+            nemesis.down(machine, power=False, lasts_ms=100)
+        elif random.random() < 0.7:
+            nemesis.after(random.randrange(1, SOON_MS_MAX), lambda: nemesis.again(machine))
+
+
+FAULTS: dict[str, Action] = {
+    "kill": kill,
+    "power_loss": power_loss,
+    "power_loss_of_all": power_loss_of_all,
+    "restart_of_all": restart_of_all,
+    "terminate": terminate,
+    "pause": pause,
+    "slow_disk": slow_disk,
+    "cut": cut,
+    "isolate": isolate,
+    "split": split,
+    "delay": delay,
+    "cut_client": cut_client,
+    "lagging_peer": lagging_peer,
+    "power_loss_in_mid_operation": power_loss_in_mid_operation,
+    "fail_sync": fail_sync,
+    "fail_file": fail_file,
+    "fill_disk": fill_disk,
+    "stall_disk": stall_disk,
+    "depose": depose,
+    "return_to_a_slow_leader": return_to_a_slow_leader,
+    "rot": rot,
+    "replace": replace,
+}
+"""In the order in which they are drawn."""
+
+
+_NEEDS_ALL_VOTERS = ("replace", "rot")
+"""What costs a server its history is survived where a quorum of the others has it, whoever they are by then."""
+
+
+def draw_nemesis(world: ServingWorld, random: Random) -> ServingNemesis:
+    """One with some of these kinds: each seed leaves others out (swarm testing)."""
+    left_out = _NEEDS_ALL_VOTERS if world.shape.changes_members else ()
+    chosen = [action for name, action in FAULTS.items() if random.random() < 0.4 and name not in left_out]
+    return ServingNemesis(world, random, chosen or [kill], random.randrange(500, 4_000))

@@ -1,0 +1,69 @@
+"""What a client was told of is on the platters of a majority, read from their bytes.
+
+Nobody is asked: not the peers, nor their storage, nor the reader of logs that they recover with.  Judged while the
+membership stays as it was configured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from zabka.journal import events as e
+from zabka.journal.events import Entry, InvariantViolated
+from zabka.journal.judges.judged import Judged
+from zabka.simulation.filesystem.volume import Volume
+from zabka.simulation.judges.durable_bytes import DurableBytes
+
+NAME = "what is acknowledged is on a majority's platters"
+JUDGED_EVERY = 5
+"""Reading disks takes time."""
+TAKING_FAULTS = ("replace", "bit_rot", "disk_error", "fsync_fails")
+FORGIVEN_US = 5_000_000
+"""A disk that was damaged or replaced so long ago may have lost what its peer had acknowledged in good faith."""
+
+
+class Platters:
+    """Watches a record; `volume_of` gives a voter's disk, by its number."""
+
+    def __init__(
+        self,
+        voters: range,
+        volume_of: Callable[[int], Volume],
+        judged: Judged,
+        emit: Callable[[InvariantViolated], object],
+    ) -> None:
+        self._voters = voters
+        self._volume_of = volume_of
+        self._judged = judged
+        self._emit = emit
+        self._told = 0
+        self._damaged_us: dict[str, int] = {}
+
+    def journalled(self, entry: Entry) -> None:
+        """A line of the journal: was a client told of a write, or a disk damaged?"""
+        event = entry.event
+        if isinstance(event, e.FaultInjected):
+            if event.kind in TAKING_FAULTS:
+                self._damaged_us[event.target] = entry.mono_us
+        elif isinstance(event, e.WriteAcknowledged):
+            self._told += 1
+            if self._told % JUDGED_EVERY == 0:
+                self._judge(event.zxid, entry.mono_us)
+
+    def _judge(self, zxid: int, now_us: int) -> None:
+        self._judged.note(NAME)
+        holders = [voter for voter in self._voters if self._holds(voter, zxid, now_us)]
+        if 2 * len(holders) <= len(self._voters):
+            detail = f"0x{zxid:x} was acknowledged and is on the platters of {holders} of {list(self._voters)}"
+            self._emit(InvariantViolated(NAME, detail))
+
+    def _holds(self, voter: int, zxid: int, now_us: int) -> bool:
+        damaged_us = self._damaged_us.get(f"peer-{voter}")
+        if damaged_us is not None and now_us - damaged_us < FORGIVEN_US:
+            return True
+        return DurableBytes(_by_name(self._volume_of(voter))).holds(zxid)
+
+
+def _by_name(volume: Volume) -> Mapping[str, bytes]:
+    """The files of version-2 directories, by their names alone."""
+    return {path.rpartition("/")[2]: data for path, data in volume.platter_files() if "/version-2/" in path}

@@ -1,0 +1,217 @@
+"""The world of an ensemble of whole processes: machines, clients, and what may be done to them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from zabka.ensemble.server.operator.running_peer import RunningPeer
+from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab.messages import PeerState
+from zabka.journal.events import Entry, FaultInjected, FaultRemoved, TxnCommitted
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
+from zabka.simulation.network.tap import MessageTap
+from zabka.simulation.processes.machine import Ground, Machine
+from zabka.simulation.record import Record
+from zabka.simulation.serving.client_machine import ClientMachine, ProgramMachine, Work
+from zabka.simulation.serving.peer_machine import CLIENT_PORT, ELECTION_PORT, QUORUM_PORT, PeerMachine, peer_address
+from zabka.simulation.serving.platters import Platters
+from zabka.simulation.serving.reached import Reached
+from zabka.simulation.serving.server_machine import ServerMachine
+from zabka.simulation.serving.shape import Shape
+
+
+class ServingWorld:
+    """One ensemble; `start()` boots it, then let time pass with `run` or `until`.  A `tap` is told of every message."""
+
+    def __init__(self, seed: int, shape: Shape, tap: MessageTap | None = None) -> None:
+        self.seed = seed
+        self.shape = shape
+        self.scheduler = Scheduler()
+        self.record = Record(self.scheduler)
+        self.ground = Ground(seed, self.scheduler, pieces=shape.pieces, tap=tap)
+        self._observer = SimRuntime(self.scheduler, derive_random(seed, "observer"))
+        self.emit = self.record.emitter("world", self._observer)
+        """Writes what the world itself says."""
+        self._fault_number = 0
+        self.reached = Reached()
+        self.record.listeners.append(self.reached.see)
+        self.peers: dict[int, PeerMachine] = {}
+        skews = derive_random(seed, "skew")
+        for peer in range(1, shape.peers + 1):
+            skew_ms = skews.randrange(-shape.skew_ms_max, shape.skew_ms_max + 1)
+            self.peers[peer] = PeerMachine(
+                self.ground, self.record, self.reached, peer, keys=self._zoo_cfg(), skew_ms=skew_ms
+            )
+            self.peers[peer].on_no_member = self._configure_anew
+        self.clients: dict[str, ProgramMachine] = {}
+        self._last_committed = 0
+        self.record.listeners.append(self._hears_commit)
+        if not shape.changes_members:
+            platters = Platters(
+                range(1, shape.voters + 1), lambda peer: self.peers[peer].volume, self.record.judged, self.emit
+            )
+            self.record.listeners.append(platters.journalled)
+
+    def _zoo_cfg(self) -> dict[str, str]:
+        """The keys of every zoo.cfg, but for its data directory.  All peers begin in one membership."""
+        shape = self.shape
+        servers = {f"server.{each}": server_line(each, observer=each > shape.voters) for each in self._peer_ids()}
+        return {**shape.keys, **servers}
+
+    def _peer_ids(self) -> range:
+        return range(1, self.shape.peers + 1)
+
+    def _hears_commit(self, entry: Entry) -> None:
+        event = entry.event
+        if isinstance(event, TxnCommitted):
+            service = self.peers[int(entry.node.removeprefix("peer-"))].service
+            assert service is not None, "a peer that commits has begun"
+            txn = service.applied.pop(event.zxid)
+            if event.zxid > self._last_committed:
+                self._last_committed = event.zxid
+                self.committed(txn)
+
+    def committed(self, txn: Txn) -> None:
+        """A transaction that nobody had applied as committed was applied."""
+
+    # -- what there is -----------------------------------------------------------------------------------------------
+
+    @property
+    def hosts(self) -> str:
+        """Where clients connect."""
+        return ",".join(f"{peer_address(peer)}:{CLIENT_PORT}" for peer in self._peer_ids())
+
+    def add_client(self, name: str, work: Work, server: PeerMachine | None = None) -> ClientMachine:
+        """A machine with a client's program, which knows all servers or that one; it runs at once."""
+        hosts = self.hosts if server is None else f"{server.address}:{CLIENT_PORT}"
+        machine = ClientMachine(self.ground, name, self.next_client_address(), hosts, work)
+        self.clients[name] = machine
+        machine.start()
+        return machine
+
+    def servers(self) -> list[ServerMachine]:
+        """Every machine with a server on it."""
+        return list(self.peers.values())
+
+    def next_client_address(self) -> str:
+        """Where the next client's machine is to stand."""
+        return f"10.0.1.{len(self.clients) + 1}"
+
+    def machine(self, name: str) -> Machine:
+        """A machine by its name."""
+        if name in self.clients:
+            return self.clients[name]
+        return next(machine for machine in self.servers() if machine.name == name)
+
+    def running(self) -> list[RunningPeer]:
+        """The peers that run, and have got as far as to open their ports."""
+        return [each.running for each in self.peers.values() if each.process is not None and each.running is not None]
+
+    def leader(self) -> PeerMachine | None:
+        """The machine of the peer that leads and serves; None in between."""
+        for machine in self.peers.values():
+            running = machine.running
+            if machine.process is None or running is None or machine.is_paused:
+                continue
+            if running.peer.state is PeerState.LEADING and running.peer.phase == "BROADCAST":
+                return machine
+        return None
+
+    def every_peer_serves(self) -> bool:
+        """Does every peer run, and lead or follow a leader that is established?"""
+        running = self.running()
+        return len(running) == len(self.peers) and all(each.peer.status().serving for each in running)
+
+    def _configure_anew(self, machine: PeerMachine) -> None:
+        """What an administrator does for a server that has left and is to be ready to join: once a leader can be asked
+        who the members are."""
+        leader = self.leader()
+        if leader is not None and leader.running is not None:
+            members = leader.running.peer.membership.lines
+            machine.join({int(peer): line.canonical() for peer, line in members.items()})
+
+    # -- time --------------------------------------------------------------------------------------------------------
+
+    @property
+    def now_ms(self) -> int:
+        """Virtual milliseconds since the world began."""
+        return self.scheduler.now_us // 1000
+
+    @property
+    def faults(self) -> int:
+        """How many were injected."""
+        return self._fault_number
+
+    def run(self, duration_ms: int) -> None:
+        """Let time pass."""
+        self.scheduler.run_until(self.scheduler.now_us + duration_ms * 1000)
+
+    def until(self, condition: Callable[[], bool], limit_ms: int, what: str) -> int:
+        """Let time pass until it holds; how many virtual ms that took.  Raises Deadlock past the limit."""
+        begin_us = self.scheduler.now_us
+        step_us = 10_000
+        while not condition():
+            if self.scheduler.now_us > begin_us + limit_ms * 1000:
+                raise Deadlock(f"{what} did not come true within {limit_ms} ms")
+            self.scheduler.run_until(self.scheduler.now_us + step_us)
+        return (self.scheduler.now_us - begin_us) // 1000
+
+    def start(self) -> None:
+        """Boot every server that is down."""
+        for machine in self.servers():
+            machine.switch_on()
+
+    def end(self) -> None:
+        """Nothing happens any more."""
+        for machine in (*self.servers(), *self.clients.values()):
+            machine.kill()
+        self.scheduler.end()
+        self.ground.end()
+
+    # -- faults ------------------------------------------------------------------------------------------------------
+
+    def announce(self, kind: str, source: str, target: str = "", *, both_ways: bool = False, delay_ms: int = 0) -> str:
+        """Journal a fault; its number, for `over`."""
+        self._fault_number += 1
+        fault_id = f"f{self._fault_number}"
+        self.emit(FaultInjected(fault_id, kind, source, target or source, both_ways, delay_ms))
+        return fault_id
+
+    def over(self, fault_id: str) -> None:
+        """Journal a fault's end."""
+        self.emit(FaultRemoved(fault_id))
+
+    def cut(self, source: str, target: str, *, both_ways: bool) -> Callable[[], None]:
+        """Cut a link; call what is returned to heal it."""
+        fault_id = self.announce("cut", source, target, both_ways=both_ways)
+        ends = self.machine(source).address, self.machine(target).address
+        directions = [ends, ends[::-1]] if both_ways else [ends]
+        for direction in directions:
+            self.ground.network.cut(*direction)
+
+        def heal() -> None:
+            for direction in directions:
+                self.ground.network.heal(*direction)
+            self.over(fault_id)
+
+        return heal
+
+    def delay(self, source: str, target: str, delay_ms: int) -> Callable[[], None]:
+        """Slow down one direction; call what is returned to end it."""
+        fault_id = self.announce("delay", source, target, delay_ms=delay_ms)
+        ends = self.machine(source).address, self.machine(target).address
+        self.ground.network.slow(*ends, delay_ms * 1000)
+
+        def end() -> None:
+            self.ground.network.slow(*ends, 0)
+            self.over(fault_id)
+
+        return end
+
+
+def server_line(peer: int, *, observer: bool = False) -> str:
+    """What stands behind `server.N=` in a zoo.cfg."""
+    role = "observer" if observer else "participant"
+    return f"{peer_address(peer)}:{QUORUM_PORT}:{ELECTION_PORT}:{role};0.0.0.0:{CLIENT_PORT}"

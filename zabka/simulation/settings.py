@@ -1,0 +1,206 @@
+"""The settings of a simulated world, and `--set KEY=VALUE` for them: ZooKeeper's and Kafka's own keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from zabka.broker_sim.configs.broker_config import config_from
+from zabka.broker_sim.configs.config_def import ConfigError
+
+
+class HarmSettings(msgspec.Struct, frozen=True):
+    """What befalls the cluster while a run does harm; as it stands, all but the length is drawn from the seed."""
+
+    duration_ms: int = 30_000
+    gap_ms: int = 0
+    """A fault every so often on average; 0: drawn."""
+    lasts_ms: tuple[int, int] = (100, 9_000)
+    """How long a fault lasts that has no measure of its own: drawn between these."""
+    kinds: tuple[tuple[str, int], ...] = ()
+    """Which faults, and how often each among the others; none: drawn."""
+
+
+class WorkloadSettings(msgspec.Struct, frozen=True):
+    """What clients write, and to what; as it stands, some topics' shapes are drawn from the seed."""
+
+    partitions: int = 2
+    replication_factor: int = 0
+    """Of the topic that is always there; 0: three, or as many as there are brokers."""
+    acks: int = -1
+    draws_topics: bool = True
+    """May there be topics of drawn shapes beside the one that is always there?"""
+
+
+class WorldSettings(msgspec.Struct, frozen=True):
+    """The cluster's size and its ZooKeeper and Kafka keys, in their own units."""
+
+    peers: int = 3
+    brokers: int = 3
+    members: int = 0
+    """How many of the peers are its first members, where that may change; 0 for all of them, for good."""
+    tick_time_ms: int = 500
+    init_limit: int = 10
+    sync_limit: int = 5
+    snap_count: int = 400
+    session_timeout_ms: int = 6_000
+    replica_lag_time_max_ms: int = 1_500
+    broker_keys: dict[str, str] = {}
+    read_only_mode: bool = False
+    local_sessions: bool = False
+    local_sessions_upgrading: bool = False
+    faulty_disks: bool = False
+    """Disks that may fail (`zabka.simulation.disks`), and two log directories for some brokers."""
+    racks: int = 0
+    """Brokers stand in so many racks, one after the other; 0: nobody says where they stand."""
+    harm: HarmSettings = HarmSettings()
+    workload: WorkloadSettings = WorkloadSettings()
+
+    @property
+    def replication_factor(self) -> int:
+        """Of the topic that is always there."""
+        return self.workload.replication_factor or min(3, self.brokers)
+
+
+class BadSetting(Exception):
+    """A key nobody knows, or a value that makes no sense."""
+
+
+NODES_MAX = 255
+"""Of each kind, as in a cluster that is started."""
+
+_OWN_KEYS: dict[str, str] = {
+    "tickTime": "tick_time_ms",
+    "initLimit": "init_limit",
+    "syncLimit": "sync_limit",
+    "snapCount": "snap_count",
+    "peers": "peers",
+    "brokers": "brokers",
+    "racks": "racks",
+    "zookeeper.session.timeout.ms": "session_timeout_ms",
+    "replica.lag.time.max.ms": "replica_lag_time_max_ms",
+}
+_OWN_FLAGS = {
+    "readonlymode.enabled": "read_only_mode",
+    "localSessionsEnabled": "local_sessions",
+    "localSessionsUpgradingEnabled": "local_sessions_upgrading",
+}
+
+
+_HARM = {"harm.ms": "duration_ms", "harm.gap.ms": "gap_ms"}
+_WORKLOAD = {"num.partitions": "partitions", "default.replication.factor": "replication_factor"}
+_ACKS = {"all": -1, "-1": -1, "1": 1}
+PLAYED_KEYS = (*_HARM, "harm.lasts.ms", "harm.kinds", *_WORKLOAD, "acks", "drawn.topics")
+"""Keys of what is done to a cluster and what clients do, which a script or a search decides for itself."""
+
+
+_WHOLE = re.compile(r"[0-9]{1,18}")
+
+
+def _positive(key: str, value: str) -> int:
+    if not _WHOLE.fullmatch(value) or (int(value) == 0 and key != "brokers"):
+        raise BadSetting(f"{key}={value}: a positive whole number is wanted")
+    return int(value)
+
+
+def _number(key: str, value: str) -> int:
+    number = _positive(key, value)
+    if key in ("peers", "brokers") and number > NODES_MAX:
+        raise BadSetting(f"{key}={value}: a world has at most {NODES_MAX} of them")
+    return number
+
+
+def _flag(key: str, value: str) -> bool:
+    if value.lower() not in ("true", "false"):
+        raise BadSetting(f"{key}={value}: true or false is wanted")
+    return value.lower() == "true"
+
+
+def own_settings(keys: dict[str, str]) -> dict[str, int | bool]:
+    """What some of these keys say of the world itself, by field of WorldSettings.  Raises BadSetting."""
+    numbers = {_OWN_KEYS[key]: _number(key, value) for key, value in keys.items() if key in _OWN_KEYS}
+    return numbers | {_OWN_FLAGS[key]: _flag(key, value) for key, value in keys.items() if key in _OWN_FLAGS}
+
+
+def _harm(keys: dict[str, str]) -> HarmSettings:
+    numbers: dict[str, Any] = {_HARM[key]: _positive(key, value) for key, value in keys.items() if key in _HARM}
+    harm = HarmSettings(**numbers)
+    if "harm.lasts.ms" in keys:
+        value = keys["harm.lasts.ms"]
+        first, _, last = value.partition("-")
+        lasts_ms = _positive("harm.lasts.ms", first), _positive("harm.lasts.ms", last or first)
+        if lasts_ms[1] < lasts_ms[0]:
+            raise BadSetting(f"harm.lasts.ms={value}: the longest is shorter than the shortest")
+        harm = msgspec.structs.replace(harm, lasts_ms=lasts_ms)
+    kinds = [_kind(part) for part in keys.get("harm.kinds", "").split(",") if part.strip()]
+    if "harm.kinds" in keys and not kinds:
+        raise BadSetting("harm.kinds: names of faults are wanted, such as crash_broker:3,pause")
+    return msgspec.structs.replace(harm, kinds=tuple(kinds))
+
+
+def _kind(part: str) -> tuple[str, int]:
+    name, _, weight = part.strip().partition(":")
+    return name, _positive(f"harm.kinds: {name}", weight or "1")
+
+
+def _workload(keys: dict[str, str]) -> WorkloadSettings:
+    numbers = {_WORKLOAD[key]: _positive(key, value) for key, value in keys.items() if key in _WORKLOAD}
+    acks = keys.get("acks", "all")
+    if acks == "0":
+        raise BadSetting("acks=0: nothing is acknowledged then, so that nothing could be judged or measured")
+    if acks not in _ACKS:
+        raise BadSetting(f"acks={acks}: all or 1 is wanted")
+    draws_topics = _flag("drawn.topics", keys.get("drawn.topics", "true"))
+    return WorkloadSettings(**numbers, acks=_ACKS[acks], draws_topics=draws_topics)
+
+
+def _check_together(world: WorldSettings) -> None:
+    """Refuse what could never take a record.  Raises BadSetting."""
+    factor, wanted = world.replication_factor, int(world.broker_keys.get("min.insync.replicas", "1"))
+    if factor > world.brokers:
+        raise BadSetting(f"default.replication.factor={factor}: there are only {world.brokers} brokers")
+    if world.brokers and wanted > factor and world.workload.acks == -1:
+        raise BadSetting(
+            f"min.insync.replicas={wanted} with replication factor {factor}: no write with acks=all could succeed"
+        )
+
+
+def split_settings(settings: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """`KEY=VALUE` settings as those of the world itself and those of brokers.  Raises BadSetting."""
+    keys: dict[str, str] = {}
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals:
+            raise BadSetting(f"--set takes KEY=VALUE; got {setting!r}")
+        keys[key] = value
+    own = {key: value for key, value in keys.items() if key in _OWN_KEYS or key in _OWN_FLAGS}
+    broker_keys = {key: value for key, value in keys.items() if key not in own}
+    own_settings(own)
+    _check_broker_keys(broker_keys)
+    return own, broker_keys
+
+
+def _check_broker_keys(keys: dict[str, str]) -> None:
+    needed = {"broker.id": "1", "listeners": "PLAINTEXT://broker:9092", "zookeeper.connect": "peer:2181"}
+    try:
+        config = config_from({**needed, "log.dirs": "/simulated", **keys})
+    except ConfigError as reason:
+        raise BadSetting(str(reason)) from None
+    if config.warnings:
+        own = ", ".join(sorted((*_OWN_KEYS, *_OWN_FLAGS, *PLAYED_KEYS)))
+        raise BadSetting(f"--set: {config.warnings[0]}; give a ZooKeeper or Kafka key, or one of {own}")
+
+
+def world_settings(settings: Iterable[str]) -> WorldSettings:
+    """The world that `KEY=VALUE` settings describe.  Raises BadSetting."""
+    given = tuple(settings)
+    played = {key: value for setting in given for key, equals, value in [setting.partition("=")] if equals}
+    own, broker_keys = split_settings(s for s in given if s.partition("=")[0] not in PLAYED_KEYS)
+    world = msgspec.structs.replace(
+        WorldSettings(), **own_settings(own), broker_keys=broker_keys, harm=_harm(played), workload=_workload(played)
+    )
+    _check_together(world)
+    return world

@@ -1,0 +1,126 @@
+"""Producers and consumers in the simulated world: what they are told is a history, judged as Jepsen's workload does.
+
+For every topic there is a producer that writes with acks=all, and a consumer that reads all of it as it comes
+(`zabka.kafka.client.history_clients`).  They work from hosts that no fault touches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
+
+from zabka.ensemble.ports import Runtime
+from zabka.journal.events import TopicPartition
+from zabka.journal.judges.kafka_analysis import ACKS_ALL, Anomaly, KafkaHistory
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.history_clients import PAUSE_MS, HistoryConsumer, HistoryProducer, TopicPlan
+from zabka.simulation.judges.replication_audit import ReplicationAudit
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.addresses import KAFKA_SERVICE
+from zabka.simulation.network.channel import SimChannel
+from zabka.simulation.world import World
+
+Program = Callable[[AdminClient, Runtime], Coroutine[Any, Any, None]]
+"""What a client does with its client and its runtime."""
+RunClient = Callable[[str, Program], None]
+"""Has a client's program run on a machine of that name."""
+
+
+class Producing:
+    """All clients of one run.  `stop()` ends the sending; `verified` once everything was read to the end.
+
+    `run_client` gives each a machine; `replication` says where logs end, and what may be lost.
+    """
+
+    def __init__(
+        self,
+        run_client: RunClient,
+        replication: ReplicationAudit,
+        topics: Sequence[TopicPlan],
+        acks: int = ACKS_ALL,
+        pause_ms: int = PAUSE_MS,
+    ) -> None:
+        self._replication = replication
+        self._acks = acks
+        self._pause_ms = pause_ms
+        self._stopping = False
+        self._writers: dict[str, HistoryProducer] = {}
+        self._readers: dict[str, HistoryConsumer] = {}
+        self.history = KafkaHistory()
+        self.topics = [topic.name for topic in topics]
+        for topic in topics:
+            run_client(f"producer-{topic.name}", self._producer(topic))
+            run_client(f"consumer-{topic.name}", self._consumer(topic))
+
+    def _producer(self, topic: TopicPlan) -> Program:
+        async def produce(client: AdminClient, runtime: Runtime) -> None:
+            writer = HistoryProducer(client, runtime, topic, self.history, self._pause_ms, self._acks)
+            self._writers[topic.name] = writer
+            await writer.run(lambda: self._stopping)
+
+        return produce
+
+    def _consumer(self, topic: TopicPlan) -> Program:
+        async def consume(client: AdminClient, runtime: Runtime) -> None:
+            reader = HistoryConsumer(client, runtime, topic, self.history, self._sending_ended, self._is_end)
+            self._readers[topic.name] = reader
+            await reader.run()
+
+        return consume
+
+    def _sending_ended(self) -> bool:
+        return all(topic in self._writers and self._writers[topic].done for topic in self.topics)
+
+    def _is_end(self, name: TopicPartition, offset: int) -> bool:
+        return self._replication.leader_log_end(name) == offset
+
+    def stop(self) -> None:
+        """Send no more."""
+        self._stopping = True
+
+    @property
+    def sent(self) -> int:
+        """Records handed to the cluster."""
+        return len(self.history.sent)
+
+    @property
+    def acknowledged(self) -> int:
+        """How many of them were acknowledged."""
+        return sum(writer.acknowledged for writer in self._writers.values())
+
+    @property
+    def verified(self) -> bool:
+        """Has every partition been read to its end, behind the last record?"""
+        return all(topic in self._readers and self._readers[topic].done for topic in self.topics)
+
+    def every_topic_took_records(self) -> bool:
+        """Has each topic acknowledged one?"""
+        return all(topic in self._writers and self._writers[topic].acknowledged for topic in self.topics)
+
+    @property
+    def violations(self) -> list[str]:
+        """What is wrong with the history.
+
+        Where an unclean election, or a replica that lost its power, took records with it, offsets are given twice, and
+        all but made-up records is forgiven; the invariants judge those runs record by record.
+        """
+        forgiven = self._replication.forgiven()
+        return [
+            str(found)
+            for found in self.history.violations()
+            if found.anomaly is Anomaly.UNKNOWN_VALUE or found.partition not in forgiven
+        ]
+
+
+def clients_in(world: World) -> RunClient:
+    """Machines that no fault of that world touches."""
+
+    def run(machine: str, program: Program) -> None:
+        runtime = SimRuntime(world.scheduler, derive_random(world.seed, machine))
+        host = world.network.boot(machine, runtime)
+        bootstrap = [(name, int(KAFKA_SERVICE)) for name in world.broker_names()]
+        client = AdminClient(SimChannel(world.network, host, runtime), runtime, bootstrap)
+        runtime.spawn(program(client, runtime), machine)
+
+    return run

@@ -1,0 +1,179 @@
+"""A client that is content with a server without a leader (canBeReadOnly): it reads, tries to write, and
+follows the leader when there is one again.
+
+What a read-only server may do is little, and all of it is checked: it serves what was committed, refuses every write,
+keeps its clients' sessions to itself, and leaves nothing behind when its ensemble is whole again.
+"""
+
+from __future__ import annotations
+
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.client.service import SessionState, WatchEvent
+from zabka.ensemble.errors import EphemeralOnLocalSession, NodeExists, NotReadOnly, SessionExpired, ZooKeeperError
+from zabka.ensemble.records import EventType
+from zabka.simulation.kernel.draws import derive_random
+from zabka.simulation.kernel.runtime import SimRuntime
+from zabka.simulation.network.connector import SimConnector, SimWords
+from zabka.simulation.workloads.writer import PATH, Writer
+from zabka.simulation.world import World
+
+MACHINE = "reader"
+OWN, REFUSED, EPHEMERAL = "/zabka-reader", "/zabka-reader-refused", "/zabka-reader-ephemeral"
+PAUSE_MS = 200
+TURNS_MAX = 60
+"""A client that reads so often makes way for another."""
+READ_ONLY, READ_WRITE = SessionState.CONNECTED_READ_ONLY, SessionState.CONNECTED
+
+
+class Reading:
+    """Reads PATH, whoever answers, and tries to write; on a machine of its own."""
+
+    def __init__(self, world: World, writer: Writer) -> None:
+        self._world = world
+        self._writer = writer
+        self._runtime = runtime = SimRuntime(world.scheduler, derive_random(world.seed, MACHINE))
+        self._host = world.network.boot(MACHINE, runtime)
+        self._client = self._new_client()
+        self._changes = 0
+        self._given_by_leaders: dict[int, None] = {}
+        self._last_session_id = 0
+        self._attempts = 0
+        self._refused: list[str] = []
+        self._fired = True
+        self._armed_zxid = 0
+        self._seen_zxid = 0
+        self._seen_number = 0
+        self.read_only_answers = 0
+        self.refusals = 0
+        self.writes = 0
+        self.watches_fired = 0
+        self.reads = 0
+        self.violations: list[str] = []
+        runtime.spawn(self._run(), MACHINE)
+
+    def _new_client(self) -> Client:
+        network, runtime = self._world.network, self._runtime
+        client = Client(
+            self._world.zookeeper_connect, SimConnector(network, self._host), runtime, session_timeout_ms=6_000,
+            name=MACHINE, read_only=True, asker=SimWords(network, self._host, runtime),
+        )  # fmt: skip
+        client.add_listener(self._moved)
+        return client
+
+    @property
+    def session_id(self) -> int:
+        """The id of the client's present session."""
+        return self._client.session_id
+
+    @property
+    def takes_writes(self) -> bool:
+        """Whether the client is connected to a server that has a leader."""
+        return self._client.state is READ_WRITE
+
+    def _moved(self, state: SessionState) -> None:
+        self._changes += 1
+        session_id = self._client.session_id
+        if state is READ_WRITE:
+            self._given_by_leaders[session_id] = None
+        elif state is READ_ONLY:
+            self._judge_session(session_id)
+        elif state is SessionState.EXPIRED and self._last_session_id not in self._given_by_leaders:
+            # Such a session is not even asked for elsewhere (ClientCnxn.seenRwServerBefore).
+            self.violations.append(f"session 0x{self._last_session_id:x} of a read-only server expired")
+        self._last_session_id = session_id or self._last_session_id
+
+    def _judge_session(self, session_id: int) -> None:
+        """Where there are local sessions a read-only server's are local, and no others.  Without them it opens none,
+        and takes up what only a leader could know."""
+        if not self._world.settings.local_sessions:
+            if session_id not in self._given_by_leaders:
+                self.violations.append(f"session 0x{session_id:x} was opened without a leader")
+        elif any(process.knows_session(session_id) for process in self._world.peer_processes()):
+            self.violations.append(f"session 0x{session_id:x} of a read-only server is a global one")
+
+    def _changed(self, event: WatchEvent) -> None:
+        self._fired = True
+        self.watches_fired += event.type is not EventType.NONE
+
+    async def _run(self) -> None:
+        while True:
+            await self._client.start()
+            for _ in range(1 + self._runtime.random.randrange(0, TURNS_MAX)):
+                await self._runtime.sleep(PAUSE_MS)
+                try:
+                    await self._turn()
+                except SessionExpired:
+                    await self._client.renew()
+                except ZooKeeperError:
+                    pass  # lost on the way: on with what there is
+            await self._client.close(PAUSE_MS)
+            # Somebody else comes, who knows of no session yet and of nothing that was read.
+            self._client = self._new_client()
+            self._fired, self._seen_zxid, self._seen_number = True, 0, 0
+
+    async def _turn(self) -> None:
+        await self._read()
+        state, changes = self._client.state, self._changes
+        self._attempts += 1
+        path = f"{REFUSED}-{self._attempts}" if state is READ_ONLY else OWN
+        try:
+            await self._client.create(path)
+        except NotReadOnly:
+            self._note_refusal(state, changes, path)
+            return
+        except NodeExists:
+            pass
+        if state is READ_ONLY and changes == self._changes:
+            self.violations.append(f"a server without a leader made {path}")
+        elif state is READ_WRITE and changes == self._changes:
+            self.writes += 1
+            await self._with_a_leader()
+
+    def _note_refusal(self, state: SessionState, changes: int, path: str) -> None:
+        self.refusals += 1
+        if state is READ_WRITE and changes == self._changes:
+            self.violations.append("a server with a leader said that it is read-only")
+        if path != OWN:
+            self._refused.append(path)
+
+    async def _with_a_leader(self) -> None:
+        """What was refused is nowhere, and an ephemeral belongs to a global session."""
+        await self._client.sync("/")
+        refused, self._refused = self._refused, []
+        for path in refused:
+            if await self._client.exists(path) is not None:
+                self.violations.append(f"{path} was refused by a read-only server, and is there")
+        settings = self._world.settings
+        try:
+            await self._client.create(EPHEMERAL, ephemeral=True)
+        except EphemeralOnLocalSession:
+            if not settings.local_sessions or settings.local_sessions_upgrading:
+                self.violations.append("an ephemeral was refused to a session that is global, or may become so")
+            return
+        except NodeExists:
+            pass
+        if settings.local_sessions and not settings.local_sessions_upgrading:
+            self.violations.append("a local session owns an ephemeral")
+        await self._client.delete(EPHEMERAL)
+
+    async def _read(self) -> None:
+        """Neither what is read nor its number goes back, and a watch fires before a read shows why."""
+        arming, self._fired = self._fired, False
+        try:
+            data, stat = await self._client.get(PATH, self._changed if arming else None)
+        except ZooKeeperError:
+            self._fired = self._fired or arming
+            raise
+        if arming:
+            self._armed_zxid = stat.mzxid
+        elif not self._fired and stat.mzxid != self._armed_zxid:
+            self.violations.append(f"a read showed 0x{stat.mzxid:x} of {PATH} before the watch told of it")
+            self._fired = True
+        self.read_only_answers += self._client.state is READ_ONLY
+        self.reads += 1
+        number = int(data)
+        if stat.mzxid < self._seen_zxid or number < self._seen_number:
+            self.violations.append(f"{PATH} went back from {self._seen_number} to {number} (0x{stat.mzxid:x})")
+        if number > self._writer.tried:
+            self.violations.append(f"{PATH} is {number}, which nobody wrote")
+        self._seen_zxid, self._seen_number = stat.mzxid, number

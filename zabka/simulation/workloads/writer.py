@@ -1,0 +1,74 @@
+"""A writing client of the ensemble: keeps writing, several requests in flight, and knows what was acknowledged."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.errors import NodeExists, NoNode, SessionExpired, ZooKeeperError
+from zabka.ensemble.ports import Future, Runtime
+from zabka.ensemble.records import Stat
+
+MACHINE = "writer"
+PATH = "/zabka-writer"
+KEPT = 20
+"""How many of its children the writer keeps."""
+
+
+class Writer:
+    """Sets PATH to 1, 2, 3, …, and creates a child for every other number; the numbers between are under way alone.
+
+    The set overwrites, the child stays: a peer that took on a transaction nobody else has keeps another tree for good.
+    """
+
+    def __init__(self, client: Client, runtime: Runtime, pause_ms: int = 100) -> None:
+        self._runtime = runtime
+        self._pause_ms = pause_ms
+        self._client = client
+        self.active = True
+        self.tried = 0
+        self.acknowledged = 0
+        self.violations: list[str] = []
+        runtime.spawn(self._run(), "writer")
+
+    @property
+    def session_id(self) -> int:
+        """The id of the client's session."""
+        return self._client.session_id
+
+    async def _run(self) -> None:
+        await self._client.start()
+        while True:
+            try:
+                await self._write()
+            except SessionExpired:
+                await self._client.renew()
+            except ZooKeeperError:
+                await self._runtime.sleep(self._pause_ms)
+            await self._runtime.sleep(self._pause_ms)
+
+    def _change_children(self, number: int) -> tuple[Future[tuple[str, Stat]], Future[None]]:
+        """One is born, and one that is old enough goes."""
+        client = self._client
+        return client.create(f"{PATH}/{number}"), client.delete(f"{PATH}/{number - KEPT}")
+
+    async def _write(self) -> None:
+        client = self._client
+        if self.tried == 0:
+            with suppress(NodeExists):
+                await client.create(PATH, b"0")
+        if self.active:
+            self.tried += 1
+            number = self.tried
+            counted = client.set(PATH, str(number).encode())
+            others = self._change_children(number) if number % 2 else ()
+            await counted
+            self.acknowledged = number
+            for other in others:
+                with suppress(NodeExists, NoNode):
+                    await other
+        # A synced read sees at least what was acknowledged to this client, and nothing it never tried.
+        await client.sync(PATH)
+        data, _ = await client.get(PATH)
+        if not self.acknowledged <= int(data) <= self.tried:
+            self.violations.append(f"{PATH} is {data.decode()}, acknowledged {self.acknowledged}, tried {self.tried}")

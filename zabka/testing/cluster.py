@@ -1,0 +1,373 @@
+"""What an election test may rely on: the surface that the live and the simulated cluster share.
+
+A test that takes a `Cluster` reads the same for real processes (`zabka.testing.live`, fixture `zabka_cluster`) and in
+virtual time (`zabka.testing.simulated`, fixture `zabka_world`).  Everything blocks; `until` is the way to wait.  What
+goes wrong is a `ClusterFailed`: a refusal of the cluster, or something that did not come true in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar
+
+import msgspec
+
+if TYPE_CHECKING:
+    # A live cluster is started before what drives it is imported.
+    from zabka.journal.events import TopicPartition
+    from zabka.kafka.client.client import KafkaClient
+
+T = TypeVar("T")
+
+Happening = dict[str, Any]
+"""One journal event as JSON: envelope (node, mono_us, …), type, and the type's own fields (`zabka.journal.events`)."""
+
+READY_TIMEOUT_S = 90.0
+_FETCH_WAIT_MS = 100
+
+
+class ClusterFailed(AssertionError):
+    """The cluster refused something, did not come up, or something did not come true in time."""
+
+
+class Believes(msgspec.Struct, frozen=True):
+    """Whom a broker believes to be controller, by its own last word."""
+
+    controller_id: int
+    controller_epoch: int
+
+
+class Partition(msgspec.Struct, frozen=True):
+    """One partition: its state as the ensemble has it, and where its replicas stand.
+
+    `high_watermark` is the leader's; `log_end_offsets` is by broker, as each last said it.
+    """
+
+    partition: int
+    leader: int
+    leader_epoch: int
+    isr: list[int]
+    replicas: list[int]
+    partition_epoch: int
+    high_watermark: int | None
+    log_end_offsets: dict[int, int]
+
+    @property
+    def offline(self) -> bool:
+        """Whether the partition has no leader."""
+        return self.leader == -1
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether the partition has a leader, and every replica in its ISR."""
+        return not self.offline and sorted(self.isr) == sorted(self.replicas)
+
+
+class WorkloadCounts(msgspec.Struct, frozen=True):
+    """How a workload stands; `lost` counts acknowledged records that cannot be read any more."""
+
+    sent: int
+    acknowledged: int
+    failed: int
+    lost: int
+    verified: bool
+
+
+class ConsumerCounts(msgspec.Struct, frozen=True):
+    """How a consumer stands: records new to its group, records that the group had read before, records that came behind
+    a later one, how far it is behind, and its partitions now."""
+
+    consumed: int
+    duplicates: int
+    out_of_order: int
+    lag: int
+    partitions: list[int]
+
+
+class Node(Protocol):
+    """One peer or broker: its process, and what can be done to it."""
+
+    @property
+    def id(self) -> int:
+        """The node's number."""
+        ...
+
+    @property
+    def name(self) -> str:
+        """The node's name, such as broker-1."""
+        ...
+
+    @property
+    def process(self) -> str:
+        """`running`, `paused` or `down`."""
+        ...
+
+    def kill(self) -> None:
+        """SIGKILL; it stays down until `start`."""
+        ...
+
+    def stop(self) -> None:
+        """A clean end; for a broker a controlled shutdown."""
+        ...
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        ...
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        ...
+
+    def start(self) -> None:
+        """Start again."""
+        ...
+
+    def restart(self) -> None:
+        """Stop, then start."""
+        ...
+
+
+class Broker(Node, Protocol):
+    """A broker."""
+
+    @property
+    def registered(self) -> bool:
+        """Does its ephemeral stand in /brokers/ids?  The ensemble's word."""
+        ...
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the broker takes itself for the controller, right or wrong."""
+        ...
+
+    @property
+    def believes(self) -> Believes:
+        """Whom it believes to be controller: its own last word."""
+        ...
+
+
+class Peer(Node, Protocol):
+    """A server of the ensemble."""
+
+    @property
+    def state(self) -> str:
+        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        ...
+
+    @property
+    def phase(self) -> str:
+        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        ...
+
+
+class Topic(Protocol):
+    """A topic."""
+
+    @property
+    def name(self) -> str:
+        """The topic's name."""
+        ...
+
+    @property
+    def partitions(self) -> Sequence[Partition]:
+        """The topic's partitions as they are now, by number."""
+        ...
+
+    @property
+    def config(self) -> Mapping[str, str]:
+        """The topic's configuration overrides."""
+        ...
+
+    def set_config(self, changes: Mapping[str, str | None]) -> None:
+        """Set overrides by Kafka's keys; None removes one."""
+        ...
+
+    def delete(self) -> None:
+        """Delete it."""
+        ...
+
+
+class Topics(Protocol):
+    """The cluster's topics; `topics["orders"]` is one."""
+
+    def create(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> Topic:
+        """Create one, by default with a replica on every broker; returns once its partitions have leaders."""
+        ...
+
+    def ask_for(self, name: str, partitions: int = 1) -> None:
+        """Ask whoever is controller for a topic on every broker, and do not wait for an answer."""
+        ...
+
+    def names(self) -> list[str]:
+        """All names, in order; Kafka's internal topics are left out."""
+        ...
+
+    def __getitem__(self, name: str) -> Topic: ...
+
+
+class Fault(Protocol):
+    """A fault that holds."""
+
+    def heal(self) -> None:
+        """End it."""
+        ...
+
+
+class Faults(Protocol):
+    """Faults on the links between running nodes, named by node or by name; "*" is every other node."""
+
+    def cut(self, source: Node | str, target: Node | str = "*", *, both_ways: bool = True) -> Fault:
+        """Let nothing pass, from source to target alone or both ways."""
+        ...
+
+    def delay(self, source: Node | str, target: Node | str, delay_ms: int, *, both_ways: bool = True) -> Fault:
+        """Let everything pass later."""
+        ...
+
+    def heal(self) -> None:
+        """End all."""
+        ...
+
+
+class Workload(Protocol):
+    """A producer that writes at a steady rate, and reads back what was acknowledged."""
+
+    @property
+    def counts(self) -> WorkloadCounts:
+        """How it stands."""
+        ...
+
+    def stop(self) -> WorkloadCounts:
+        """End it: wait for what is under way, read everything back; its last word."""
+        ...
+
+
+class Consumer(Protocol):
+    """A member of a consumer group."""
+
+    @property
+    def counts(self) -> ConsumerCounts:
+        """How it stands."""
+        ...
+
+    def stop(self) -> ConsumerCounts:
+        """Let it commit and leave its group; its last word."""
+        ...
+
+
+class Cluster(Protocol):
+    """A cluster of peers and brokers."""
+
+    @property
+    def peers(self) -> Mapping[int, Peer]:
+        """The ensemble's servers by number."""
+        ...
+
+    @property
+    def brokers(self) -> Mapping[int, Broker]:
+        """The brokers by number."""
+        ...
+
+    @property
+    def topics(self) -> Topics:
+        """The topics."""
+        ...
+
+    @property
+    def faults(self) -> Faults:
+        """The link faults."""
+        ...
+
+    @property
+    def controller(self) -> Broker | None:
+        """The broker that the ensemble names controller."""
+        ...
+
+    @property
+    def controller_epoch(self) -> int:
+        """/controller_epoch."""
+        ...
+
+    @property
+    def zab_leader(self) -> Peer | None:
+        """The peer that leads the ensemble and serves."""
+        ...
+
+    @property
+    def now_us(self) -> int:
+        """The clock that events' `mono_us` are read from, the same for every node of a test's cluster."""
+        ...
+
+    def settings(self, node: str = "broker-1") -> dict[str, str]:
+        """The effective configuration that a node journalled at its start."""
+        ...
+
+    def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
+        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        ...
+
+    def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
+        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        ...
+
+    def produce(
+        self,
+        topic: str,
+        values: Sequence[str],
+        partition: int = 0,
+        *,
+        acks: int = -1,
+        timeout_s: float = 10.0,
+    ) -> int:
+        """Write values in one batch; the first one's offset.  Raises ClusterFailed where nobody acknowledged it."""
+        ...
+
+    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
+        """Every committed value of a partition, in order.  Raises ClusterFailed where nobody serves it."""
+        ...
+
+    def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
+        """Start a workload on all partitions of a topic."""
+        ...
+
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        ...
+
+    def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
+        """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
+        ...
+
+    def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until a quorum serves, there is a controller and every running broker is registered."""
+        ...
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass, in which something must not happen."""
+        ...
+
+
+async def read_all(client: KafkaClient, name: TopicPartition, timeout_s: float) -> list[str]:
+    """Every committed value of a partition from its beginning, through a client."""
+    timeout_ms = int(timeout_s * 1000)
+    offset = await client.list_offset(name, -2, timeout_ms=timeout_ms)
+    values: list[str] = []
+    while True:
+        fetched = await client.fetch(name, offset, max_wait_ms=_FETCH_WAIT_MS, timeout_ms=timeout_ms)
+        values += [(record.value or b"").decode() for record in fetched.records]
+        offset = fetched.next_offset
+        if offset >= fetched.high_watermark:
+            return values
+
+
+def only(events: Sequence[Happening], **fields: object) -> list[Happening]:
+    """The events whose fields have these values."""
+    return [event for event in events if all(event.get(name) == value for name, value in fields.items())]

@@ -1,0 +1,73 @@
+"""What a journal says to a person: its last events as sentences, and the story behind one of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from zabka.journal.causes import Causes, Chain
+from zabka.journal.events import Entry, type_name
+from zabka.journal.rules import Rule, rule_of
+from zabka.journal.rules.source_lines import place_of
+from zabka.journal.sentence_file import read_sentences
+from zabka.journal.sentences import Sentences
+
+LAST_EVENTS = 20
+_DECISIONS = ("records_lost", "leader_elected", "controller_elected", "isr_changed", "session_expired")
+"""What a story is told of: the newest event of the first of these types that the journal has."""
+
+
+def report(entries: Sequence[Entry]) -> str:
+    """The last events, and from the newest of the weightiest decisions back to where it began."""
+    if not entries:
+        return "the journal is empty"
+    sentences = read_sentences()
+    lines = [f"the last {min(LAST_EVENTS, len(entries))} of {len(entries)} events:"]
+    lines += [f"  {line(entry, sentences)}" for entry in entries[-LAST_EVENTS:]]
+    newest = {type_name(entry.event): entry for entry in entries}
+    told = next((name for name in _DECISIONS if name in newest), None)
+    if told is not None:
+        causes = Causes()
+        for entry in entries:
+            causes.see(entry)
+        # Others, which weigh less, may have come after it.
+        lines += [f"how it came to the newest {told}:"]
+        lines += [f"  {step}" for step in story(causes.chain(newest[told]), sentences)]
+    return "\n".join(lines)
+
+
+def line(entry: Entry, sentences: Sentences) -> str:
+    """An event: when, the line of its node's journal, and what happened."""
+    return f"{_time(entry)} {entry.node}#{entry.node_seq}: {_printable(sentences.sentence(entry.node, entry.event))}"
+
+
+def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
+    """The chain of causes, the effect first: a line for each, and two for the rule by which it was decided."""
+    for place, entry in enumerate(chain.steps):
+        yield f"{'because ' if place else ''}{line(entry, sentences)}"
+        rule = rule_of(entry.event)
+        if rule is not None:
+            yield from _ruled(rule)
+    if chain.says:
+        yield f"because {_printable(chain.says)}"
+    yield (
+        f"which is where it begins: {chain.end.value}" if chain.end.value != "unknown" else "further back is not known"
+    )
+
+
+def _ruled(rule: Rule) -> Iterator[str]:
+    yield f"    rule: {rule.sentence}"
+    theirs = ", ".join(link.name for link in (rule.theirs, *rule.references))
+    yield f"    here {place_of(rule.source)}; there {theirs}"
+
+
+def _time(entry: Entry) -> str:
+    try:
+        return datetime.fromtimestamp(entry.wall_us / 1e6, UTC).strftime("%H:%M:%S.%f")[:-3] + "Z"
+    except (ValueError, OverflowError, OSError):
+        return f"{entry.wall_us} us"
+
+
+def _printable(said: str) -> str:
+    """A journal holds strangers' words, such as client ids: none of them may speak to the terminal."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in said)

@@ -1,0 +1,202 @@
+"""A live cluster for tests: real processes under a temporary directory, driven through the HTTP API.
+
+`LiveCluster` is what the fixture `zabka_cluster` gives: the surface of `zabka.testing.cluster`, and the API itself
+through `request`, `get` and `post`.  Everything blocks, and `until` is the only way to wait: it asks again until
+something holds, and says what was seen last when it does not.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from zabka.api.kafka_client import make_client
+from zabka.journal.events import Entry, TopicPartition
+from zabka.journal.reader import merge, read_directory
+from zabka.kafka.client.admin_client import AdminClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.record_batch import Record
+from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.live.faults import Faults
+from zabka.testing.live.http_api import HttpApi
+from zabka.testing.live.nodes import Broker, Peer
+from zabka.testing.live.topics import Topics
+from zabka.testing.live.workloads import Consumer, Workload
+
+T = TypeVar("T")
+
+HEAL_TIMEOUT_S = 60.0
+_POLL_S = 0.05
+
+
+class LiveCluster(HttpApi):
+    """A running cluster: `peers`, `brokers`, `topics`, `faults`, the journal, and `until`."""
+
+    def __init__(
+        self, url: str, data: Path, process: subprocess.Popen[bytes] | None = None, *, token: str | None = None
+    ) -> None:
+        super().__init__(url, token)
+        self.process = process
+        self.data = data
+        self.peers = {p["id"]: Peer(self, "peer", p["id"]) for p in self.get("/api/v1/peers")}
+        self.brokers = {b["id"]: Broker(self, "broker", b["id"]) for b in self.get("/api/v1/brokers")}
+        self.topics = Topics(self, len(self.brokers))
+        self.faults = Faults(self)
+        addresses = self.get("/api/v1/cluster")["settings"]
+        self.zookeeper_connect: str = addresses["zookeeper_connect"]
+        self.bootstrap: str = addresses["bootstrap"]
+        self._began = (-1, 0)
+
+    # ---- asking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> Broker | None:
+        """The broker that the ensemble names controller."""
+        return self.brokers.get(self.get("/api/v1/controller")["broker_id"])
+
+    @property
+    def controller_epoch(self) -> int:
+        """/controller_epoch."""
+        return int(self.get("/api/v1/controller")["controller_epoch"])
+
+    @property
+    def zab_leader(self) -> Peer | None:
+        """The peer that leads the ensemble and serves."""
+        serving = [p for p in self.get("/api/v1/peers") if p["process"] == "running" and p["phase"] == "BROADCAST"]
+        return next((self.peers[p["id"]] for p in serving if p["state"] == "LEADING"), None)
+
+    @property
+    def now_us(self) -> int:
+        """This machine's monotonic clock, which every node's `mono_us` is read from."""
+        return time.monotonic_ns() // 1000
+
+    def settings(self, node: str = "broker-1") -> dict[str, str]:
+        """The effective configuration that a node journalled at its start."""
+        return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
+
+    def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
+        """The journal since the test began, or after a moment of `now_us`; only these types, if any are named."""
+        after_seq, since_us = self._began if after_us is None else (0, after_us)
+        return [
+            event
+            for page in self._pages(after_seq)
+            for event in page
+            if event["mono_us"] > since_us and (not types or event["type"] in types)
+        ]
+
+    def _pages(self, after_seq: int) -> Iterator[list[Happening]]:
+        while page := self.get(f"/api/v1/journal?after={after_seq}&limit=100000"):
+            yield page
+            after_seq = page[-1]["seq"]
+
+    def journal(self) -> list[Entry]:
+        """The whole journal, in order, from the nodes' files: also where nobody answers any more."""
+        directories = sorted(self.data.glob("*/journal"))
+        return merge(entry for directory in directories for entry in read_directory(directory))
+
+    def replay(self, test: str) -> str:
+        """How to look closer at what a test found: its history, which no seed repeats."""
+        return f"zabka why EVENT --data {self.data}   (EVENT is such as broker-1#12; the page was {self.url})"
+
+    @property
+    def seq(self) -> int:
+        """The journal's last number."""
+        return int(self.get("/api/v1/cluster")["seq"])
+
+    # ---- driving ----------------------------------------------------------------------------------------------------
+
+    def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
+        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        body = {"type": kind, "partitions": [{"topic": topic, "partition": partition}]}
+        error: str | None = self.post("/api/v1/elections", body)[0]["error"]
+        return error
+
+    def produce(
+        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+    ) -> int:
+        """Write values in one batch; the first one's offset."""
+        now_ms = time.time_ns() // 1_000_000
+        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
+        name = TopicPartition(topic, partition)
+        return self._ask(lambda client: client.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+
+    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
+        """Every committed value of a partition, in order."""
+        return self._ask(lambda client: read_all(client, TopicPartition(topic, partition), timeout_s))
+
+    def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
+        async def told() -> T:
+            client, channel = make_client(self.bootstrap, "test")
+            try:
+                return await work(client)
+            finally:
+                channel.close()
+                # The transports close on the loop's next turns.
+                await asyncio.sleep(0.01)
+
+        try:
+            return asyncio.run(told())
+        except (KafkaRequestFailed, KafkaUnavailable) as refused:
+            raise ClusterFailed(f"{type(refused).__name__}: {refused}") from None
+
+    def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> Workload:
+        """Start a workload on all partitions of a topic."""
+        body = {"topic": topic, "acks": acks, "records_per_s": records_per_s}
+        return Workload(self, str(self.post("/api/v1/workloads", body)["id"]))
+
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> Consumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        body = {"kind": "consumer", "topic": topic, "group": group, "offsets": offsets}
+        return Consumer(self, str(self.post("/api/v1/workloads", body)["id"]))
+
+    def until(self, condition: Callable[[], T | Literal[False] | None], timeout_s: float = 30.0, what: str = "") -> T:
+        """Ask until the condition gives something true, and return that.  Raises ClusterFailed after `timeout_s`."""
+        deadline = time.monotonic() + timeout_s
+        seen: object = None
+        while time.monotonic() < deadline:
+            try:
+                seen = found = condition()
+                if found:
+                    return found
+            except (ClusterFailed, KeyError, IndexError) as reason:
+                seen = reason
+            time.sleep(_POLL_S)
+        raise ClusterFailed(f"{what or 'the condition'} did not come true within {timeout_s} s; seen last: {seen!r}")
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        time.sleep(seconds)
+
+    def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until a quorum serves, there is a controller and every running broker is registered."""
+        self.until(lambda: self.get("/readyz"), timeout_s, "readiness")
+
+    def heal(self) -> None:
+        """Start what is down, resume what is paused, remove every fault, delete workloads; wait until it is ready."""
+        self.faults.heal()
+        for workload in self.get("/api/v1/workloads"):
+            if workload["state"] == "running":
+                self.request("DELETE", f"/api/v1/workloads/{workload['id']}")
+        for node in (*self.peers.values(), *self.brokers.values()):
+            process = node.process
+            if process == "paused":
+                node.resume()
+            elif process == "down":
+                node.start()
+        self.until_ready(HEAL_TIMEOUT_S)
+
+    def begin(self) -> None:
+        """A test begins: everything whole, no topic but Kafka's own, and `events` tells what happens from now on."""
+        self.heal()
+        for name in self.topics.names():
+            self.topics[name].delete()
+        self.until(lambda: not self.topics.names(), HEAL_TIMEOUT_S, "the deletion of every topic")
+        self.begin_here()
+
+    def begin_here(self) -> None:
+        """`events` tells what happens from now on."""
+        self._began = (self.seq, self.now_us)

@@ -1,0 +1,103 @@
+"""The nodes of a live cluster: what the API says of them, and what can be done to them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from zabka.testing.cluster import Believes
+from zabka.testing.live.http_api import HttpApi
+
+
+class Node:
+    """One peer or broker: what is said of it, and what can be done to it."""
+
+    def __init__(self, api: HttpApi, kind: str, number: int) -> None:
+        self._api = api
+        self._path = f"/api/v1/{kind}s/{number}"
+        self.id = number
+        self.name = f"{kind}-{number}"
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def describe(self) -> dict[str, Any]:
+        """The API's whole answer about it."""
+        found: dict[str, Any] = self._api.get(self._path)
+        return found
+
+    @property
+    def process(self) -> str:
+        """`running`, `paused` or `down`."""
+        return str(self.describe()["process"])
+
+    @property
+    def pid(self) -> int | None:
+        """The process's id, None while it is down."""
+        pid: int | None = self.describe()["pid"]
+        return pid
+
+    def _act(self, action: str) -> None:
+        self._api.post(f"{self._path}/{action}")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._act("kill")
+
+    def stop(self) -> None:
+        """A clean end: controlled shutdown."""
+        self._act("stop")
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._act("pause")
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._act("resume")
+
+    def start(self) -> None:
+        """Start again."""
+        self._act("start")
+
+    def restart(self) -> None:
+        """Stop, then start."""
+        self._act("restart")
+
+
+class Peer(Node):
+    """A server of the ensemble."""
+
+    @property
+    def state(self) -> str:
+        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        return str(self.describe()["state"])
+
+    @property
+    def phase(self) -> str:
+        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        return str(self.describe()["phase"])
+
+
+class Broker(Node):
+    """A broker."""
+
+    @property
+    def registered(self) -> bool:
+        """Does its ephemeral stand in /brokers/ids?  The ensemble's word."""
+        return bool(self.describe()["registered"])
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the broker takes itself for the controller, right or wrong."""
+        return bool(self.describe()["is_controller"])
+
+    @property
+    def believes(self) -> Believes:
+        """Whom it believes to be controller: its own last word."""
+        said = self.describe()["believes"]
+        return Believes(said["controller_id"], said["controller_epoch"])
+
+    @property
+    def session_state(self) -> str:
+        """How its session with the ensemble stands, by its own last word."""
+        return str(self.describe()["session_state"])

@@ -1,0 +1,298 @@
+"""Plays scripts of the outage library on a cluster that runs already: `zabka scenarios run NAME --on URL`.
+
+It breaks that cluster, and puts it right again, also where a step fails or the play is ended from outside: what the
+script killed or paused is started, its faults end, and the znodes and topics that it made are deleted.  Topics of the
+script get names that no topic has yet.  Nothing else is touched: topics and workloads that were there go on, and the
+cluster keeps its settings, so that a script is played as it is and never with its bug.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from concurrent.futures import CancelledError
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+import msgspec
+
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.journal.events import entry_from_dict
+from zabka.journal.judges.kafka_analysis import ACKS_ALL
+from zabka.simulation.scenarios import kafka_steps, world_steps
+from zabka.simulation.scenarios.scenario import AnyScenario, Verdict, WorldScenario
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.simulation.settings import WorldSettings
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.clients import creates
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.nodes import Node
+from zabka.testing.live.scenarios import RECOVERY_S, SHOWN_MAX, LivePlayer, play_step
+from zabka.testing.live.stage import LiveStage
+
+WHOLE_S = 15.0
+"""So long a cluster may take to be whole before a script begins."""
+UNDO_S = 30.0
+"""So long it is tried again to undo what a script did: an API that ended is started again meanwhile."""
+UNDO_AGAIN_S = 0.5
+
+LEASE = "/zabka-live-play"
+LEASE_SESSION_MS = 30_000
+_PLAYER = "live play"
+
+OWNED_BY_THE_CLUSTER = frozenset({
+    "admin", "brokers", "cluster", "config", "consumers", "controller", "controller_epoch", "delegation_token",
+    "feature", "isr_change_notification", "kafka-acl", "kafka-acl-changes", "kafka-acl-extended",
+    "kafka-acl-extended-changes", "latest_producer_id_block", "log_dir_event_notification", "migration", "zookeeper",
+})  # fmt: skip
+"""The first names of the znodes that Kafka and ZooKeeper keep (kafka.zk.ZkData)."""
+_WRITES = ("set", "delete", "restrict")
+
+_WRONG = (StepFailed, ClusterFailed, ZooKeeperError, LookupError, ValueError, OSError, CancelledError)
+"""What a step, or its undoing, may come to where a cluster answers what nobody expects."""
+
+
+class RunningPlayer:
+    """Plays scenarios on the cluster whose API is at `url`; `token` is what that wants, where it wants one."""
+
+    def __init__(self, url: str, token: str | None = None) -> None:
+        self._url = url
+        self._token = token
+
+    def unreachable(self) -> str | None:
+        """Why nothing can be played there: nobody answers, or somebody else than this API; None where it can."""
+        try:
+            LiveCluster(self._url, Path(), token=self._token).close()
+        except (*_WRONG, TypeError) as failed:
+            return f"there is no cluster at {self._url!r}: {_told(failed)}"
+        return None
+
+    def unplayable(self, scenario: AnyScenario) -> str | None:
+        """Why it cannot be played on any cluster that runs; None where it can."""
+        return running_obstacle(scenario)
+
+    def play(self, scenario: AnyScenario) -> Verdict:
+        """Play it as it is, to its verdict: what the script and its clients saw.  The journal is what happened then."""
+        assert isinstance(scenario, WorldScenario), "asked before"
+        verdict = Verdict(
+            name=scenario.name, problems=[], steps=len(scenario.steps), virtual_ms=0, faults=0, journal=[]
+        )
+        try:
+            cluster = LiveCluster(self._url, Path(), token=self._token)
+        except ClusterFailed as failed:
+            verdict.problems.append(str(failed))
+            return verdict
+        try:
+            self._play(cluster, scenario, verdict)
+        except _WRONG as failed:
+            verdict.problems.append(_told(failed))
+        finally:
+            cluster.close()
+        return verdict
+
+    def _play(self, cluster: LiveCluster, scenario: WorldScenario, verdict: Verdict) -> None:
+        for kind, there, wanted in (
+            ("peers", len(cluster.peers), scenario.peers), ("brokers", len(cluster.brokers), scenario.brokers)
+        ):  # fmt: skip
+            if there < wanted:
+                verdict.problems.append(f"the script has {wanted} {kind}, and this cluster {there}")
+                return
+        cluster.begin_here()
+        began_s = time.monotonic()
+        stage = LiveStage(cluster, False, int(scenario.keys.get("acks", ACKS_ALL)), pace=_pace(cluster))
+        try:
+            script = with_own_topics(scenario, set(cluster.topics.names()))
+            cluster.until(lambda: _works(stage), WHOLE_S, "a whole cluster, which a script begins with,")
+            _take_lease(stage, script)
+            found, left = _played_and_undone(stage, script)
+        finally:
+            with suppress(*_WRONG):
+                stage.end()
+        found = [each for each in found if not any(word in each for word in scenario.provokes)]
+        verdict.problems = [*left, *found][:SHOWN_MAX]
+        verdict.faults = stage.faults_made
+        verdict.virtual_ms = int((time.monotonic() - began_s) * 1000)
+        verdict.journal = [entry_from_dict(dict(event)) for event in cluster.events()]
+
+
+def running_obstacle(scenario: AnyScenario) -> str | None:
+    """Why a script cannot be played on a cluster that runs already; None where it can."""
+    obstacle = LivePlayer().unplayable(scenario)
+    if obstacle is not None:
+        return obstacle
+    assert isinstance(scenario, WorldScenario)
+    if any(isinstance(step, kafka_steps.LoseDisk) for step in scenario.steps):
+        return "it removes a node's disk, with whatever else is on it"
+    own = {**scenario.keys, **scenario.peer_keys}.keys() - {"acks"}
+    if own:
+        return f"it sets {', '.join(sorted(own))}, and a cluster that runs keeps its settings"
+    foreign = _foreign_znode(scenario)
+    return None if foreign is None else f"it writes {foreign}, which belongs to the cluster that runs"
+
+
+def _foreign_znode(script: WorldScenario) -> str | None:
+    """The first znode that a script writes, and that is neither made by it nor one of its own topics'."""
+    made = set(_created(script))
+    topics = [f"/brokers/topics/{step.topic}" for step in script.steps if isinstance(step, kafka_steps.Topic)]
+    for step in script.steps:
+        if isinstance(step, kafka_steps.Edit):
+            if not any(f"{step.path}/".startswith(f"{topic}/") for topic in topics):
+                return step.path
+        elif isinstance(step, world_steps.Ask | world_steps.Begin):
+            if step.operation in _WRITES and step.path not in made:
+                return step.path
+            for path in creates(step.operation, step.path):
+                if path.split("/")[1] in OWNED_BY_THE_CLUSTER:
+                    return path
+    return None
+
+
+def with_own_topics(scenario: WorldScenario, taken: set[str]) -> WorldScenario:
+    """The script with topics of names that nobody uses yet: `orders.2` for `orders`."""
+    text = msgspec.json.encode(scenario).decode()
+    for topic in {step.topic for step in scenario.steps if isinstance(step, kafka_steps.Topic)}:
+        number = next(number for number in range(1, len(taken) + 2) if f"{topic}.{number}" not in taken)
+        text = re.sub(rf"\b{re.escape(topic)}\b", f"{topic}.{number}", text)
+    return msgspec.json.decode(text, type=WorldScenario)
+
+
+def _pace(cluster: LiveCluster) -> float:
+    """How many times as long as in the simulated world it takes here until a silent broker is given up."""
+    here = cluster.get("/api/v1/cluster")["settings"].get("session_timeout_ms", 0)
+    return max(1.0, float(here) / WorldSettings().session_timeout_ms)
+
+
+def _works(stage: LiveStage) -> bool:
+    nodes = (*stage.cluster.peers.values(), *stage.cluster.brokers.values())
+    return all(node.process == "running" for node in nodes) and stage.everybody_serves() and stage.whole()
+
+
+def _take_lease(stage: LiveStage, script: WorldScenario) -> None:
+    """One script at a time, and none over znodes that are there.  Raises ClusterFailed."""
+    stage.ask(stage.clients.join(_PLAYER, tuple(stage.cluster.peers), LEASE_SESSION_MS))
+    answer = stage.ask(stage.clients.ask(_PLAYER, "create_ephemeral", LEASE, ""))
+    if answer == "NodeExists":
+        raise ClusterFailed("another script is played on this cluster just now")
+    if answer != LEASE:
+        raise ClusterFailed(f"{LEASE}, which keeps other scripts away, cannot be made: {answer}")
+    for path in _created(script):
+        answer = stage.ask(stage.clients.ask(_PLAYER, "exists", path, ""))
+        if answer != "no":
+            raise ClusterFailed(f"the script makes {path}, which must not be there before: {answer}")
+
+
+def _played_and_undone(stage: LiveStage, script: WorldScenario) -> tuple[list[str], list[str]]:
+    """What went wrong, and what could not be undone.  It is undone whatever happens, also where this is ended."""
+    found: list[str] = []
+    left: list[str] = []
+    try:
+        found += _played(stage, script)
+        if not _undone(stage):
+            found += _judged(stage, script)
+    except KeyboardInterrupt:
+        found.append("it was ended from outside")
+    finally:
+        # Again, for whatever was ended while it was undone.
+        left += _undone(stage)
+        left += _topics_deleted(stage, script)
+        with suppress(*_WRONG):
+            stage.zookeeper(lambda client: _remove(client, sorted(stage.clients.made - {LEASE}, reverse=True)))
+    return found, left
+
+
+def _played(stage: LiveStage, script: WorldScenario) -> list[str]:
+    for number, step in enumerate(script.steps, start=1):
+        try:
+            play_step(stage, step)
+        except _WRONG as failed:
+            return [f"step {number} ({type(step).__name__}): {_told(failed)}"]
+    return []
+
+
+def _told(failed: BaseException) -> str:
+    return str(failed) if isinstance(failed, StepFailed | ClusterFailed) else repr(failed)
+
+
+def _undone(stage: LiveStage) -> list[str]:
+    """End the script's faults and start what it stopped, again and again; what could not be undone."""
+    deadline_s = time.monotonic() + UNDO_S
+    while (missed := _undo(stage)) and time.monotonic() < deadline_s:
+        time.sleep(UNDO_AGAIN_S)
+    return [f"not undone: {each}" for each in missed]
+
+
+def _undo(stage: LiveStage) -> list[str]:
+    """Undo each by itself, so that none keeps another from it; what is left."""
+    missed = []
+    nodes: list[Node] = [*stage.cluster.peers.values(), *stage.cluster.brokers.values()]
+    undoing: list[tuple[str, Callable[[], None]]] = [("faults", partial(stage.heal, None))]
+    undoing += [(str(node), partial(_go_on, node)) for node in nodes]
+    for name, undo in undoing:
+        try:
+            undo()
+        except _WRONG as failed:
+            missed.append(f"{name}: {_told(failed)}")
+    return missed + [f"the fault between {one} and {other}" for (one, other), _ in stage.faults]
+
+
+def _topics_deleted(stage: LiveStage, script: WorldScenario) -> list[str]:
+    """Delete the script's topics, whose names no other topic has, and wait until they are gone; what is left."""
+    made = {step.topic for step in script.steps if isinstance(step, kafka_steps.Topic)}
+    deadline_s = time.monotonic() + UNDO_S
+    missed: dict[str, str] = {}
+    asked: set[str] = set()
+    while True:
+        try:
+            there = sorted(made.intersection(stage.cluster.topics.names()))
+        except _WRONG as failed:
+            there, missed = sorted(made), dict.fromkeys(made, _told(failed))
+        if not there:
+            return []
+        if time.monotonic() >= deadline_s:
+            return [f"not undone: topic {name}: {missed.get(name, 'it is still being deleted')}" for name in there]
+        for name in [each for each in there if each not in asked]:
+            try:
+                stage.cluster.topics[name].delete()
+                asked.add(name)
+            except _WRONG as failed:
+                missed[name] = _told(failed)
+        time.sleep(UNDO_AGAIN_S)
+
+
+def _go_on(node: Node) -> None:
+    process = node.process
+    if process == "paused":
+        node.resume()
+    elif process == "down":
+        node.start()
+
+
+def _judged(stage: LiveStage, script: WorldScenario) -> list[str]:
+    """Wait until the cluster is whole again, and judge what the script's clients saw."""
+    problems: list[str] = []
+    try:
+        stage.cluster.until(lambda: _works(stage), RECOVERY_S, "a whole cluster, after every fault had ended,")
+    except ClusterFailed as stuck:
+        problems.append(f"liveness: {stuck}")
+    if any(isinstance(step, kafka_steps.Produce | kafka_steps.Send) for step in script.steps):
+        try:
+            stage.ask(stage.kafka.read_to_the_end())
+        except StepFailed as stuck:
+            problems.append(f"liveness: {stuck}")
+        problems += map(str, stage.kafka.history.violations(acks=(ACKS_ALL, 1)))
+    return problems
+
+
+def _created(script: WorldScenario) -> list[str]:
+    """The znodes that the script's own clients make."""
+    asked = [step for step in script.steps if isinstance(step, world_steps.Ask | world_steps.Begin)]
+    return sorted({path for step in asked for path in creates(step.operation, step.path)})
+
+
+async def _remove(client: Client, paths: list[str]) -> None:
+    for path in paths:
+        with suppress(ZooKeeperError):
+            await client.delete(path)

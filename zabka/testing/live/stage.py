@@ -1,0 +1,213 @@
+"""A live cluster under a script of the outage library: its nodes by the script's names, and the script's clients."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from http import HTTPStatus
+from typing import Any, TypeVar
+
+from zabka.api.kafka_client import make_client
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.errors import ZooKeeperError
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.ports import Endpoint
+from zabka.simulation.scenarios.kafka_clients import KafkaClients, Surroundings, partition_of
+from zabka.simulation.scenarios.step import StepFailed
+from zabka.testing.cluster import ClusterFailed
+from zabka.testing.live.clients import MACHINE, LiveClients
+from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.faults import Fault
+from zabka.testing.live.http_api import Refused
+from zabka.testing.live.nodes import Node
+
+T = TypeVar("T")
+
+STEP_S_MAX = 60.0
+SLOWER = 3
+"""A live cluster on a busy machine gets that many times the patience of the simulated one."""
+
+
+class LiveStage:
+    """A live cluster under a script: its nodes by the script's names, clients on a loop in a thread of their own."""
+
+    def __init__(self, cluster: LiveCluster, with_bug: bool, acks: int, *, pace: float = 1.0) -> None:
+        """`pace` is how many times as long as in the simulated world everything takes that waits for a time-out."""
+        self.cluster = cluster
+        self.pace = pace
+        self.with_bug = with_bug
+        self.names: dict[str, str] = {}
+        self.controller_epoch = 0
+        self.faults: list[tuple[tuple[str, str], Fault]] = []
+        self.faults_made = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="script's clients", daemon=True)
+        self._thread.start()
+        addresses = cluster.zookeeper_connect.split(",")
+        self.clients = LiveClients(self._loop, dict(zip(map(str, cluster.peers.values()), addresses, strict=False)))
+        self._channel: AsyncioChannel | None = None
+        self._kafka = self.ask(self._make_kafka(acks)) if cluster.brokers else None
+
+    @property
+    def kafka(self) -> KafkaClients:
+        """The clients of the brokers.  Raises StepFailed where there are none."""
+        if self._kafka is None:
+            raise StepFailed("there are no brokers")
+        return self._kafka
+
+    async def _make_kafka(self, acks: int) -> KafkaClients:
+        admin, channel = make_client(self.cluster.bootstrap, "script")
+        self._channel = channel
+        endpoints = dict(zip(self.cluster.brokers, self.cluster.bootstrap.split(","), strict=True))
+
+        def endpoint_of(broker: str) -> Endpoint:
+            number = int(broker.rpartition("-")[2])
+            host, _, port = endpoints[number].rpartition(":")
+            return Endpoint(number, host, int(port))
+
+        around = Surroundings(
+            AsyncioRuntime(self._loop), channel, admin, endpoint_of, lambda name: self._log_end(str(name))
+        )
+        return KafkaClients(around, acks)
+
+    def _log_end(self, name: str) -> int | None:
+        found = self.partition(name)
+        return dict(found.log_end_offsets).get(found.leader)
+
+    def ask(self, work: Coroutine[Any, Any, T]) -> T:
+        """What a client's coroutine comes to.  Raises StepFailed where it is refused or takes too long."""
+        try:
+            return asyncio.run_coroutine_threadsafe(work, self._loop).result(STEP_S_MAX)
+        except TimeoutError:
+            raise StepFailed("waited for an answer in vain") from None
+        except (KafkaRequestFailed, KafkaUnavailable) as refused:
+            raise StepFailed(str(refused)) from None
+
+    def send(self, work: Coroutine[Any, Any, object]) -> None:
+        """Begin it, and go on."""
+        asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def end(self) -> None:
+        """No client goes on."""
+
+        async def close() -> None:
+            await self.clients.close()
+            if self._channel is not None:
+                self._channel.close()
+            await asyncio.sleep(0.01)
+
+        self.ask(close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(5)
+        self._loop.close()
+
+    # -- nodes and partitions ----------------------------------------------------------------------------------------
+
+    def name(self, text: str) -> str:
+        """The node meant, by its own name."""
+        if text == "controller":
+            found = self.cluster.controller
+            return "broker--1" if found is None else str(found)
+        return self.names.get(text, text)
+
+    def node(self, text: str) -> Node:
+        """The node meant."""
+        kind, _, number = self.name(text).partition("-")
+        nodes: dict[int, Any] = self.cluster.brokers if kind == "broker" else self.cluster.peers
+        found: Node = nodes[int(number)]
+        return found
+
+    def group(self, texts: tuple[str, ...], but: str = "") -> list[str]:
+        """The nodes meant; `peers` and `brokers` are all of them, but one."""
+        groups = {
+            "peers": [str(peer) for peer in self.cluster.peers.values()],
+            "brokers": [str(broker) for broker in self.cluster.brokers.values()],
+        }
+        return [node for text in texts for node in groups.get(text, [self.name(text)]) if node != but]
+
+    def broker_id(self, text: str) -> int:
+        """The broker meant, -1 for nobody."""
+        return -1 if text == "nobody" else int(self.name(text).partition("-")[2])
+
+    def partition(self, name: str) -> Any:
+        """A partition as the ensemble has it."""
+        wanted = partition_of(name)
+        return self.cluster.topics[wanted.topic].partitions[wanted.partition]
+
+    def until(self, condition: Callable[[], bool], within_ms: int, what: str) -> None:
+        """Wait until it holds.  Raises StepFailed."""
+        try:
+            self.cluster.until(condition, SLOWER * self.pace * within_ms / 1000, what)
+        except ClusterFailed as failed:
+            raise StepFailed(str(failed)) from None
+
+    def everybody_serves(self) -> bool:
+        """Does somebody lead, and does every peer that runs serve?"""
+        serving = [peer for peer in self.cluster.peers.values() if peer.process == "running"]
+        return self.cluster.zab_leader is not None and all(peer.phase == "BROADCAST" for peer in serving)
+
+    def partitions(self) -> Iterator[tuple[str, Any]]:
+        """Every partition, by name."""
+        for topic in self.cluster.topics.names():
+            for number, partition in enumerate(self.cluster.topics[topic].partitions):
+                yield f"{topic}-{number}", partition
+
+    def whole(self) -> bool:
+        """Is every broker registered, and every partition led and in sync?"""
+        return next(self.unsettled(), None) is None
+
+    def unsettled(self) -> Iterator[str]:
+        """What is not yet as it should be, in the simulated world's words."""
+        for number, broker in self.cluster.brokers.items():
+            if not broker.registered:
+                yield f"broker {number} is not registered"
+        for name, partition in self.partitions():
+            if partition.leader < 0:
+                yield f"{name} has no leader"
+            if sorted(partition.isr) != sorted(partition.replicas):
+                yield f"{name}: {partition.isr} of {partition.replicas} are in sync"
+
+    def hold(self, link: tuple[str, str], fault: Fault) -> None:
+        """A fault was made, which is to be undone."""
+        self.faults.append((link, fault))
+        self.faults_made += 1
+
+    def heal(self, nodes: list[str] | None) -> None:
+        """Undo every fault, or those of these nodes alone; what cannot be undone stays among `faults`."""
+        for held in list(self.faults):
+            link, fault = held
+            if (nodes is None or link[0] in nodes or link[1] in nodes) and _ended(fault):
+                self.faults.remove(held)
+        machines = None if nodes is None else [n.removeprefix(MACHINE) for n in nodes if n.startswith(MACHINE)]
+        self.ask(self.clients.heal(machines))
+
+    def zookeeper(self, work: Callable[[Client], Awaitable[T]]) -> T:
+        """Do something as a client of the ensemble.  Raises StepFailed where it is refused."""
+
+        async def session() -> T:
+            client = Client(self.cluster.zookeeper_connect, AsyncioConnector(), AsyncioRuntime(self._loop))
+            await client.start()
+            try:
+                return await work(client)
+            finally:
+                await client.close()
+
+        try:
+            return self.ask(session())
+        except ZooKeeperError as refused:
+            raise StepFailed(repr(refused)) from None
+
+
+def _ended(fault: Fault) -> bool:
+    try:
+        fault.heal()
+    except Refused as refused:
+        # The fault of a node that was killed since went with it.
+        return refused.status == HTTPStatus.NOT_FOUND
+    except ClusterFailed:
+        return False
+    return True

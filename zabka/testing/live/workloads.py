@@ -1,0 +1,53 @@
+"""Workloads on a live cluster: producers that verify themselves, and members of consumer groups."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from zabka.testing.cluster import ConsumerCounts, WorkloadCounts
+from zabka.testing.live.http_api import HttpApi
+
+
+class Workload:
+    """A workload that runs inside the API's process."""
+
+    def __init__(self, api: HttpApi, workload_id: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/workloads/{workload_id}"
+
+    @property
+    def counts(self) -> WorkloadCounts:
+        """How it stands."""
+        return _counts(self._api.get(self._path))
+
+    def stop(self) -> WorkloadCounts:
+        """End it; its last word."""
+        return _counts(self._api.request("DELETE", self._path))
+
+
+class Consumer:
+    """A member of a consumer group that runs inside the API's process."""
+
+    def __init__(self, api: HttpApi, workload_id: str) -> None:
+        self._api = api
+        self._path = f"/api/v1/workloads/{workload_id}"
+
+    @property
+    def counts(self) -> ConsumerCounts:
+        """How it stands."""
+        return _consumer_counts(self._api.get(self._path))
+
+    def stop(self) -> ConsumerCounts:
+        """Let it commit and leave its group; its last word."""
+        return _consumer_counts(self._api.request("DELETE", self._path))
+
+
+def _consumer_counts(said: Mapping[str, Any]) -> ConsumerCounts:
+    return ConsumerCounts(
+        said["consumed"], said["duplicates"], said["out_of_order"], said["lag"], list(said["partitions"])
+    )
+
+
+def _counts(said: Mapping[str, Any]) -> WorkloadCounts:
+    return WorkloadCounts(said["sent"], said["acknowledged"], said["failed"], said["lost"], said["verified"])

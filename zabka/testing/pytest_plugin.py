@@ -1,0 +1,164 @@
+"""pytest fixtures for election tests: `zabka_cluster` (real processes) and `zabka_world` (the same, simulated).
+
+Installed with zabka, and loaded by pytest by itself; everything heavy is imported only when a test asks for a fixture.
+Both give what `zabka.testing.cluster.Cluster` describes.  `zabka_module_cluster` and `zabka_session_cluster` are for
+fixtures of a wider scope.  A test that fails tells the journal's last events, and how to look closer.
+
+`@pytest.mark.zabka(peers=5, brokers=5, seed=7, settings={"min.insync.replicas": "2"})` gives a test a cluster that is
+made so; `zabka_settings` in pytest's configuration are the settings of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from zabka.testing.cluster import Cluster
+    from zabka.testing.live.cluster import LiveCluster
+    from zabka.testing.simulated.cluster import SimulatedCluster
+
+    def _both_have_the_same_surface(live: LiveCluster, simulated: SimulatedCluster) -> tuple[Cluster, Cluster]:
+        return live, simulated
+
+
+_MARKER = "zabka"
+_WANTED = frozenset({"peers", "brokers", "seed", "settings"})
+_INI = "zabka_settings"
+_MARKER_HELP = "zabka(peers, brokers, seed, settings): what the cluster of zabka_cluster and zabka_world is made like"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How large the clusters are, and which world is simulated."""
+    group = parser.getgroup("zabka")
+    group.addoption("--zabka-peers", type=int, default=3, help="peers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-brokers", type=int, default=3, help="brokers of zabka_cluster and zabka_world [3]")
+    group.addoption("--zabka-seed", type=int, default=0, help="the seed of zabka_world [0]")
+    parser.addini(_INI, "KEY=VALUE: settings of the clusters of tests whose marker names none", type="linelist")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the marker known."""
+    config.addinivalue_line("markers", _MARKER_HELP)
+
+
+def _by_default(config: pytest.Config) -> dict[str, Any]:
+    """What a cluster is made like where no marker says otherwise.  Raises pytest.UsageError."""
+    settings: dict[str, str] = {}
+    for line in config.getini(_INI):
+        key, equals, value = line.partition("=")
+        if not equals:
+            raise pytest.UsageError(f"{_INI} takes KEY=VALUE, not {line!r}")
+        settings[key.strip()] = value.strip()
+    size = {"peers": config.getoption("--zabka-peers"), "brokers": config.getoption("--zabka-brokers")}
+    return {**size, "settings": settings}
+
+
+def _marked(request: pytest.FixtureRequest) -> dict[str, Any]:
+    marker = request.node.get_closest_marker(_MARKER)
+    if marker is None:
+        return {}
+    if marker.args or not marker.kwargs.keys() <= _WANTED:
+        # What was passed over would be a cluster of another size than the test says.
+        pytest.fail(f"the marker takes {', '.join(sorted(_WANTED))}, by name: not {_said(marker)}", pytrace=False)
+    return dict(marker.kwargs)
+
+
+def _said(marker: pytest.Mark) -> str:
+    given = [repr(each) for each in marker.args] + [f"{name}={value!r}" for name, value in marker.kwargs.items()]
+    return f"{_MARKER}({', '.join(given)})"
+
+
+_CLUSTERS = ("zabka_cluster", "zabka_module_cluster", "zabka_session_cluster", "zabka_world")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A failure's report says what happened in the cluster, and how to look closer."""
+    report = yield
+    if report.failed and call.when in ("call", "teardown"):
+        given = getattr(item, "funcargs", {})
+        for cluster in {id(found): found for name in _CLUSTERS if (found := given.get(name)) is not None}.values():
+            report.sections.append(("zabka: the journal", _told(cluster)))
+            report.sections.append(("zabka: to look closer", cluster.replay(item.nodeid)))
+    return report
+
+
+def _told(cluster: LiveCluster | SimulatedCluster) -> str:
+    from zabka.testing.journal_report import report
+
+    try:
+        return report(cluster.journal())
+    except (OSError, ValueError, LookupError) as reason:
+        return f"the journal cannot be told: {reason!r}"
+
+
+@pytest.fixture(scope="session")
+def zabka_session_cluster(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[LiveCluster]:
+    """The live cluster that a run's tests share (with pytest-xdist one for each worker), as the last test left it.
+
+    For fixtures of session scope.  A test that uses `zabka_cluster` too makes it whole, and deletes its topics.
+    """
+    from zabka.testing.live.start import start_live, stop_live
+
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **_by_default(request.config))
+    try:
+        yield cluster
+    finally:
+        stop_live(cluster)
+
+
+@pytest.fixture(scope="module")
+def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
+    """The shared live cluster, made whole once, before a module's first test that asks for it."""
+    zabka_session_cluster.begin()
+    return zabka_session_cluster
+
+
+@pytest.fixture
+def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveCluster]:
+    """A live cluster, whole at the start of each test: all nodes up, no fault, no topic.
+
+    The processes are shared by the session's tests, but for those marked `zabka`, which get their own.
+    """
+    from zabka.testing.live.start import start_live, stop_live
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    if not wanted:
+        cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
+        # Whatever a test leaves broken is mended here, when the next one wants it whole.
+        cluster.begin()
+        yield cluster
+        return
+    cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
+    try:
+        cluster.begin()
+        yield cluster
+    finally:
+        stop_live(cluster)
+
+
+@pytest.fixture
+def zabka_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of `zabka_world`; parametrise it to try a test in many worlds."""
+    seed: int = _marked(request).get("seed", request.config.getoption("--zabka-seed"))
+    return seed
+
+
+@pytest.fixture
+def zabka_world(request: pytest.FixtureRequest, zabka_seed: int) -> Iterator[SimulatedCluster]:
+    """A simulated cluster, ready.  A test that breaks one of the project's invariants fails at its end."""
+    from zabka.testing.simulated.cluster import start_simulated
+
+    wanted = {name: value for name, value in _marked(request).items() if name != "seed"}
+    cluster = start_simulated(seed=zabka_seed, **{**_by_default(request.config), **wanted})
+    yield cluster
+    violations = cluster.violations
+    cluster.close()
+    assert violations == []

@@ -1,0 +1,185 @@
+"""A simulated cluster for tests: the surface of `zabka.testing.cluster` over a `zabka.simulation.world.World`.
+
+Time passes only inside the calls, and only virtual time: a session's expiry takes no longer than anything else.  The
+test has a host of its own in the world, which no fault touches unless it is named ("test").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Literal
+
+from zabka.journal.events import Entry, TopicPartition
+from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN
+from zabka.kafka.client.consumer_workload import GroupProgress
+from zabka.kafka.record_batch import Record
+from zabka.simulation.settings import BadSetting, world_settings
+from zabka.simulation.world import World
+from zabka.testing.cluster import READY_TIMEOUT_S, ClusterFailed, Happening, read_all
+from zabka.testing.simulated.faults import SimFaults
+from zabka.testing.simulated.host import SimHost
+from zabka.testing.simulated.nodes import SimBroker, SimPeer
+from zabka.testing.simulated.topics import SimTopics
+from zabka.testing.simulated.workloads import SimConsumer, SimWorkload
+
+NODES = 3
+"""Of each kind, where nothing else is asked for."""
+
+
+class SimulatedCluster(SimHost):
+    """A world with a test in it."""
+
+    def __init__(self, world: World, seed: int = 0) -> None:
+        super().__init__(world)
+        self.seed = seed
+        self.peers = {number: SimPeer(self, node, number) for number, node in world.peers.items()}
+        self.brokers = {number: SimBroker(self, node, number) for number, node in world.brokers.items()}
+        self.topics = SimTopics(self)
+        self.faults = SimFaults(world)
+        self._progress: dict[tuple[str, str], GroupProgress] = {}
+        self._workloads: list[SimWorkload] = []
+        self._consumers: list[SimConsumer] = []
+
+    # ---- asking -----------------------------------------------------------------------------------------------------
+
+    @property
+    def controller(self) -> SimBroker | None:
+        """The broker that the ensemble names controller."""
+        return self.brokers.get(self.world.record.state.controller_id)
+
+    @property
+    def controller_epoch(self) -> int:
+        """/controller_epoch."""
+        return self.world.record.state.controller_epoch
+
+    @property
+    def zab_leader(self) -> SimPeer | None:
+        """The peer that leads the ensemble and serves."""
+        node = self.world.zab_leader()
+        return None if node is None else self.peers[node.config.my_id]
+
+    @property
+    def violations(self) -> list[str]:
+        """Every invariant of the project that did not hold so far."""
+        return [f"{v.invariant}: {v.detail} (at {v.mono_us / 1e6:.3f} s)" for v in self.world.record.violations]
+
+    def settings(self, node: str = "broker-1") -> dict[str, str]:
+        """The effective configuration that a node journalled at its start."""
+        return dict([e for e in self.events("node_started", after_us=-1) if e["node"] == node][-1]["config"])
+
+    def events(self, *types: str, after_us: int | None = None) -> list[Happening]:
+        """The journal, or what stands in it after a moment."""
+        since_us = -1 if after_us is None else after_us
+        found = (entry.to_dict() for entry in self.world.record.entries if entry.mono_us > since_us)
+        return [event for event in found if not types or event["type"] in types]
+
+    def journal(self) -> list[Entry]:
+        """The whole journal, in order."""
+        return list(self.world.record.entries)
+
+    def replay(self, test: str) -> str:
+        """The command that plays the same world again, byte for byte."""
+        quoted = test.replace("'", "'\\''")
+        command = f"pytest '{quoted}' --zabka-seed {self.seed}"
+        for option, number in (("--zabka-peers", len(self.peers)), ("--zabka-brokers", len(self.brokers))):
+            command += "" if number == NODES else f" {option} {number}"
+        return command
+
+    # ---- driving ----------------------------------------------------------------------------------------------------
+
+    def elect(self, kind: str, topic: str, partition: int = 0) -> str | None:
+        """Hold a PREFERRED or UNCLEAN election; None where it was held, else Kafka's error name."""
+        name = TopicPartition(topic, partition)
+        results = self.ask(self.admin.elect_leaders({"PREFERRED": PREFERRED, "UNCLEAN": UNCLEAN}[kind], [name]))
+        error = results[name][0]
+        return None if error == 0 else error.name.upper()
+
+    def produce(
+        self, topic: str, values: Sequence[str], partition: int = 0, *, acks: int = -1, timeout_s: float = 10.0
+    ) -> int:
+        """Write values in one batch; the first one's offset."""
+        now_ms = self.runtime.now().wall_ms
+        records = [Record(key=None, value=value.encode(), timestamp_ms=now_ms) for value in values]
+        name = TopicPartition(topic, partition)
+        return self.ask(self.admin.produce(name, records, acks=acks, timeout_ms=int(timeout_s * 1000)))
+
+    def consume(self, topic: str, partition: int = 0, *, timeout_s: float = 10.0) -> list[str]:
+        """Every committed value of a partition, in order."""
+        return self.ask(read_all(self.admin, TopicPartition(topic, partition), timeout_s))
+
+    def workload(self, topic: str, *, acks: str = "all", records_per_s: float = 50) -> SimWorkload:
+        """Start a workload on all partitions of a topic."""
+        workload = SimWorkload(self, len(self._workloads) + 1, topic, acks, records_per_s)
+        self._workloads.append(workload)
+        return workload
+
+    def consumer(self, topic: str, group: str, *, offsets: Literal["kafka", "zookeeper"] = "kafka") -> SimConsumer:
+        """Start a member of a consumer group; with `offsets="zookeeper"` one of the kind before Kafka 0.9."""
+        progress = self._progress.setdefault((group, offsets), GroupProgress())
+        consumer = SimConsumer(self, len(self._consumers) + 1, topic, group=group, offsets=offsets, progress=progress)
+        self._consumers.append(consumer)
+        return consumer
+
+    def let_pass(self, seconds: float) -> None:
+        """Let time pass."""
+        self.world.run(int(seconds * 1000))
+
+    def until_ready(self, timeout_s: float = READY_TIMEOUT_S) -> None:
+        """Wait until a quorum serves, and there is a controller that knows every running broker."""
+
+        def ready() -> bool:
+            controller = self.controller
+            acting = None if controller is None else controller.node.broker
+            if self.zab_leader is None or acting is None or not acting.controller.is_active:
+                return False
+            running = [broker for broker in self.brokers.values() if broker.process == "running"]
+            return all(broker.registered and acting.metadata.is_alive(broker.id) for broker in running)
+
+        self.until(ready, timeout_s, "readiness")
+
+    def close(self) -> None:
+        """The world ends: nothing in it waits for anything any more."""
+        for peer in self.world.peers.values():
+            peer.kill()
+        for broker in self.world.brokers.values():
+            broker.kill()
+        for workload in self._workloads:
+            workload.close()
+        for consumer in self._consumers:
+            consumer.close()
+        self.runtime.stop()
+
+
+def start_simulated(
+    *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
+) -> SimulatedCluster:
+    """A world with everything started, and ready.  `settings` are ZooKeeper's and Kafka's own keys.
+
+    Raises ClusterFailed with the reason.
+    """
+    given = [f"{key}={value}" for key, value in {**(settings or {}), "peers": peers, "brokers": brokers}.items()]
+    try:
+        cluster = SimulatedCluster(World(seed, world_settings(given)), seed)
+    except BadSetting as reason:
+        raise ClusterFailed(f"the world cannot be made: {reason}") from None
+    cluster.world.start()
+    cluster.until_ready()
+    return cluster
+
+
+@contextmanager
+def running_world(
+    *, seed: int = 0, peers: int = 3, brokers: int = 3, settings: Mapping[str, str] | None = None
+) -> Iterator[SimulatedCluster]:
+    """A world for as long as a `with` block takes, also without pytest, and within a test of hypothesis.
+
+    Raises ClusterFailed where it cannot be made, and at its end where one of the project's invariants did not hold.
+    """
+    cluster = start_simulated(seed=seed, peers=peers, brokers=brokers, settings=settings)
+    try:
+        yield cluster
+        if cluster.violations:
+            raise ClusterFailed(f"seed {seed}: {'; '.join(cluster.violations)}")
+    finally:
+        cluster.close()

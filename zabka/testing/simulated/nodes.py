@@ -1,0 +1,125 @@
+"""The nodes of a simulated cluster: how they stand, and what can be done to them."""
+
+from __future__ import annotations
+
+from zabka.journal.events import NodeStopped
+from zabka.simulation.nodes.broker_node import BrokerNode
+from zabka.simulation.nodes.peer_node import PeerNode
+from zabka.testing.cluster import Believes, ClusterFailed
+from zabka.testing.simulated.host import SimHost
+
+_STOP_TIMEOUT_S = 60.0
+
+
+class _SimNode:
+    """A node's process."""
+
+    def __init__(self, host: SimHost, node: PeerNode | BrokerNode, number: int) -> None:
+        self._host = host
+        self._node = node
+        self.id = number
+        self.name = node.name
+
+    def __repr__(self) -> str:
+        return self.name
+
+    @property
+    def process(self) -> str:
+        """`running`, `paused` or `down`."""
+        world = self._host.world
+        if not world.is_running(self.name):
+            return "down"
+        return "paused" if world.is_paused(self.name) else "running"
+
+    def _must_be(self, *states: str) -> None:
+        if self.process not in states:
+            raise ClusterFailed(f"{self.name} is {self.process}, not {' or '.join(states)}")
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._must_be("running", "paused")
+        self._host.world.kill(self.name)
+
+    def power_loss(self) -> None:
+        """Pull the plug: what was not fsynced is gone."""
+        self._must_be("running", "paused")
+        self._host.world.kill(self.name, power_loss=True)
+
+    def stop(self) -> None:
+        """SIGTERM, and its process is gone."""
+        self._must_be("running")
+        process = self._node.process
+        assert process is not None
+        process.emit(NodeStopped("shutdown"))
+        self._node.kill()
+
+    def pause(self) -> None:
+        """SIGSTOP."""
+        self._must_be("running")
+        self._host.world.pause(self.name)
+
+    def resume(self) -> None:
+        """SIGCONT."""
+        self._must_be("paused")
+        self._host.world.resume(self.name)
+
+    def start(self) -> None:
+        """Start again."""
+        self._must_be("down")
+        self._host.world.start(self.name)
+
+    def restart(self) -> None:
+        """Stop, then start."""
+        self.stop()
+        self.start()
+
+
+class SimPeer(_SimNode):
+    """A simulated server of the ensemble; `node` is the world's."""
+
+    def __init__(self, host: SimHost, node: PeerNode, number: int) -> None:
+        super().__init__(host, node, number)
+        self.node = node
+
+    @property
+    def state(self) -> str:
+        """LEADING, FOLLOWING, LOOKING, OBSERVING or DOWN."""
+        return "DOWN" if self.node.peer is None else self.node.peer.state.name
+
+    @property
+    def phase(self) -> str:
+        """ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST."""
+        return "ELECTION" if self.node.peer is None else str(self.node.peer.phase)
+
+
+class SimBroker(_SimNode):
+    """A simulated broker; `node` is the world's."""
+
+    def __init__(self, host: SimHost, node: BrokerNode, number: int) -> None:
+        super().__init__(host, node, number)
+        self.node = node
+
+    @property
+    def registered(self) -> bool:
+        """Does its ephemeral stand in /brokers/ids?"""
+        return self._host.world.record.state.broker(self.id).registered
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether the broker takes itself for the controller."""
+        return self._host.world.record.state.broker(self.id).is_controller
+
+    @property
+    def believes(self) -> Believes:
+        """Whom it believes to be controller."""
+        said = self._host.world.record.state.broker(self.id)
+        return Believes(said.believed_controller_id, said.believed_controller_epoch)
+
+    def stop(self) -> None:
+        """Controlled shutdown, then the end of its process."""
+        self._must_be("running")
+        process = self.node.process
+        assert process is not None
+        leaving = process.runtime.spawn(process.broker.stop(), f"stop {self.name}")
+        self._host.until(leaving.done, _STOP_TIMEOUT_S, f"the end of {self.name}")
+        self.node.kill()

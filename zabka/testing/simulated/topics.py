@@ -1,0 +1,82 @@
+"""The topics of a simulated cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from zabka.kafka.client.admin_client import TOPIC_RESOURCE
+from zabka.kafka.topic_names import INTERNAL_TOPICS
+from zabka.testing.cluster import Partition
+from zabka.testing.simulated.host import SimHost
+
+
+class SimTopic:
+    """A topic."""
+
+    def __init__(self, host: SimHost, name: str) -> None:
+        self._host = host
+        self.name = name
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """The topic's partitions as they are now."""
+        views = [p for p in self._host.world.record.state.partitions.values() if p.topic == self.name]
+        return [
+            Partition(
+                partition=view.partition,
+                leader=view.leader,
+                leader_epoch=view.leader_epoch,
+                isr=list(view.isr),
+                replicas=list(view.replicas),
+                partition_epoch=view.partition_epoch,
+                high_watermark=view.high_watermark,
+                log_end_offsets=dict(view.log_end_offsets),
+            )
+            for view in sorted(views, key=lambda view: view.partition)
+        ]
+
+    @property
+    def config(self) -> dict[str, str]:
+        """The topic's configuration overrides."""
+        return dict(self._host.world.record.state.configs.get(f"topics/{self.name}", {}))
+
+    def set_config(self, changes: Mapping[str, str | None]) -> None:
+        """Set overrides; None removes one."""
+        self._host.ask(self._host.admin.alter_configs(TOPIC_RESOURCE, self.name, dict(changes)))
+
+    def delete(self) -> None:
+        """Delete it."""
+        self._host.ask(self._host.admin.delete_topic(self.name))
+
+
+class SimTopics:
+    """The world's topics."""
+
+    def __init__(self, host: SimHost) -> None:
+        self._host = host
+
+    def __getitem__(self, name: str) -> SimTopic:
+        return SimTopic(self._host, name)
+
+    def create(
+        self,
+        name: str,
+        partitions: int = 1,
+        replication_factor: int | None = None,
+        *,
+        assignment: Mapping[int, Sequence[int]] | None = None,
+        config: Mapping[str, str] | None = None,
+    ) -> SimTopic:
+        """Create one, by default with a replica on every broker."""
+        factor = replication_factor or len(self._host.world.brokers)
+        made = self._host.admin.create_topic(name, partitions, factor, assignment=assignment, configs=config)
+        self._host.ask(made)
+        return self[name]
+
+    def ask_for(self, name: str, partitions: int = 1) -> None:
+        """Ask whoever is controller for a topic, and do not wait for an answer."""
+        self._host.begin_to_ask(self._host.admin.create_topic(name, partitions, len(self._host.world.brokers)))
+
+    def names(self) -> list[str]:
+        """All names, in order; Kafka's internal topics are left out."""
+        return [name for name in sorted(self._host.world.record.state.topics) if name not in INTERNAL_TOPICS]
