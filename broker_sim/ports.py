@@ -198,7 +198,7 @@ class Deleted(NamedTuple):
 
 
 class ReplicaService(Protocol):
-    """What the Kafka port needs of the replica manager (`zabka.broker_sim.replication.replica_manager.ReplicaManager`)."""
+    """What the Kafka port needs of the replica manager (`ReplicaManager` in `zabka.broker_sim.replication`)."""
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage: ...
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage: ...

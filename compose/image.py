@@ -20,10 +20,8 @@ from zabka.compose.containers import (
 )
 
 NODES_LOCK, SPARK_LOCK = "nodes.lock", "spark.lock"
-ROOMS = (
-    "api", "broker_sim", "compose", "controller", "ensemble", "journal", "kafka_protocol", "pipeline", "simulation",
-    "testing", "tools", "zabka",
-)  # fmt: skip
+LINKED = ("api", "broker_sim", "compose", "controller", "ensemble")
+"""The packages whose folders lie beside `zabka`, which has a symbolic link to each."""
 _PAGE_FILES = ("package.json", "package-lock.json", ".npmrc")
 _PORTS = (CLIENT_PORT, QUORUM_PORT, ELECTION_PORT, INNER_PORT, KAFKA_PORT, API_PORT, AGENT_PORT)
 _PACKAGES = "/opt/zabka/lib/python3.11/site-packages/"
@@ -60,9 +58,9 @@ RUN /opt/pip/bin/pip --python /opt/zabka/bin/python install --no-cache-dir --req
 FROM ${{PYTHON_IMAGE}} AS project
 WORKDIR /project
 COPY . .
-RUN mkdir /packages && mv {" ".join(ROOMS)} /packages/ \\
+RUN mkdir /packages && cp -rL zabka /packages/ \\
  && python3 -m compileall -q /packages \\
- && printf '#!/opt/zabka/bin/python\\nfrom tools.cli import main\\n\\nmain()\\n' > /zabka && chmod 755 /zabka
+ && printf '#!/opt/zabka/bin/python\\nfrom zabka.cli.main import main\\n\\nmain()\\n' > /zabka && chmod 755 /zabka
 """
 
 
@@ -116,7 +114,7 @@ def dockerignore() -> str:
         for line in (
             "# Made by `python -m zabka.compose.kept_files`; change that, not this file.",
             "*",
-            *(f"!{name}" for name in (*_PAGE_FILES, *ROOMS)),
+            *(f"!{name}" for name in (*_PAGE_FILES, *LINKED, "zabka")),
             "**/__pycache__",
         )
     )

@@ -13,7 +13,7 @@ from zabka.compose.image import NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
 from zabka.compose.locks import locks
 from zabka.compose.manifests import kubernetes_yaml
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parent
 
 
 def kept_files() -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a node's process runs first: `python -P -m zabka.compose.node peer --config FILE` becomes that peer, and so on."""
+"""First module of a node's process: `python -P -m zabka.compose.node peer --config FILE` becomes that peer."""
 
 from __future__ import annotations
 

@@ -14,8 +14,8 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 SIDE_BY_SIDE = (
     "api", "broker_sim", "browser", "controller", "docs/test_reference.py", "ensemble", "fuzz", "house", "journal",
-    "kafka_protocol", "mutation", "pipeline", "simulation", "tools/test_search.py", "tools/test_simulate.py",
-    "tools/test_whole_seeds.py", "tools/test_why.py",
+    "kafka", "mutation", "pipeline", "simulation", "cli/test_search.py", "cli/test_simulate.py",
+    "cli/test_whole_seeds.py", "cli/test_why.py",
 )  # fmt: skip
 """Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others start
 clusters, whose sessions end in real time: there are no more of them at a time than cores."""

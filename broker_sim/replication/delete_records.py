@@ -64,7 +64,7 @@ class DeletionRow:
 
 
 class DelayedDeletion:
-    """A deletion that waits until the live replicas have followed (`zabka.broker_sim.replication.purgatory.Delayed`)."""
+    """A deletion that waits until the live replicas have followed (`Delayed` in `zabka.broker_sim.replication`)."""
 
     __slots__ = ("_answer", "_waiting", "rows")
 

@@ -1,4 +1,4 @@
-"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `zabka.ensemble.auth.digest_md5`, and of ZooKeeper's servers."""
+"""SASL DIGEST-MD5 as a client (RFC 2831): the other side of `zabka.ensemble.auth.digest_md5` and of ZooKeeper."""
 
 from __future__ import annotations
 

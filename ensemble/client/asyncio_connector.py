@@ -40,7 +40,7 @@ _EVENT_TYPES = {event.value: event for event in EventType}
 
 
 class Opener(Protocol):
-    """Opens TCP connections as `loop.create_connection` does; `zabka.ensemble.runtime.links.LinkFaults` adds its faults."""
+    """Opens TCP connections as `loop.create_connection` does; `zabka.ensemble.runtime.links` adds faults."""
 
     def open_connection(
         self, factory: Callable[[], asyncio.BaseProtocol], host: str, port: int, *, ssl: ssl.SSLContext | None

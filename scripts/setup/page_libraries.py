@@ -18,7 +18,7 @@ LIBRARIES = {
 }
 """What of each library the page may load, and its licence."""
 NODE_MODULES = Path("node_modules")
-CARRIED = Path("api") / "page_libraries"
+CARRIED = Path("zabka") / "api" / "page_libraries"
 """Where the libraries are in an installed package, and in a source distribution."""
 _HOW = (
     "the page's libraries ({missing}) are not in node_modules: `npm ci --omit=dev --ignore-scripts` or `make setup` "

@@ -12,6 +12,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.journal.full_disk import no_file_grows_beyond
+from zabka.api import collector as collector_module
 from zabka.api import events, numbered
 from zabka.api.agent_protocol import JournalAnswer, JournalChunk, Position
 from zabka.api.agents import Agent
@@ -333,8 +334,8 @@ def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path
 
 
 def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(api.collector, "WAITING_MAX", 2)
-    monkeypatch.setattr(api.collector, "RETRY_S", 0.001)
+    monkeypatch.setattr(collector_module, "WAITING_MAX", 2)
+    monkeypatch.setattr(collector_module, "RETRY_S", 0.001)
     clock = Clock()
     found = collector(clock)
     asked: list[int] = []

@@ -21,7 +21,7 @@ def imported(module: Path) -> set[str]:
 
 @pytest.mark.parametrize("folder", ORDER)
 def test_a_folder_imports_only_those_before_it(folder: str) -> None:
-    later = [f"broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
+    later = [f"zabka.broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
     modules = list((ROOM / folder).glob("*.py"))
     assert len(modules) > 1
     upward = [(each.name, name) for each in modules for name in imported(each) if name.startswith(tuple(later))]

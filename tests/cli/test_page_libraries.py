@@ -48,8 +48,8 @@ def test_a_build_without_the_libraries_says_what_puts_them_there(
 
 def test_a_source_distribution_that_carries_them_needs_no_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LIBRARIES:
-        (tmp_path / "api" / "page_libraries" / name).mkdir(parents=True)
-        (tmp_path / "api" / "page_libraries" / name / "LICENSE").write_text("free")
+        (tmp_path / "zabka" / "api" / "page_libraries" / name).mkdir(parents=True)
+        (tmp_path / "zabka" / "api" / "page_libraries" / name / "LICENSE").write_text("free")
     monkeypatch.chdir(tmp_path)
     assert {path.relative_to(tmp_path / "built").as_posix() for path in carry_libraries(tmp_path / "built")} == {
         f"{name}/LICENSE" for name in LIBRARIES

@@ -12,7 +12,6 @@ import re
 import stat
 import subprocess
 import sys
-import tomllib
 from fnmatch import fnmatch
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -22,11 +21,12 @@ import msgspec
 import pytest
 import yaml
 
+from tests.house.packages import PACKAGES, files_of
 from zabka.compose.composition import compose_yaml
 from zabka.compose.config_keys import BadSetting
 from zabka.compose.containers import container_topology, topology_here
 from zabka.compose.files import api_settings, write_host
-from zabka.compose.image import NODES_LOCK, ROOMS, SPARK_LOCK, dockerfile, dockerignore
+from zabka.compose.image import LINKED, NODES_LOCK, SPARK_LOCK, dockerfile, dockerignore
 from zabka.compose.kept_files import HERE, kept_files
 from zabka.compose.plan import BadPlan
 from zabka.compose.share import lay_out
@@ -256,9 +256,7 @@ def test_every_pin_has_its_hashes() -> None:
 
 def test_what_the_rooms_import_is_in_the_nodes_lock() -> None:
     named = set()
-    for path in (
-        path for room in ROOMS if room not in ("testing", "pipeline", "zabka") for path in (ROOT / room).rglob("*.py")
-    ):
+    for path in (path for package in PACKAGES if package not in ("testing", "pipeline") for path in files_of(package)):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Import):
                 named |= {alias.name.partition(".")[0] for alias in node.names}
@@ -276,14 +274,9 @@ def test_the_edit_of_a_document_builds_nothing_anew() -> None:
     assert rules[0] == "*"
     kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     assert not any(fnmatch(name, rule) for rule in kept for name in ("README.md", "CHANGELOG.md", "docs", "tests"))
-    assert set(ROOMS) <= set(kept)
+    assert {*LINKED, "zabka"} <= set(kept)
     # Dependencies stand before the project's own files, and do not see them.
     assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
-
-
-def test_every_room_that_is_packaged_is_in_the_image() -> None:
-    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]["include"]
-    assert {room.rstrip("*") for room in rooms} == set(ROOMS)
 
 
 def test_final_stages_take_the_environment_and_not_what_built_it() -> None:

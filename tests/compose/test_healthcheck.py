@@ -65,11 +65,11 @@ def host(tmp_path: Path) -> Iterator[RunningHost]:
 
 
 def test_a_probe_imports_nothing_beyond_the_standard_library() -> None:
-    listing = "import sys, compose.healthcheck; print(*{name.partition('.')[0] for name in sys.modules})"
+    listing = "import sys, zabka.compose.healthcheck; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-S", "-P", "-c", listing], env=os.environ | {"PYTHONPATH": str(
-        Path(healthcheck.__file__).parents[1])}, capture_output=True, text=True, check=True)  # fmt: skip
+        Path(healthcheck.__file__).parents[2])}, capture_output=True, text=True, check=True)  # fmt: skip
     foreign = {name for name in found.stdout.split() if name not in sys.stdlib_module_names}
-    assert foreign <= {"__main__", "compose"}
+    assert foreign <= {"__main__", "zabka"}
 
 
 def cpu_s(argv: list[str], says: str, code: int) -> float:
@@ -78,7 +78,7 @@ def cpu_s(argv: list[str], says: str, code: int) -> float:
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         done = subprocess.run(
-            argv, cwd=Path(healthcheck.__file__).parents[1], check=False, capture_output=True, text=True
+            argv, cwd=Path(healthcheck.__file__).parents[2], check=False, capture_output=True, text=True
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         assert (done.returncode, says in done.stderr) == (code, True)

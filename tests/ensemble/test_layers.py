@@ -25,7 +25,7 @@ PACKAGES = [package for layer in LAYERS for package in layer]
 
 def imported_by(package: str) -> set[str]:
     found: set[str] = set()
-    for path in (ROOT / package.replace(".", "/")).rglob("*.py"):
+    for path in (ROOT / package.removeprefix("zabka.").replace(".", "/")).rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom) and node.module:
                 found |= {node.module} | {f"{node.module}.{alias.name}" for alias in node.names}

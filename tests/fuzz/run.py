@@ -30,7 +30,7 @@ def fuzz(name: str, options: list[str]) -> None:
     """In a process of its own: never returns."""
     import atheris
 
-    with atheris.instrument_imports(include=["ensemble", "journal"]):
+    with atheris.instrument_imports(include=["zabka.ensemble", "zabka.journal"]):
         from tests.fuzz.targets import TARGETS
     run = TARGETS[name].run
     atheris.Setup([sys.argv[0], *options], run)

@@ -5,19 +5,14 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file() and path.name != "tests")
+from tests.house.packages import PACKAGES, files_of, module_of
 
 Graph = dict[str, list[str]]
 
 
 def imports() -> Graph:
     """Each module with the modules of ours that it imports: in functions and under TYPE_CHECKING too."""
-    modules = {
-        path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".").removesuffix(".__init__"): path
-        for room in ROOMS
-        for path in (ROOT / room).rglob("*.py")
-    }
+    modules = {module_of(path): path for package in PACKAGES for path in files_of(package)}
     return {
         name: sorted(set(imported(path)) & modules.keys() - {name})
         for name, path in sorted(modules.items())

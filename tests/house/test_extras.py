@@ -13,19 +13,16 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
+from tests.house.packages import PACKAGES as ROOMS
+from tests.house.packages import ROOT, files_of
 from zabka.ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation", "pipeline", "api", "compose",
-    "testing", "tools", "zabka",
-)  # fmt: skip
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 MAY_IMPORT = {
     "journal": {"msgspec"},
     "ensemble": {"msgspec", "structlog", "cramjam"},
-    "kafka_protocol": {"msgspec", "kio", "cramjam", "crc32c", "backports"},
+    "kafka": {"msgspec", "kio", "cramjam", "crc32c", "backports"},
     "controller": {"kio"},
     "broker_sim": {"crc32c", "msgspec", "structlog", "kio"},
     "simulation": {"msgspec", "structlog", "kio"},
@@ -44,8 +41,7 @@ MAY_IMPORT = {
     },
     "compose": {"msgspec", "structlog", "httpx", "starlette", "uvicorn", "rich"},
     "testing": {"msgspec", "httpx", "pytest"},
-    "tools": {"msgspec", "kio", "rich", "typer"},
-    "zabka": {"pytest"},
+    "cli": {"msgspec", "kio", "rich", "typer"},
 }
 """The packages of others that a room may import."""
 OF_EXTRAS = {
@@ -81,11 +77,7 @@ def imported(path: Path) -> set[str]:
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             found.add(node.module.split(".")[0])
-    return found - set(sys.stdlib_module_names) - NEW_IN_THE_LIBRARY - {*ROOMS, "tests"}
-
-
-def modules(room: str) -> list[Path]:
-    return sorted((ROOT / room).rglob("*.py"))
+    return found - set(sys.stdlib_module_names) - NEW_IN_THE_LIBRARY - {"zabka", "scripts", "tests"}
 
 
 def excused(name: str) -> set[str]:
@@ -97,7 +89,7 @@ def excused(name: str) -> set[str]:
 def test_a_room_imports_no_other_packages_than_it_may(room: str) -> None:
     wrong = {
         path.relative_to(ROOT).as_posix(): unknown
-        for path in modules(room)
+        for path in files_of(room)
         if (unknown := imported(path) - MAY_IMPORT[room] - excused(path.relative_to(ROOT).as_posix()))
     }
     assert wrong == {}
@@ -105,10 +97,10 @@ def test_a_room_imports_no_other_packages_than_it_may(room: str) -> None:
 
 def test_whatever_is_allowed_is_used() -> None:
     for room, allowed in MAY_IMPORT.items():
-        assert allowed <= {package for path in modules(room) for package in imported(path)}, room
+        assert allowed <= {package for path in files_of(room) for package in imported(path)}, room
     for place, extra in OF_EXTRAS.items():
         below = [
-            path for room in ROOMS for path in modules(room) if path.relative_to(ROOT).as_posix().startswith(place)
+            path for room in ROOMS for path in files_of(room) if path.relative_to(ROOT).as_posix().startswith(place)
         ]
         assert {package for path in below for package in imported(path)} & set(PACKAGES[extra]), place
 
@@ -177,10 +169,10 @@ def test_without_an_extra_the_sentence_names_the_command_that_installs_it() -> N
     [
         (
             "spark",
-            "import tools.pipeline; sys.exit(tools.pipeline.main(['tables']))",
+            "from zabka.cli import pipeline; sys.exit(pipeline.main(['tables']))",
             "the Spark jobs are not installed",
         ),
-        ("kazoo", "import ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
+        ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
 def test_what_lacks_its_extra_says_so_in_a_sentence(extra: str, code: str, said: str) -> None:

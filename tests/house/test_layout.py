@@ -7,24 +7,23 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.house.packages import ROOT, files_of, module_of, name_of, package_of
 
 MAY_IMPORT: dict[str, set[str]] = {
     "journal": set(),
     "ensemble": {"journal"},
-    "kafka_protocol": {"ensemble", "journal"},
-    "controller": {"kafka_protocol", "ensemble", "journal"},
-    "broker_sim": {"controller", "kafka_protocol", "ensemble", "journal"},
-    "simulation": {"broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
-    "pipeline": {"simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
-    "api": {"simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
-    "compose": {"api", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
-    "testing": {"compose", "api", "simulation", "broker_sim", "controller", "kafka_protocol", "ensemble", "journal"},
-    "tools": {
-        "testing", "compose", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka_protocol", "ensemble",
+    "kafka": {"ensemble", "journal"},
+    "controller": {"kafka", "ensemble", "journal"},
+    "broker_sim": {"controller", "kafka", "ensemble", "journal"},
+    "simulation": {"broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "pipeline": {"simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "api": {"simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "compose": {"api", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "testing": {"compose", "api", "simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "cli": {
+        "testing", "compose", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka", "ensemble",
         "journal",
     },
-    "zabka": {"tools"},
 }  # fmt: skip
 ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "base": {"records"},
@@ -65,7 +64,7 @@ SHELLS = {
     "broker_sim/surroundings.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
-PURE_ROOMS = ("journal", "ensemble", "kafka_protocol", "controller", "broker_sim")
+PURE_ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim")
 TOUCHES_THE_WORLD = {
     "asyncio", "concurrent", "datetime", "fcntl", "httpx", "io", "logging", "mmap", "multiprocessing", "os", "pathlib",
     "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sched", "ssl", "structlog",
@@ -75,17 +74,9 @@ TOUCHES_THE_WORLD = {
 MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "hash", "id", "__import__"}
 
 
-def modules(room: str) -> list[Path]:
-    return sorted((ROOT / room).rglob("*.py"))
-
-
-def relative(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
 def is_pure(path: Path) -> bool:
-    name = relative(path)
-    return name.split("/")[0] in PURE_ROOMS and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
+    name = name_of(path)
+    return package_of(module_of(path)) in PURE_ROOMS and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -98,16 +89,16 @@ def imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-PURE_MODULES = [relative(path) for room in PURE_ROOMS for path in modules(room) if is_pure(path)]
+PURE_MODULES = [name_of(path) for room in PURE_ROOMS for path in files_of(room) if is_pure(path)]
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)
 def test_a_room_imports_downward_only(room: str) -> None:
     wrong = [
-        f"{relative(path)}:{line} imports {name}"
-        for path in modules(room)
+        f"{name_of(path)}:{line} imports {name}"
+        for path in files_of(room)
         for line, name in imports(path)
-        if (top := name.split(".")[0]) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
+        if (top := package_of(name)) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
     ]
     assert wrong == []
 
@@ -115,17 +106,17 @@ def test_a_room_imports_downward_only(room: str) -> None:
 def ensemble_layer(module: str) -> str:
     """The part of `ensemble` in which a module stands."""
     parts = module.split(".")
-    return parts[1] if len(parts) > 1 and parts[1] in ENSEMBLE_LAYERS else "base"
+    return parts[2] if len(parts) > 2 and parts[2] in ENSEMBLE_LAYERS else "base"
 
 
 @pytest.mark.parametrize("layer", ENSEMBLE_LAYERS)
 def test_a_part_of_the_ensemble_imports_lower_parts_only(layer: str) -> None:
     wrong = [
-        f"{relative(path)}:{line} imports {name}"
-        for path in modules("ensemble")
-        if ensemble_layer(relative(path)[:-3].replace("/", ".")) == layer
+        f"{name_of(path)}:{line} imports {name}"
+        for path in files_of("ensemble")
+        if ensemble_layer(module_of(path)) == layer
         for line, name in imports(path)
-        if name.split(".")[0] == "ensemble" and ensemble_layer(name) not in {layer, *ENSEMBLE_LAYERS[layer]}
+        if package_of(name) == "ensemble" and ensemble_layer(name) not in {layer, *ENSEMBLE_LAYERS[layer]}
     ]
     assert wrong == []
 
@@ -151,9 +142,7 @@ def test_a_pure_module_imports_nothing_that_touches_the_world(name: str) -> None
 
 @pytest.mark.parametrize("name", PURE_MODULES)
 def test_a_pure_module_imports_no_shell(name: str) -> None:
-    shells = {shell[:-3].replace("/", ".") for shell in SHELLS} | {
-        folder[:-1].replace("/", ".") for folder in SHELL_FOLDERS
-    }
+    shells = {module_of(ROOT / shell) for shell in (*SHELLS, *SHELL_FOLDERS) if not shell.endswith("__init__.py")}
     wrong = [
         f"line {line}: {module}"
         for line, module in imports(ROOT / name)

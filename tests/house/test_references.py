@@ -9,18 +9,15 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = sorted(path.name for path in ROOT.iterdir() if (path / "__init__.py").is_file())
+from tests.house.packages import PACKAGES, ROOT, folder_of, name_of
+
+FOLDERS = (*map(folder_of, PACKAGES), ROOT / "scripts", ROOT / "bench", ROOT / "tests")
 TEXTS = [
-    path.relative_to(ROOT).as_posix()
-    for room in ROOMS
-    for path in sorted((ROOT / room).rglob("*"))
-    if path.suffix in {".py", ".js", ".json"}
+    name_of(path) for folder in FOLDERS for path in sorted(folder.rglob("*")) if path.suffix in {".py", ".js", ".json"}
 ]
-# `zabka.…` is a key of a configuration: the package of that name has doors only.
-_DOTTED = re.compile(rf"`((?:{'|'.join(room for room in ROOMS if room != 'zabka')})(?:\.\w+)+)`")
-_SLASHED = re.compile(rf"`((?:{'|'.join(ROOMS)})(?:/[\w.]+)+/?)`")
-NOT_IN_THE_TREE = {"tools/VERB.py", "compose.yaml"}
+_DOTTED = re.compile(rf"`((?:zabka\.(?:{'|'.join(PACKAGES)})|bench|scripts|tests)(?:\.\w+)+)`")
+_SLASHED = re.compile(r"`((?:api|broker_sim|compose|controller|ensemble|zabka|bench|scripts|tests)(?:/[\w.]+)+/?)`")
+NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
 """A pattern of names, and a file that a user writes."""
 
 

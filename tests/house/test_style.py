@@ -9,12 +9,10 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
-ROOMS = (
-    "journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation", "pipeline", "api", "compose",
-    "testing", "tools", "zabka", "bench",
-)  # fmt: skip
-MODULES = [path.relative_to(ROOT).as_posix() for room in ROOMS for path in sorted((ROOT / room).rglob("*.py"))]
+from tests.house.packages import PACKAGES, ROOT, folder_of, name_of
+
+FOLDERS = (*map(folder_of, PACKAGES), ROOT / "scripts", ROOT / "bench")
+MODULES = [name_of(path) for folder in FOLDERS for path in sorted(folder.rglob("*.py"))]
 LINES_MAX = 500
 POSITIONAL_MAX = 6
 TAKES_ANY_NUMBER = {"pack", "pack_into", "pack_stat", "_pack_digested", "select", "agg"}

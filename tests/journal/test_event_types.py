@@ -11,7 +11,7 @@ from zabka.journal.events import EVENT_TYPES, Event
 from zabka.journal.reader import decode_line
 from zabka.journal.writer import JournalWriter, encode_line
 
-JOURNAL = Path(__file__).resolve().parents[2] / "journal"
+JOURNAL = Path(__file__).resolve().parents[2] / "zabka" / "journal"
 
 
 class NobodyListedMe(Event):

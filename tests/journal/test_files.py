@@ -9,6 +9,7 @@ import pytest
 
 from tests.journal.full_disk import no_file_grows_beyond
 from zabka.journal import events as e
+from zabka.journal import writer as writer_module
 from zabka.journal.events import BY_NAME, Entry, entry_from_dict, type_name
 from zabka.journal.reader import BadLine, merge, node_files, read_directory, read_file
 from zabka.journal.writer import JournalWriter, encode_line
@@ -170,7 +171,7 @@ def test_events_wait_while_the_disk_is_full_and_none_is_torn_or_doubled(
 def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(journal.writer, "WAITING_BYTES_MAX", 5_000)
+    monkeypatch.setattr(writer_module, "WAITING_BYTES_MAX", 5_000)
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(500):

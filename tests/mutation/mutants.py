@@ -12,7 +12,10 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
 """A number from here on is doubled: that a time-out of 1,600 ms becomes 1,601, or 1,599, is no fault that a test should
 see."""
-ROOMS = ("controller", "broker_sim/replication", "ensemble/zab", "ensemble/txnlog", "ensemble/tree")
+ROOMS = (
+    "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
+    "zabka/ensemble/tree",
+)  # fmt: skip
 
 _COMPARISONS: dict[type[ast.cmpop], tuple[type[ast.cmpop], ...]] = {
     ast.Lt: (ast.LtE, ast.GtE),

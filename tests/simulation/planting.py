@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
-SERVING = ("ensemble", "kafka_protocol", "controller", "broker_sim")
+SERVING = ("ensemble", "kafka", "controller", "broker_sim")
 """The rooms of what serves."""
 
 
@@ -42,7 +42,7 @@ def broken(owner: type | ModuleType, **rules: Any) -> Iterator[None]:
     Raises NotServingCode where it does not serve, AttributeError where it has not (or has not by itself) what is named.
     """
     home = owner.__name__ if isinstance(owner, ModuleType) else owner.__module__
-    if home.partition(".")[0] not in SERVING:
+    if not home.startswith(tuple(f"zabka.{package}." for package in SERVING)):
         raise NotServingCode(f"{home} is not part of what serves")
     with ExitStack() as planted:
         for name, rule in rules.items():

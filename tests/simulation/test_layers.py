@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[2] / "zabka"
 LAYERS = (
     ("kernel",),
     ("network", "disks", "filesystem"),
@@ -38,7 +38,7 @@ def imported(path: Path) -> Iterator[str]:
             modules = [name.name for name in node.names]
         else:
             continue
-        yield from (module.split(".")[1] for module in modules if module.startswith("simulation."))
+        yield from (module.split(".")[2] for module in modules if module.startswith("zabka.simulation."))
 
 
 def test_every_room_has_its_layer() -> None:

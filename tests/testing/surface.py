@@ -15,22 +15,21 @@ SURFACE = Path(__file__).with_name("surface.txt")
 
 def lines() -> Iterator[str]:
     """Each public name with what it takes."""
+    from zabka.testing import cluster, pytest_plugin
     from zabka.testing.container import ZabkaContainer
     from zabka.testing.live.cluster import LiveCluster
     from zabka.testing.live.start import running_cluster
     from zabka.testing.simulated.cluster import SimulatedCluster, running_world
 
-    yield from _functions(testing.live.start.__name__, {"running_cluster": running_cluster})
-    yield from _functions(testing.simulated.cluster.__name__, {"running_world": running_world})
-    own = [
-        value for value in vars(testing.cluster).values() if getattr(value, "__module__", "") == "zabka.testing.cluster"
-    ]
+    yield from _functions("zabka.testing", {"running_cluster": running_cluster})
+    yield from _functions("zabka.testing", {"running_world": running_world})
+    own = [value for value in vars(cluster).values() if getattr(value, "__module__", "") == "zabka.testing.cluster"]
     for made in (*own, LiveCluster, SimulatedCluster, ZabkaContainer):
         if inspect.isclass(made):
             yield from _class(made)
         elif inspect.isfunction(made) and not made.__name__.startswith("_"):
             yield from _functions("zabka.testing.cluster", {made.__name__: made})
-    for name, value in sorted(vars(testing.pytest_plugin).items()):
+    for name, value in sorted(vars(pytest_plugin).items()):
         if type(value).__name__ == "FixtureFunctionDefinition":
             yield f"fixture {name}"
     yield from _options()
@@ -78,7 +77,7 @@ def _class(made: type[Any]) -> Iterator[str]:
 
 def _is_ours(made: type[Any], name: str) -> bool:
     owner = next(base for base in made.__mro__ if name in vars(base))
-    return owner.__module__.startswith("testing.")
+    return owner.__module__.startswith("zabka.testing.")
 
 
 def _functions(module: str, functions: dict[str, Any]) -> Iterator[str]:

@@ -32,7 +32,7 @@ def command(
     settings = set_ or []
     try:
         topology = container_topology(peers, brokers, profile, settings)
-        project = Path(__file__).parent.parent
+        project = Path(__file__).parents[2]
         inside = out is not None and out.absolute().is_relative_to(project)
         root = os.path.relpath(project, out.absolute().parent) if out is not None and inside else str(project)
         text = compose_yaml(topology, settings, root)

@@ -1,4 +1,4 @@
-"""SASL between servers, on their connections: what is in `zabka.ensemble.auth.quorum_sasl`, with time limits and a voice.
+"""SASL between servers, on their connections: `zabka.ensemble.auth.quorum_sasl` with time limits and log lines.
 
 A connection on the quorum port has a `SaslDoor` before its own protocol, which then takes its place; those on the
 election port negotiate behind their opening message, in `election_port`.

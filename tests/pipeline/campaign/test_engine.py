@@ -149,7 +149,7 @@ def test_the_digest_covers_every_module_that_makes_a_figure() -> None:
         name = todo.pop()
         found.add(name)
         imported = re.findall(
-            r"^from pipeline\.campaign\.(\w+) import", (here / f"{name}.py").read_text(), re.MULTILINE
+            r"^from zabka\.pipeline\.campaign\.(\w+) import", (here / f"{name}.py").read_text(), re.MULTILINE
         )
         todo += [each for each in imported if each not in found]
     assert sorted(found) == sorted(MEASURES)

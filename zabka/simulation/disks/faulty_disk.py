@@ -308,7 +308,7 @@ class FaultyDisk(SimDisk):
             self._gap_ends = floor
 
     def _write_again(self) -> None:
-        """Recovery has written the last file once more (`zabka.ensemble.txnlog.files.write_again`): the disk has it all."""
+        """Recovery has written the last file once more (`zabka.ensemble.txnlog.files.write_again`): all is on disk."""
         self._clean.clear()
 
     def _by_file(self) -> dict[Zxid, list[Txn]]:

@@ -1,4 +1,4 @@
-"""Jobs of a simulated process: each step is one event, at a moment that a seed chooses (`zabka.ensemble.runtime.workers`)."""
+"""Jobs of a simulated process: each step is one event, when a seed chooses (`zabka.ensemble.runtime.workers`)."""
 
 from __future__ import annotations
 

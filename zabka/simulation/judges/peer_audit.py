@@ -47,7 +47,7 @@ class EnsembleJudges:
 
 
 class PeerAudit:
-    """Looks over one process's shoulder (`zabka.simulation.nodes.peer_node.Witness`), with every peer's disk in sight."""
+    """Looks over one process's shoulder (`Witness`, `zabka.simulation.nodes`), with every peer's disk in sight."""
 
     __slots__ = ("_hearing", "_judges", "_process")
 

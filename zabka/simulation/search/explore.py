@@ -15,8 +15,9 @@ What makes three servers small enough:
 - A server's turn depends on its own state and its input alone.  `RememberedTurns` works each one out once; a state
   of the ensemble is a handful of numbers, and a step mostly a look into a table (SPIN's collapse compression is the
   same thought).
-- What can make no difference is left out of a state (`zabka.simulation.cores.canonical`), and election rounds count from the
-  lowest among the running servers: rounds are compared with one another, and a server that starts has the lowest.
+- What can make no difference is left out of a state (`zabka.simulation.cores.canonical`), and election rounds count
+  from the lowest among the running servers: rounds are compared with one another, and a server that starts has the
+  lowest.
 - One election is one step: those who take part exchange votes in the order sent until none of them looks any more,
   and nobody else hears a word.  `elections` bounds how often somebody begins to lead, for elections that always
   overtake the packets of the leader before go on for ever; what lies beyond is counted (`cut`), not followed.

@@ -1,0 +1,43 @@
+"""The packages under `zabka`, and the folder of each.
+
+Five packages keep their folder at the top level of the repository; `zabka` has a symbolic link to each of them.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+AT_THE_TOP = ("api", "broker_sim", "compose", "controller", "ensemble")
+PACKAGES = (
+    "journal", "ensemble", "kafka", "controller", "broker_sim", "simulation", "pipeline", "api", "compose", "testing",
+    "cli",
+)  # fmt: skip
+
+
+def folder_of(package: str) -> Path:
+    """Return the folder that holds the package's files."""
+    return ROOT / package if package in AT_THE_TOP else ROOT / "zabka" / package
+
+
+def files_of(package: str) -> list[Path]:
+    """Return the package's Python files, sorted."""
+    return sorted(folder_of(package).rglob("*.py"))
+
+
+def name_of(path: Path) -> str:
+    """Return the path below the repository's root."""
+    return path.relative_to(ROOT).as_posix()
+
+
+def module_of(path: Path) -> str:
+    """Return the dotted name by which a file of a package is imported."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    dotted = ".".join(parts if parts[0] == "zabka" else ("zabka", *parts))
+    return dotted.removesuffix(".__init__")
+
+
+def package_of(module: str) -> str:
+    """Return the package that an imported name belongs to, or an empty string for a foreign one."""
+    first, *rest = module.split(".")
+    return rest[0] if first == "zabka" and rest else ""
