@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse
 
 from zabka.api.problems import Problem
 from zabka.journal.rules import RULES
-from zabka.journal.rules.source_lines import ROOT, definitions
+from zabka.journal.rules.source_lines import definitions, file_of
 
 NAMED = frozenset(rule.source.path for pairs in RULES.values() for _, rule in pairs)
 
@@ -22,9 +22,9 @@ def install(app: FastAPI) -> None:
 
     @app.get("/source/{path:path}", include_in_schema=False)
     def source(path: str) -> HTMLResponse:
-        if path not in NAMED or not (ROOT / path).is_file():
+        if path not in NAMED or not file_of(path).is_file():
             raise Problem(404, f"no rule names {path}")
-        return HTMLResponse(page(path, (ROOT / path).read_text()), headers={"cache-control": "no-cache"})
+        return HTMLResponse(page(path, file_of(path).read_text()), headers={"cache-control": "no-cache"})
 
 
 def page(path: str, text: str) -> str:

@@ -30,7 +30,7 @@ JAVA_HEAP = "512m"
 BROKERS = 3
 STOP_S = 20.0
 JARS_S = 660.0
-_PROGRAM = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
+_PROGRAM = "import sys, pathlib, zabka.broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
 _JARS = "from kafka_jars import classpath; print(classpath())"
 LOGGING = """log4j.rootLogger=INFO, file
 log4j.appender.file=org.apache.log4j.FileAppender

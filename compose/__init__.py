@@ -5,6 +5,6 @@ composition of it.  An `agent` on every host owns that host's processes (`host`,
 asks, and hands on their journals and faults; `up` starts an agent, waits until the cluster serves, and stops it again.
 `node` is what each process runs first.
 
-`testing` and `tools` may import it; it imports `api`, `broker_sim` and what is below them, but never `simulation`.
+`testing` and `cli` may import it; it imports `api`, `broker_sim` and what is below them, but never `simulation`.
 Begin with `topology`, then `host`.
 """

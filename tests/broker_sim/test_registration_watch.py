@@ -84,7 +84,9 @@ def test_a_broker_that_finds_no_ensemble_in_time_says_so_in_one_line(tmp_path: P
             f"broker.id=1\nlisteners=PLAINTEXT://127.0.0.1:0\nlog.dirs={tmp_path / 'logs'}\n"
             f"zookeeper.connect={connect}\n{key}=300\n"
         )
-        program = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
+        program = (
+            "import sys, pathlib, zabka.broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
+        )
         done = subprocess.run(
             [sys.executable, "-c", program, str(config)],
             capture_output=True, text=True, timeout=60, check=False, cwd=Path(__file__).parents[2],

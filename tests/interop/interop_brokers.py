@@ -22,7 +22,7 @@ from tests.interop.interop_servers import Ensemble, running
 READY_S = 40.0
 BROKERS = 3
 ROOT = Path(__file__).parents[2]
-PROGRAM = "import sys, pathlib, broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
+PROGRAM = "import sys, pathlib, zabka.broker_sim.broker_process as b; sys.exit(b.main(pathlib.Path(sys.argv[1])))"
 
 
 class BrokerServer:

@@ -12,7 +12,7 @@ from zabka.journal.event import Event
 from zabka.journal.events import EVENT_TYPES
 from zabka.journal.rules import RULES, Rule, rule_of
 from zabka.journal.rules.rule import KAFKA_SOURCE, SHORT_PAPER, ZAB_PAPER, ZOOKEEPER_SOURCE, Link, reference
-from zabka.journal.rules.source_lines import ROOT, definitions, line_of, place_of
+from zabka.journal.rules.source_lines import definitions, file_of, line_of, place_of
 from zabka.journal.sentences import holds
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import WorldScenario
@@ -107,7 +107,7 @@ def test_what_a_rule_names_of_ours_exists(rule: Rule) -> None:
     line = line_of(rule.source)
     assert line is not None, f"there is no {rule.source.symbol} in {rule.source.path}"
     name = rule.source.symbol.rpartition(".")[2]
-    assert re.search(rf"\b(def|class) {name}\b", (ROOT / rule.source.path).read_text().splitlines()[line - 1])
+    assert re.search(rf"\b(def|class) {name}\b", file_of(rule.source.path).read_text().splitlines()[line - 1])
     assert place_of(rule.source) == f"{rule.source.path}:{line} ({rule.source.symbol})"
 
 

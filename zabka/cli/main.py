@@ -1,6 +1,6 @@
 """The `zabka` command: finds the verb's own module and runs it.
 
-`zabka VERB` is `tools/VERB.py`, with an underscore for a hyphen.  A module is imported when its verb is called, and
+`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen.  A module is imported when its verb is called, and
 what carries the verb out within its functions, so that help and refusals come at once.  A module has one of three
 things:
 
@@ -68,7 +68,7 @@ def _passing_on(main: Callable[[list[str]], int]) -> Callable[[typer.Context], N
 
 def load(verb: str) -> Any:
     """The command of a verb, made of its module."""
-    module: Any = import_module(f"tools.{verb.replace('-', '_')}")
+    module: Any = import_module(f"zabka.cli.{verb.replace('-', '_')}")
     app = getattr(module, "app", None)
     if app is None:
         app = typer.Typer(add_completion=False, rich_markup_mode=None)

@@ -7,6 +7,6 @@ stream; `entries` says which line is an entry, `ranges` reads lines, `runs` says
 keeps a lake (`lake`) and the tables fresh; `versions` says where tables lie.  `session` is how a Spark session is made.
 The room knows the journal by its file format and its schema of events.
 
-`tools` and `bench` may import it, and `api` reads only the files that it writes.  Begin with `gold`: each function
+`cli` and `bench` may import it, and `api` reads only the files that it writes.  Begin with `gold`: each function
 that it names is one table, and its docstring says what a row means.
 """

@@ -208,6 +208,6 @@ def test_every_known_code_has_an_exception_that_says_it() -> None:
 
 
 def test_importing_the_service_loads_neither_asyncio_nor_kazoo() -> None:
-    program = "import sys, ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
+    program = "import sys, zabka.ensemble.client.service; print([m for m in ('asyncio', 'kazoo') if m in sys.modules])"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True)
     assert out.stdout.strip() == "[]"

@@ -8,7 +8,12 @@ from pathlib import Path
 
 from zabka.journal.rules.rule import Source
 
-ROOT = Path(__file__).resolve().parents[2]
+_PACKAGE = Path(__file__).resolve().parents[2]
+
+
+def file_of(path: str) -> Path:
+    """Return the file that a `Source.path` names, in a checkout or in an installed package."""
+    return _PACKAGE / path.removeprefix("zabka/")
 
 
 def definitions(text: str) -> dict[str, int]:
@@ -29,9 +34,9 @@ def _definitions_of(path: Path) -> dict[str, int]:
     return definitions(path.read_text()) if path.is_file() else {}
 
 
-def line_of(source: Source, root: Path = ROOT) -> int | None:
+def line_of(source: Source) -> int | None:
     """The line, counted from 1; None where there is no such file or nothing of that name in it."""
-    return _definitions_of(root / source.path).get(source.symbol)
+    return _definitions_of(file_of(source.path)).get(source.symbol)
 
 
 def place_of(source: Source) -> str:

@@ -3,5 +3,5 @@
 `judging` judges one history, entry by entry, and tells each violation with the chain of causes behind it; `histories`
 finds histories and says how each can be played again; `jobs` spreads them over Spark's tasks and writes the tables.
 
-`tools` may import it.  Begin with `judging`.
+`cli` may import it.  Begin with `judging`.
 """

@@ -5,5 +5,5 @@ A campaign's file is read by `definition` and laid out by `design`.  `play` runs
 that nothing is played twice; `statistics` says what is known of the figures, `stopping` when it is enough, and `report`
 tells it.  `observed` makes a campaign's file of a live cluster's journals.
 
-`tools` may import it; it imports `pipeline` and `simulation`.  Begin with `engine`.
+`cli` may import it; it imports `pipeline` and `simulation`.  Begin with `engine`.
 """

@@ -1,7 +1,7 @@
 """Twelve outages to learn from, prediction first: a question, answers, the script that plays it, the moment to look at.
 
 The dashboard asks them, and `docs/lessons/` is made of them; which answer is right is read from the play's history
-(`Lesson.right`), and the rule behind it is the journal's (`zabka.journal.rules`).  `api` and `tools` import this
+(`Lesson.right`), and the rule behind it is the journal's (`zabka.journal.rules`).  `api` and `cli` import this
 package; it knows the scripts by their names and plays nothing.  Begin with `lesson`.
 """
 

@@ -4,7 +4,7 @@ One module a kind of znode; this catalogue names them all, so that callers write
 the fields in the order of Kafka's sources and maps in numeric or given order.  Decoders take what any version of Kafka
 wrote, and answer None for what nobody should have written: znodes are other people's input.
 
-May be imported by everything above `kafka_protocol`.  Begin with `paths`, then `topics` and `partition_state`.
+May be imported by everything above `kafka`.  Begin with `paths`, then `topics` and `partition_state`.
 """
 
 from __future__ import annotations
