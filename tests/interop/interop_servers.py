@@ -129,7 +129,10 @@ def _servers(kind: str, size: int, directory: Path, keys: dict[str, str]) -> lis
 
 
 def _our_command(config: Path) -> list[str]:
-    program = "import sys, pathlib, zabka.ensemble.server.process.peer_process as p; sys.exit(p.main(pathlib.Path(sys.argv[1])))"
+    program = (
+        "import sys, pathlib; from zabka.ensemble.server.process.peer_process import main; "
+        "sys.exit(main(pathlib.Path(sys.argv[1])))"
+    )
     return [sys.executable, "-c", program, str(config)]
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from hashlib import sha256
 from pathlib import Path
 
-ROOMS = ("journal", "ensemble", "kafka_protocol", "controller", "broker_sim", "simulation")
+ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
 """The rooms that a simulated world is made of."""
 MEASURES = (
     "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
