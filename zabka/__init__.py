@@ -1,5 +1,9 @@
-"""The doors of the installed package: what its command and pytest's plugin run first.
+"""zabka: a Kafka control plane on a ZooKeeper ensemble that can be broken on purpose, watched, rewound and measured.
 
-The rooms are top-level packages with everyday names.  A project of yours may have packages of the same names; then one
-hides the other, and `zabka.shadowed` says so in a sentence.  Nothing imports this package; begin with `shadowed`.
+Public names are in `zabka.testing` (fixtures for tests), `zabka.ensemble.client` (ZooKeeper clients) and the command
+`zabka`, which `python -m zabka` runs too.  Everything else can change between versions.
+
+Five packages (`api`, `broker_sim`, `compose`, `controller`, `ensemble`) have their folders at the top level of the
+repository; this folder has a symbolic link to each.  Import them as `zabka.api` and so on: an import by the bare name
+would load a second copy.
 """

@@ -1,9 +1,9 @@
 """Clients: the coroutine client that brokers and tools use, and the kazoo-compatible shim over it.
 
-    async with ensemble.client.connect("127.0.0.1:2181") as client:
+    async with zabka.ensemble.client.connect("127.0.0.1:2181") as client:
         data, stat = await client.get("/controller")
 
-Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `zabka.ensemble.client.kazoo`.
+Importing this package loads none of it; asyncio comes in with `connect`, kazoo with `KazooClient`.
 Brokers, tools and tests import it; it imports the records and `auth`, and nothing of a server.  Begin with `client`
 (the operations), then `session` (one session, over whichever server answers); both are pure, `asyncio_connector` is
 not.
@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from zabka.ensemble.client.aio import connect as connect
+    from zabka.ensemble.client.kazoo import KazooClient as KazooClient
 
-__all__ = ["connect"]
+__all__ = ["KazooClient", "connect"]
 
 
 def __getattr__(name: str) -> object:
@@ -24,4 +25,8 @@ def __getattr__(name: str) -> object:
         from zabka.ensemble.client.aio import connect
 
         return connect
+    if name == "KazooClient":
+        from zabka.ensemble.client.kazoo import KazooClient
+
+        return KazooClient
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

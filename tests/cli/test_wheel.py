@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import shutil
-import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,9 +13,10 @@ from typing import Any, NamedTuple
 import httpx
 import pytest
 
+from tests.built_wheel import ROOT, build_wheel, run
+
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-ROOT = Path(__file__).resolve().parents[2]
 SAID = re.compile(r"`pip install zabka` \((\d+) MB")
 """How large the README says that a plain installation is."""
 SIZE = """
@@ -28,31 +27,9 @@ print(sum(file.stat().st_size for file in files if file.is_file()))
 """
 
 
-def run(*command: object, cwd: Path, env: dict[str, str] | None = None) -> str:
-    done = subprocess.run(
-        [str(part) for part in command], cwd=cwd, env=env, capture_output=True, text=True, timeout=600, check=False
-    )
-    said = done.stdout + done.stderr
-    if "No matching distribution found" in said and "CI" not in os.environ:
-        pytest.skip("no package index can be reached")
-    assert done.returncode == 0, said
-    return done.stdout
-
-
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built of what git knows, and of what npm installed."""
-    if not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file():
-        pytest.skip("npm has not installed the page's libraries (make setup)")
-    tree, built = tmp_path_factory.mktemp("tree"), tmp_path_factory.mktemp("built")
-    for name in run("git", "ls-files", "-co", "--exclude-standard", cwd=ROOT).splitlines():
-        if (ROOT / name).is_file():
-            (tree / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(ROOT / name, tree / name)
-    shutil.copytree(ROOT / "node_modules", tree / "node_modules")
-    run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", built, tree, cwd=tree)
-    (made,) = built.glob("*.whl")
-    return made
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 class Installed(NamedTuple):
@@ -80,6 +57,12 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installe
     plain_bytes = int(run(python, "-c", SIZE, cwd=directory))
     run(*install, f"{wheel}[dashboard]", "pytest", cwd=directory)
     return Installed(directory, plain_bytes)
+
+
+def test_wheel_has_one_top_level_package(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        tops = {name.split("/")[0] for name in archive.namelist()}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"zabka"}
 
 
 def test_a_plain_installation_is_as_small_as_the_readme_says(installed: Installed) -> None:

@@ -1,6 +1,7 @@
-"""The surface that the fixtures promise, as text: `python -m tests.testing.surface` writes it anew.
+"""The public interface of `zabka.testing` as text; `python -m tests.testing.surface` writes `surface.txt`.
 
-A line that goes, or changes, is a new major version; a line that comes, a new minor one.
+A removed or changed line needs a new major version (before 1.0: a new minor version), an added line a new minor
+version.
 """
 
 from __future__ import annotations
@@ -14,21 +15,21 @@ SURFACE = Path(__file__).with_name("surface.txt")
 
 
 def lines() -> Iterator[str]:
-    """Each public name with what it takes."""
+    """Yield each public name with its signature."""
+    from zabka import testing
     from zabka.testing import cluster, pytest_plugin
-    from zabka.testing.container import ZabkaContainer
-    from zabka.testing.live.cluster import LiveCluster
-    from zabka.testing.live.start import running_cluster
-    from zabka.testing.simulated.cluster import SimulatedCluster, running_world
 
-    yield from _functions("zabka.testing", {"running_cluster": running_cluster})
-    yield from _functions("zabka.testing", {"running_world": running_world})
-    own = [value for value in vars(cluster).values() if getattr(value, "__module__", "") == "zabka.testing.cluster"]
-    for made in (*own, LiveCluster, SimulatedCluster, ZabkaContainer):
-        if inspect.isclass(made):
-            yield from _class(made)
-        elif inspect.isfunction(made) and not made.__name__.startswith("_"):
-            yield from _functions("zabka.testing.cluster", {made.__name__: made})
+    described = [
+        value
+        for name, value in vars(cluster).items()
+        if inspect.isclass(value) and value.__module__ == cluster.__name__ and not name.startswith("_")
+    ]
+    for name in testing.__all__:
+        found = getattr(testing, name)
+        yield from _class(found) if inspect.isclass(found) else [f"zabka.testing.{name}{inspect.signature(found)}"]
+    for value in described:
+        if value.__name__ not in testing.__all__:
+            yield from _class(value)
     for name, value in sorted(vars(pytest_plugin).items()):
         if type(value).__name__ == "FixtureFunctionDefinition":
             yield f"fixture {name}"
@@ -65,7 +66,7 @@ def _class(made: type[Any]) -> Iterator[str]:
         if name.startswith("_") or name in vars(object) or not _is_ours(made, name):
             continue
         member = inspect.getattr_static(made, name)
-        where = f"{made.__module__}.{made.__name__}.{name}"
+        where = f"zabka.testing.{made.__name__}.{name}"
         if isinstance(member, property):
             assert member.fget is not None
             yield f"{where} -> {inspect.signature(member.fget).return_annotation}"
@@ -78,11 +79,6 @@ def _class(made: type[Any]) -> Iterator[str]:
 def _is_ours(made: type[Any], name: str) -> bool:
     owner = next(base for base in made.__mro__ if name in vars(base))
     return owner.__module__.startswith("zabka.testing.")
-
-
-def _functions(module: str, functions: dict[str, Any]) -> Iterator[str]:
-    for name, function in functions.items():
-        yield f"{module}.{name}{inspect.signature(function)}"
 
 
 def text() -> str:

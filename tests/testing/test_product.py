@@ -16,13 +16,9 @@ from hypothesis import strategies as st
 
 from zabka.compose.files import RUN_FILE, is_running
 from zabka.compose.ports import CLAIM, claim_ports
-from zabka.shadowed import ROOMS, same_names, shadowed
-from zabka.testing.cluster import ClusterFailed
-from zabka.testing.container import ZabkaContainer
+from zabka.testing import ClusterFailed, LiveCluster, ZabkaContainer, running_world
 from zabka.testing.journal_report import report
-from zabka.testing.live.cluster import LiveCluster
 from zabka.testing.live.start import start_live
-from zabka.testing.simulated.cluster import running_world
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -78,7 +74,7 @@ def test_a_cluster_that_cannot_be_started_leaves_its_directory_free(tmp_path: Pa
 
 def run_pytest(directory: Path, *arguments: str, path: str = str(ROOT), code: int) -> str:
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "pytest", "-p", "no:cacheprovider", "-p", "zabka.plugin", *arguments],
+        [sys.executable, "-P", "-m", "pytest", "-pno:cacheprovider", "-pzabka.testing.pytest_plugin", *arguments],
         cwd=directory, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
@@ -133,43 +129,6 @@ def test_a_marker_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
     assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in said
     assert "not zabka(peer=5)" in said
     assert "2 errors" in said
-
-
-def test_a_project_with_packages_of_the_same_names_is_told(tmp_path: Path) -> None:
-    (tmp_path / "api").mkdir()
-    (tmp_path / "api" / "__init__.py").write_text("")
-    (tmp_path / "journal.py").write_text("")
-    (tmp_path / "test_mine.py").write_text("def test_it():\n    pass\n")
-
-    said = run_pytest(tmp_path, "test_mine.py", code=0)
-    assert "zabka: this project has 'api', 'journal', and so has zabka: one hides the other" in said
-    assert same_names(tmp_path) == ["api", "journal"] and same_names(ROOT) == []
-
-    said = run_pytest(tmp_path, "test_mine.py", path=f"{tmp_path}{os.pathsep}{ROOT}", code=4)
-    assert f"zabka's package 'api' is hidden by {tmp_path / 'api'}: rename yours" in said
-    assert "Traceback" not in said
-
-
-def test_the_command_says_which_package_hides_its_own(tmp_path: Path) -> None:
-    (tmp_path / "tools").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", "from zabka.command import main; main()"],
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"}, capture_output=True, text=True, timeout=60,
-        check=False,
-    )  # fmt: skip
-    # A folder without __init__.py comes after every package, and hides none.
-    assert (done.returncode, "hidden" in done.stderr) != (1, True), done.stderr
-    (tmp_path / "tools" / "__init__.py").write_text("")
-    done = subprocess.run(done.args, env={**os.environ, "PYTHONPATH": f"{tmp_path}{os.pathsep}{ROOT}"},
-                          capture_output=True, text=True, timeout=60, check=False)  # fmt: skip
-    assert done.returncode == 1
-    assert done.stderr.startswith(f"zabka: zabka's package 'tools' is hidden by {tmp_path / 'tools'}: ")
-
-
-def test_every_room_of_this_tree_is_found_here() -> None:
-    assert shadowed() is None
-    rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
-    assert rooms - {"tests", "bench", "zabka"} == set(ROOMS)
 
 
 def test_two_clusters_never_claim_the_same_ports() -> None:

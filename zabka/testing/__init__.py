@@ -1,6 +1,47 @@
-"""The public fixtures: a cluster for tests, of real processes (`zabka_cluster`) or in virtual time (`zabka_world`).
+"""Clusters for tests: real processes (`running_cluster`) or one simulated world in virtual time (`running_world`).
 
-`cluster` is the surface that both share, `live` and `simulated` are the two, `pytest_plugin` gives them to pytest.
-Stands on compose, api and simulation; tests, bench and tools may import it, and projects that install zabka.  Begin
-with `cluster`.
+The names in `__all__` are the public interface; `tests/testing/surface.txt` lists their members.  pytest loads the
+fixtures from `pytest_plugin` without an import; `cluster` describes what both kinds of cluster offer; `live` and
+`simulated` implement it.  Importing this package loads none of them: each name is loaded when it is first used, so that
+pytest starts quickly in projects that have zabka installed.  Stands on compose, api and simulation; tests, bench and
+the command line import it.  Begin with `cluster`.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from zabka.testing.cluster import Cluster as Cluster
+    from zabka.testing.cluster import ClusterFailed as ClusterFailed
+    from zabka.testing.container import ZabkaContainer as ZabkaContainer
+    from zabka.testing.live.cluster import LiveCluster as LiveCluster
+    from zabka.testing.live.start import running_cluster as running_cluster
+    from zabka.testing.simulated.cluster import SimulatedCluster as SimulatedCluster
+    from zabka.testing.simulated.cluster import running_world as running_world
+
+_HOMES = {
+    "Cluster": "cluster",
+    "ClusterFailed": "cluster",
+    "LiveCluster": "live.cluster",
+    "SimulatedCluster": "simulated.cluster",
+    "ZabkaContainer": "container",
+    "running_cluster": "live.start",
+    "running_world": "simulated.cluster",
+}
+__all__ = [
+    "Cluster",
+    "ClusterFailed",
+    "LiveCluster",
+    "SimulatedCluster",
+    "ZabkaContainer",
+    "running_cluster",
+    "running_world",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name in _HOMES:
+        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

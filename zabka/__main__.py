@@ -1,0 +1,5 @@
+"""`python -m zabka`: the command `zabka`."""
+
+from zabka.cli.main import main
+
+main()
