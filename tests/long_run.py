@@ -1,7 +1,7 @@
 """Runs what is marked `long`, from one command to its end, and keeps the result where everybody can read it.
 
-`python -m tests.long_run` (or `make test-long`).  A run of everything writes its table into ARCHITECTURE.md, with the
-date and the commit; a run with arguments, which are pytest's, only prints it.
+`python -m tests.long_run` (or `make test-long`).  A run of everything writes docs/internals/long-run.md, with the date
+and the commit; a run with arguments, which are pytest's, only prints it.
 
 A run of everything keeps what became of each file as it ends: one that was stopped goes on where it was, if the same
 commit is checked out and no file differs from it.
@@ -21,8 +21,14 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGE = ROOT / "ARCHITECTURE.md"
-BEGIN, END = "<!-- the long run -->", "<!-- end of the long run -->"
+PAGE = ROOT / "docs" / "internals" / "long-run.md"
+HEAD = """\
+# The long run
+
+`make test-long` runs every test that is marked `long` and writes this page. A test that needs a missing program (Java,
+Maven, Go, kcat) is skipped, and the reason is below the table.
+
+"""
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
@@ -90,15 +96,8 @@ def _line(part: str, outcomes: Counter[str], seconds: float) -> str:
 
 
 def result(tally: Tally, commit: str, today: str) -> str:
-    """What stands in ARCHITECTURE: when it ended, of which commit, and the table."""
+    """Return the date, the commit, the duration and the table."""
     return f"{today}, commit {commit}, {tally.seconds.total() / 60:.0f} minutes:\n\n{tally.table()}"
-
-
-def placed(page: str, said: str) -> str:
-    """The page with that result in the place that it keeps for it."""
-    before, _, rest = page.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    return f"{before}{BEGIN}\n\n{said}\n\n{END}{after}"
 
 
 def commit() -> str:
@@ -130,7 +129,7 @@ def everything() -> int:
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and ended:
         status = 0
     if status in (0, 1):
-        PAGE.write_text(placed(PAGE.read_text(), said))
+        PAGE.write_text(f"{HEAD}{said}\n")
         if kept is not None:
             kept.unlink(missing_ok=True)
         return int(any(outcomes["failed"] for outcomes in tally.outcomes.values()))
