@@ -16,7 +16,7 @@ from zabka.broker_sim.replication.partition_host import (
     Appended,
     IsrAnswer,
     IsrProposal,
-    LeaderAndIsr,
+    LeaderAndIsrPartitionState,
     PartitionHost,
 )
 from zabka.broker_sim.replication.validation_turns import AtOnce, cost_of
@@ -137,7 +137,7 @@ class Partition:
 
     # ---- roles -------------------------------------------------------------------------------------------------
 
-    def make_leader(self, state: LeaderAndIsr) -> bool:
+    def make_leader(self, state: LeaderAndIsrPartitionState) -> bool:
         """Lead from now on; False where the state is older than what is known (its partition epoch is lower).
 
         RECOVERING is not kept: a leader proposes RECOVERED with its first ISR change (KIP-704).
@@ -185,7 +185,7 @@ class Partition:
         self.maybe_advance_high_watermark()
         return True
 
-    def make_follower(self, state: LeaderAndIsr) -> bool:
+    def make_follower(self, state: LeaderAndIsrPartitionState) -> bool:
         """Follow from now on; False where the state is older than what is known or changes neither leader nor epoch."""
         if state.partition_epoch < self.partition_epoch:
             return False

@@ -21,8 +21,8 @@ from zabka.kafka.record_refusals import RecordsRefused
 NO_EPOCH = -1
 
 
-class LeaderAndIsr(NamedTuple):
-    """What the controller decided about a partition."""
+class LeaderAndIsrPartitionState(NamedTuple):
+    """The state of one partition in a LeaderAndIsr request."""
 
     leader: int
     leader_epoch: int

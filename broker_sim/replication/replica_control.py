@@ -20,7 +20,7 @@ from zabka.broker_sim.replication.fetcher import ReplicaFetchers
 from zabka.broker_sim.replication.isr import RECOVERED
 from zabka.broker_sim.replication.log_dir_moves import LogDirMoves
 from zabka.broker_sim.replication.partition import Partition
-from zabka.broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsr, PartitionHost
+from zabka.broker_sim.replication.partition_host import NO_EPOCH, LeaderAndIsrPartitionState, PartitionHost
 from zabka.journal.events import RequestFenced, TopicPartition
 from zabka.kafka.ports import KafkaMessage
 from zabka.kafka.topic_ids import topic_id_from_kafka, topic_id_to_kafka
@@ -213,7 +213,7 @@ class ReplicaControl:
             self._name(partition, topic_id)
         self._apply(
             partition,
-            LeaderAndIsr(
+            LeaderAndIsrPartitionState(
                 leader=int(state.leader),
                 leader_epoch=state.leader_epoch,
                 isr=tuple(int(broker) for broker in state.isr),
@@ -238,7 +238,7 @@ class ReplicaControl:
         self._logs.set_topic_id(partition.topic_partition, topic_id)
         partition.topic_id = topic_id
 
-    def _apply(self, partition: Partition, state: LeaderAndIsr) -> None:
+    def _apply(self, partition: Partition, state: LeaderAndIsrPartitionState) -> None:
         topic_partition = partition.topic_partition
         if state.leader == self._host.broker_id:
             if partition.make_leader(state):
