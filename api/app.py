@@ -8,28 +8,24 @@ from collections.abc import AsyncIterator
 from fastapi import FastAPI
 from starlette.middleware.gzip import GZipMiddleware
 
-from zabka.api import (
-    dashboard,
-    docs_page,
-    page,
-    problems,
-    routes_campaigns,
-    routes_faults,
-    routes_health,
-    routes_journal,
-    routes_lessons,
-    routes_losses,
-    routes_messages,
-    routes_nodes,
-    routes_runs,
-    routes_scenarios,
-    routes_topics,
-    source_page,
+from zabka.agent.bounded_http import BodyLimit
+from zabka.agent.loopback import loopback, names_of
+from zabka.api.http import dashboard, docs_page, page, problems, source_page
+from zabka.api.http.request_journal import RequestJournal
+from zabka.api.http.security import Gate
+from zabka.api.routes import (
+    campaigns,
+    faults,
+    health,
+    journal,
+    lessons,
+    losses,
+    messages,
+    nodes,
+    runs,
+    scenarios,
+    topics,
 )
-from zabka.api.bounded_http import BodyLimit
-from zabka.api.loopback import loopback, names_of
-from zabka.api.request_journal import RequestJournal
-from zabka.api.security import Gate
 from zabka.api.services import Services
 
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
@@ -75,8 +71,8 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     app.state.services = services
     problems.install(app)
     for module in (
-        routes_health, routes_nodes, routes_topics, routes_faults, routes_scenarios, routes_runs, routes_messages,
-        routes_lessons, routes_journal, routes_campaigns, routes_losses,
+        health, nodes, topics, faults, scenarios, runs, messages,
+        lessons, journal, campaigns, losses,
     ):  # fmt: skip
         app.include_router(module.router)
     for router in dashboard.routers():
@@ -88,7 +84,7 @@ def create_app(services: Services, token: str | None) -> FastAPI:
     web = settings.web or page.WEB
     dashboard.install(app, web, page.find_libraries(settings.node_modules))
     app.add_middleware(RequestJournal, emit=services.emit)
-    app.add_middleware(BodyLimit, larger={routes_runs.UPLOADS: settings.upload_bytes_max})
+    app.add_middleware(BodyLimit, larger={runs.UPLOADS: settings.upload_bytes_max})
     # All but the event stream, which has to pass at once.  Higher levels cost three times the time for a tenth.
     app.add_middleware(GZipMiddleware, compresslevel=5)
     app.add_middleware(

@@ -10,25 +10,25 @@ from typing import TextIO, cast
 import structlog
 import uvicorn
 
-from zabka.api.agent_protocol import API_NODE
-from zabka.api.agents import Agent, Agents
+from zabka.agent.bounded_http import BoundedConnection
+from zabka.agent.loopback import loopback
+from zabka.agent.protocol import API_NODE
+from zabka.agent.quiet_server import QuietServer
+from zabka.agent.token_file import read_token
 from zabka.api.app import create_app
-from zabka.api.bounded_http import BoundedConnection
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import EnsembleView
-from zabka.api.joined_brokers import JoinedBrokers
-from zabka.api.kafka import KafkaAdmin
-from zabka.api.loopback import loopback
-from zabka.api.quiet_server import QuietServer
+from zabka.api.collector.agents import Agent, Agents
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.joined_brokers import JoinedBrokers
+from zabka.api.kafka.cluster_admin import KafkaAdmin
+from zabka.api.kafka.workloads import WorkloadManager
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.scenario_process import ScenarioProcess
-from zabka.api.scenario_runs import Here, ScenarioRuns
+from zabka.api.scenarios.process import ScenarioProcess
+from zabka.api.scenarios.runs import Here, ScenarioRuns
 from zabka.api.services import Services
 from zabka.api.settings import Settings, load_settings
-from zabka.api.token_file import read_token
-from zabka.api.views import Views
-from zabka.api.workloads import WorkloadManager
+from zabka.api.views.cluster import Views
+from zabka.api.views.ensemble_view import EnsembleView
 from zabka.ensemble.runtime.node_process import LogStream
 from zabka.journal.events import Event
 from zabka.journal.writer import JournalWriter

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector as MetricsCollector
 
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import Fresh
-from zabka.api.models import INT32_MAX, Broker, Peer, Topic
+from zabka.api.collector.collector import Collector
+from zabka.api.views.ensemble_view import Fresh
+from zabka.api.views.models import INT32_MAX, Broker, Peer, Topic
 from zabka.journal.controller_gaps import gap_before, gap_milliseconds
 from zabka.journal.losses import lost_by_partition
 from zabka.kafka.zk.znodes.json_content import plain_number

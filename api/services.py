@@ -11,17 +11,17 @@ from typing import Annotated, Any, Protocol
 import structlog
 from fastapi import Depends, Request
 
-from zabka.api.admin_words import watchers
-from zabka.api.agents import Agents
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import EnsembleView
-from zabka.api.joined_brokers import JoinedBrokers
-from zabka.api.models import ElectionResult, NewTopic, NewWorkload, Workload
+from zabka.api.collector.agents import Agents
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.messages import RunMessages
-from zabka.api.scenario_runs import ScenarioRuns
+from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.api.settings import Settings
-from zabka.api.views import Views
+from zabka.api.views.admin_words import watchers
+from zabka.api.views.cluster import Views
+from zabka.api.views.ensemble_view import EnsembleView
+from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import Event, TaskFailed, TopicPartition
 

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import BaseModel, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from zabka.api.numbered import KEPT_BYTES_MAX
+from zabka.api.collector.numbered import KEPT_BYTES_MAX
 from zabka.api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
 from zabka.api.runs.uploads import UPLOAD_BYTES_MAX
 

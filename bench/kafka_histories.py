@@ -20,7 +20,7 @@ from typing import Annotated, NamedTuple
 import typer
 
 from bench.verdict import counted, end_with
-from zabka.api.kafka_client import make_client
+from zabka.api.kafka.kafka_client import make_client
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import entry_from_dict
 from zabka.journal.judges.invariants import check

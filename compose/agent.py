@@ -23,10 +23,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from zabka.api.agent_protocol import ACTIONS, FaultState, JournalRequest, Refusal
-from zabka.api.bounded_http import BodyLimit, BoundedConnection
-from zabka.api.quiet_server import QuietServer
-from zabka.api.token_file import read_token
+from zabka.agent.bounded_http import BodyLimit, BoundedConnection
+from zabka.agent.protocol import FaultState, JournalRequest, NodeAction, Refusal
+from zabka.agent.quiet_server import QuietServer
+from zabka.agent.token_file import read_token
 from zabka.compose.files import TOKEN_FILE, AgentConfig
 from zabka.compose.host import Fork, Host
 from zabka.compose.processes import NotNow
@@ -86,7 +86,7 @@ class _Calls:
             Route("/healthz", self.healthz),
             Route("/livez", self.livez),
             Route("/v1/snapshot", self.snapshot),
-            Route("/v1/processes/{name}/{action}", self.act, methods=["POST"]),
+            Route("/v1/processes/{name}/{action}", self.process_action, methods=["POST"]),
             Route("/v1/journal", self.journal, methods=["POST"]),
             Route("/v1/messages", self.messages, methods=["POST"]),
             Route("/v1/faults", self.faults),
@@ -108,12 +108,12 @@ class _Calls:
             await self._host.refresh(fresh_ms / 1000)
         return _json(self._host.snapshot())
 
-    async def act(self, request: Request) -> Response:
+    async def process_action(self, request: Request) -> Response:
         name, action = request.path_params["name"], request.path_params["action"]
-        if name not in self._host.processes or action not in ACTIONS:
+        if name not in self._host.processes or action not in list(NodeAction):
             raise _Refused(404, "Not found", f"no process {name} here, or no action {action}")
         try:
-            return _json(await self._host.act(name, action), 202)
+            return _json(await self._host.apply_action(name, NodeAction(action)), 202)
         except NotNow as reason:
             raise _Refused(409, "Not now", str(reason)) from None
         except OSError as reason:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from zabka.api.token_file import read_token
+from zabka.agent.token_file import read_token
 from zabka.compose.topology import HostSpec, Topology, bracketed, reachable, write_atomically
 
 TOKEN_FILE = "agent.token"

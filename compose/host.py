@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 import structlog
 
-from zabka.api.agent_protocol import API_NODE as API
-from zabka.api.agent_protocol import JournalAnswer, JournalRequest, NodeStatus, ProcessInfo, Snapshot
+from zabka.agent.protocol import API_NODE as API
+from zabka.agent.protocol import JournalAnswer, JournalRequest, NodeAction, NodeStatus, ProcessInfo, Snapshot
 from zabka.compose.control_link import ControlLink
 from zabka.compose.faults_left import faults_left
 from zabka.compose.journal_files import JournalTail
@@ -161,26 +161,24 @@ class Host:
 
         await asyncio.gather(*(stop(self.processes[n]) for n in names if self.processes[n].state != "down"))
 
-    async def act(self, name: str, action: str) -> ProcessInfo:
-        """Carry out kill, stop, pause, resume, start or restart.  Raises KeyError, NotNow."""
+    async def apply_action(self, name: str, action: NodeAction) -> ProcessInfo:
+        """Apply the action to a process.  Raises KeyError for an unknown process, NotNow."""
         process = self.processes[name]
-        if action in ("start", "restart"):
+        if action in (NodeAction.START, NodeAction.RESTART):
             self._write_config(name)
         match action:
-            case "kill":
+            case NodeAction.KILL:
                 await process.kill()
-            case "stop":
+            case NodeAction.STOP:
                 await process.stop()
-            case "pause":
+            case NodeAction.PAUSE:
                 await process.pause()
-            case "resume":
+            case NodeAction.RESUME:
                 await process.resume()
-            case "start":
+            case NodeAction.START:
                 await process.start()
-            case "restart":
+            case NodeAction.RESTART:
                 await process.restart()
-            case _:
-                raise KeyError(action)
         return self._info(process)
 
     def _write_config(self, name: str) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from zabka.api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
+from zabka.agent.protocol import JOURNAL_CHUNK_BYTES_MAX, FirstLine, JournalChunk, Position
 from zabka.journal.reader import node_files
 
 # A line that is longer than a whole chunk can only be damage: it is passed over.

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import msgspec
 
-from zabka.api.agent_protocol import Snapshot
+from zabka.agent.protocol import Snapshot
 from zabka.compose.files import TOKEN_FILE, agent_url, is_running, load_run
 from zabka.compose.topology import HostSpec, Topology, load
 

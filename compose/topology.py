@@ -15,7 +15,7 @@ from typing import Literal
 
 import msgspec
 
-from zabka.api.loopback import loopback
+from zabka.agent.loopback import loopback
 from zabka.compose.ports import control_socket, make_private
 from zabka.ensemble.properties import property_line
 

@@ -14,9 +14,9 @@ from types import FrameType
 import httpx
 import msgspec
 
-from zabka.api.agent_protocol import Snapshot
-from zabka.api.loopback import loopback
-from zabka.api.token_file import read_token
+from zabka.agent.loopback import loopback
+from zabka.agent.protocol import Snapshot
+from zabka.agent.token_file import read_token
 from zabka.compose.files import (
     API_TOKEN_FILE,
     TOKEN_FILE,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from zabka.api.collector import Collector
-from zabka.api.problems import Problem
+from zabka.api.collector.collector import Collector
+from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import JOURNAL, KeptRuns
 from zabka.api.runs.rewind import Rewind
 from zabka.api.runs.run_file import RunFile

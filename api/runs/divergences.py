@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from zabka.api.problems import Problem
+from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.history import History
 from zabka.journal.divergence import parting

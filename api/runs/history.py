@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from zabka.api.numbered import Numbered
+from zabka.api.collector.numbered import Numbered
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.spans import Begun, Span, Spans
 

@@ -12,7 +12,7 @@ import msgspec
 import structlog
 from pydantic import ValidationError
 
-from zabka.api.problems import Problem
+from zabka.api.http.problems import Problem
 from zabka.api.runs.run_models import Run
 from zabka.journal.events import Entry
 

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import msgspec
 import structlog
 
-from zabka.api.agent_http import AgentSilent
-from zabka.api.agent_protocol import Position
-from zabka.api.agents import Agent, Agents
-from zabka.api.problems import Problem
+from zabka.agent.client import AgentSilent
+from zabka.agent.protocol import Position
+from zabka.api.collector.agents import Agent, Agents
+from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import LIVE, Runs
 from zabka.api.runs.kept import MESSAGES
 from zabka.journal.messages import Message, read_message

@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from zabka.api.numbered import Numbered
-from zabka.api.problems import Problem
+from zabka.api.collector.numbered import Numbered
+from zabka.api.http.problems import Problem
 from zabka.api.runs.history import History
 
 BATCH_EVENTS = 2_000

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from zabka.api.numbered import Numbered
-from zabka.api.problems import Problem
+from zabka.api.collector.numbered import Numbered
+from zabka.api.http.problems import Problem
 from zabka.api.runs.history import Checkpoint, Checkpoints, Folded, History
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import Entry

@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from pathlib import Path
 
-from zabka.api.numbered import Numbered
-from zabka.api.problems import Problem
+from zabka.api.collector.numbered import Numbered
+from zabka.api.http.problems import Problem
 from zabka.api.runs.history import Folded
 from zabka.journal.cluster_state import ClusterState
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from hashlib import sha256
 
-from zabka.api.problems import Problem
+from zabka.api.http.problems import Problem
 from zabka.api.runs.intake import NoHistory, take
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.run_models import Run

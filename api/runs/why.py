@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from zabka.api.problems import Problem
+from zabka.api.http.problems import Problem
 from zabka.api.runs.history import History
 from zabka.journal.causes import Causes, Chain
 from zabka.journal.cluster_state import ClusterState

@@ -13,11 +13,11 @@ from typing import Any, cast
 import msgspec
 
 from scripts.reference.markdown import code, document, table
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import Fresh, Reading
-from zabka.api.event_counts import EventCounts
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.event_counts import EventCounts
 from zabka.api.metrics import render
-from zabka.api.models import Broker, Partition, Peer, Topic
+from zabka.api.views.ensemble_view import Fresh, Reading
+from zabka.api.views.models import Broker, Partition, Peer, Topic
 from zabka.controller.metrics import ControllerStats, mbeans
 from zabka.ensemble.server.config.limits import LimitCounts
 from zabka.ensemble.server.operator.metrics import Metrics, OnDemandCounts

@@ -13,13 +13,22 @@ from typing import Any, ClassVar
 
 import uvicorn
 
-from zabka.api.agent_http import AgentSilent
-from zabka.api.agent_protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
-from zabka.api.agents import Agent, Agents
+from zabka.agent.bounded_http import BoundedConnection
+from zabka.agent.client import AgentSilent
+from zabka.agent.protocol import JournalChunk, NodeStatus, ProcessInfo, Snapshot
 from zabka.api.app import create_app
-from zabka.api.bounded_http import BoundedConnection
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import (
+from zabka.api.collector.agents import Agent, Agents
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.joined_brokers import JoinedBrokers
+from zabka.api.http.problems import Problem
+from zabka.api.runs.catalogue import Runs
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
+from zabka.api.scenarios.runs import Here, ScenarioRuns
+from zabka.api.services import Services
+from zabka.api.settings import AgentAddress, Settings
+from zabka.api.views.cluster import Views
+from zabka.api.views.ensemble_view import (
     ControllerZnodes,
     EnsembleView,
     Fresh,
@@ -29,16 +38,7 @@ from zabka.api.ensemble_view import (
     TopicZnodes,
     ZnodeReading,
 )
-from zabka.api.joined_brokers import JoinedBrokers
-from zabka.api.models import ElectionResult, NewTopic, NewWorkload, Workload
-from zabka.api.problems import Problem
-from zabka.api.runs.catalogue import Runs
-from zabka.api.runs.kept import KeptRuns
-from zabka.api.scenario_process import PATIENCE_S, PlayerFailed
-from zabka.api.scenario_runs import Here, ScenarioRuns
-from zabka.api.services import Services
-from zabka.api.settings import AgentAddress, Settings
-from zabka.api.views import Views
+from zabka.api.views.models import ElectionResult, NewTopic, NewWorkload, Workload
 from zabka.ensemble.records import OPEN_ACL, Stat
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.journal.events import Event, TopicPartition
@@ -111,7 +111,7 @@ class FakeAgent(Agent):
                 self.say(node, 0, **status)
         self._show()
 
-    async def act(self, node: str, action: str) -> ProcessInfo:
+    async def request_action(self, node: str, action: str) -> ProcessInfo:
         self.asked.append(f"{action} {node}")
         before = self.processes[node]
         if action == "kill" and before.process == "down":

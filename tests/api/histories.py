@@ -6,8 +6,8 @@ from functools import cache
 
 import msgspec
 
-from zabka.api.agent_protocol import JournalChunk, Position
-from zabka.api.collector import Collector
+from zabka.agent.protocol import JournalChunk, Position
+from zabka.api.collector.collector import Collector
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.run_models import Run
 from zabka.journal.events import Entry

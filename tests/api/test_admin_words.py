@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from zabka.api.admin_words import is_watch_list, sessions_of
+from zabka.api.views.admin_words import is_watch_list, sessions_of
 
 WATCHED = "/controller\n\t0x1a\n\t0x1b\n/brokers/ids\n\t0x1a\n"
 

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from zabka.api import agent_http
-from zabka.api.agent_http import AgentHttp, AgentSilent, AgentUnreachable, Answer
+from zabka.agent import client as agent_http
+from zabka.agent.client import AgentHttp, AgentSilent, AgentUnreachable, Answer
 
 Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 

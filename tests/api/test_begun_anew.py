@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from tests.api.test_collector import Clock
-from zabka.api.agent_protocol import JournalChunk, Position
-from zabka.api.collector import ANEW_TOLD_S, Collector
+from zabka.agent.protocol import JournalChunk, Position
+from zabka.api.collector.collector import ANEW_TOLD_S, Collector
 from zabka.compose.journal_files import JournalTail
 from zabka.journal.events import ControllerElected, EpochAccepted
 from zabka.journal.reader import decode_line

@@ -16,9 +16,9 @@ import uvicorn
 from starlette.types import Message, Receive, Scope, Send
 
 from tests.api.api_server import Server
-from zabka.api import bounded_http
-from zabka.api.agent_protocol import JOURNAL_CHUNK_BYTES_MAX
-from zabka.api.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
+from zabka.agent import bounded_http
+from zabka.agent.bounded_http import BODY_BYTES_MAX, LARGE_AT_ONCE, BodyLimit, BoundedConnection
+from zabka.agent.protocol import JOURNAL_CHUNK_BYTES_MAX
 from zabka.compose.agent import create_app
 from zabka.compose.host import Host
 from zabka.compose.plan import Wanted, plan

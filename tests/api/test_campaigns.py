@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api.audits import audits
+from zabka.api.analytics.audits import audits
 
 V1 = "/api/v1"
 
@@ -128,7 +128,7 @@ def test_an_audit_that_is_vacuumed_just_then_is_answered_as_one_that_was_not_mad
         return 5, 1_000
 
     (lake / "audits").mkdir()
-    monkeypatch.setattr("zabka.api.audits.rows_of", then_vacuumed)
+    monkeypatch.setattr("zabka.api.analytics.audits.rows_of", then_vacuumed)
     told = audits(lake, lake.parent)
     assert (told.runs, told.verdicts, told.written_ms) == (0, [], None)
     assert "zabka pipeline audit" in told.command

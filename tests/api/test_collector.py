@@ -12,12 +12,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.journal.full_disk import no_file_grows_beyond
-from zabka.api import collector as collector_module
-from zabka.api import events, numbered
-from zabka.api.agent_protocol import JournalAnswer, JournalChunk, Position
-from zabka.api.agents import Agent
-from zabka.api.collector import Collector, TooOld
-from zabka.api.numbered import NumberedJournal
+from zabka.agent.protocol import JournalAnswer, JournalChunk, Position
+from zabka.api.collector import collector as collector_module
+from zabka.api.collector import event_models as events
+from zabka.api.collector import numbered
+from zabka.api.collector.agents import Agent
+from zabka.api.collector.collector import Collector, TooOld
+from zabka.api.collector.numbered import NumberedJournal
 from zabka.api.settings import AgentAddress
 from zabka.compose.journal_files import read_on
 from zabka.journal.events import (

@@ -15,10 +15,13 @@ import pytest
 
 from tests.api.api_server import settings
 from tests.broker_sim.test_hostile_znodes import LAWFUL, ODD, RAW
-from zabka.api import ensemble_view
-from zabka.api.agents import Agents
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import (
+from zabka.api.collector.agents import Agents
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.joined_brokers import JoinedBrokers
+from zabka.api.http.problems import Problem
+from zabka.api.views import ensemble_view
+from zabka.api.views.cluster import Views
+from zabka.api.views.ensemble_view import (
     CHECK_INTERVAL_S,
     IDLE_INTERVAL_S,
     READ_TIMEOUT_S,
@@ -29,9 +32,6 @@ from zabka.api.ensemble_view import (
     Reading,
     Registration,
 )
-from zabka.api.joined_brokers import JoinedBrokers
-from zabka.api.problems import Problem
-from zabka.api.views import Views
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import NoAuth, NoNode, ZooKeeperError
@@ -304,7 +304,7 @@ def test_a_look_has_an_end_though_the_ensemble_goes_on_answering(monkeypatch: py
 
 def test_it_is_looked_often_only_while_somebody_asks(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [100.0]
-    monkeypatch.setattr("zabka.api.ensemble_view.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("zabka.api.views.ensemble_view.time.monotonic", lambda: now[0])
     view = EnsembleView("127.0.0.1:1", 6000)
     view._client = cast(Client, FakeClient(as_json(GOOD)))
     asyncio.run(view._read(-1.0))

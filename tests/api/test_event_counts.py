@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zabka.api.event_counts import EventCounts
+from zabka.api.collector.event_counts import EventCounts
 from zabka.journal.events import Entry, Event, IsrChanged, LeaderElected, TopicDeleted
 
 

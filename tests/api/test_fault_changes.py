@@ -11,12 +11,12 @@ from typing import cast
 import pytest
 
 from tests.api.api_server import FakeAgent, settings
-from zabka.api.agents import Agents
-from zabka.api.models import NewFault
-from zabka.api.problems import Problem
-from zabka.api.routes_faults import create_fault, delete_fault
+from zabka.api.collector.agents import Agents
+from zabka.api.http.problems import Problem
+from zabka.api.routes.faults import create_fault, delete_fault
 from zabka.api.services import Services
 from zabka.api.settings import AgentAddress
+from zabka.api.views.models import NewFault
 from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.api_server import Server
 from tests.journal.golden_files import GOLDEN
-from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.agent.protocol import JournalChunk, Position
 from zabka.journal import events as e
 from zabka.journal.writer import encode_line
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
-from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.collector.joined_brokers import JoinedBrokers
+from zabka.api.views.ensemble_view import ControllerZnodes, PartitionZnodes, Reading, Registration, TopicZnodes
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import BrokerRegistered, ControllerElected, Entry, Event, NodeStarted, SessionClosed
 from zabka.journal.fold import apply

@@ -12,14 +12,14 @@ import httpx
 import pytest
 
 from tests.api.api_server import HERE, FakePlayer, Server
-from zabka.api.collector import Collector
+from zabka.api.collector.collector import Collector
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import MESSAGES, KeptRuns
 from zabka.api.runs.messages import KeptMessages, Window
 from zabka.api.runs.plays import NotKept, Play, keep
-from zabka.api.scenario_models import SEEDS, NewScenarioRun, NewSeedRun, ScenarioRun
-from zabka.api.scenario_process import ScenarioProcess
-from zabka.api.scenario_runs import ScenarioRuns
+from zabka.api.scenarios.models import SEEDS, NewScenarioRun, NewSeedRun, ScenarioRun
+from zabka.api.scenarios.process import ScenarioProcess
+from zabka.api.scenarios.runs import ScenarioRuns
 from zabka.compose.launch import player_argv
 from zabka.journal.events import LogTruncated
 from zabka.journal.fold import fold

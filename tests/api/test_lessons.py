@@ -107,7 +107,7 @@ def test_each_source_that_a_rule_names_is_served_with_an_anchor_for_its_function
     assert [symbol for symbol in symbols if f'<span id="{symbol}"' not in page.text] == []
 
 
-@pytest.mark.parametrize("path", ["api/security.py", "../README.md", "controller/../api/security.py", "nothing.py"])
+@pytest.mark.parametrize("path", ["api/http/security.py", "../README.md", "controller/../api/main.py", "nothing.py"])
 def test_no_other_file_is_served(http: httpx.Client, path: str) -> None:
     assert http.get(f"/source/{path}").status_code == 404
 

@@ -10,9 +10,9 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api import routes_losses
-from zabka.api.agent_protocol import JournalChunk, Position
-from zabka.api.collector import Collector
+from zabka.agent.protocol import JournalChunk, Position
+from zabka.api.collector.collector import Collector
+from zabka.api.routes import losses as routes_losses
 from zabka.journal import events as e
 from zabka.journal.events import Event
 from zabka.journal.writer import encode_line

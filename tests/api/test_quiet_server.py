@@ -12,9 +12,10 @@ from sse_starlette.sse import AppStatus
 from starlette.applications import Starlette
 from starlette.types import Message
 
-from zabka.api import quiet_server, routes_stream
-from zabka.api.quiet_server import QuietServer
-from zabka.api.routes_stream import WholeStream
+from zabka.agent import quiet_server
+from zabka.agent.quiet_server import QuietServer
+from zabka.api.routes import stream as routes_stream
+from zabka.api.routes.stream import WholeStream
 
 LONG_S = 30.0
 

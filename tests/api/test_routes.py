@@ -15,11 +15,11 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api.agent_protocol import JournalChunk, Position
-from zabka.api.ensemble_view import eligible_by
-from zabka.api.models import KEYS_MAX
-from zabka.api.problems import ERRORS_TOLD
-from zabka.api.routes_topics import SETTLE_S
+from zabka.agent.protocol import JournalChunk, Position
+from zabka.api.http.problems import ERRORS_TOLD
+from zabka.api.routes.topics import SETTLE_S
+from zabka.api.views.ensemble_view import eligible_by
+from zabka.api.views.models import KEYS_MAX
 from zabka.journal.events import (
     BrokerSessionChanged,
     ControllerBelieved,

@@ -13,7 +13,7 @@ import pytest
 
 from tests.api.api_server import Server
 from tests.api.histories import keep, kept_run
-from zabka.api.numbered import Numbered
+from zabka.api.collector.numbered import Numbered
 from zabka.api.runs import why
 from zabka.api.runs.kept import JOURNAL
 from zabka.api.runs.run_file import RunFile

@@ -14,9 +14,9 @@ import pytest
 
 from tests.api.api_server import FakeAgent, Server
 from tests.api.histories import kept_run
-from zabka.api.agent_protocol import JournalAnswer, JournalChunk, Position
-from zabka.api.agents import SILENT_AFTER_S, Agents
-from zabka.api.collector import Collector
+from zabka.agent.protocol import JournalAnswer, JournalChunk, Position
+from zabka.api.collector.agents import SILENT_AFTER_S, Agents
+from zabka.api.collector.collector import Collector
 from zabka.api.runs.catalogue import LIVE, Runs
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.messages import LONGEST_US, WORLD_BEGINS_US, KeptMessages, Messages, RunMessages, Window

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from tests.api.histories import copies, keep, kept_run, played, tell
-from zabka.api.collector import Collector
+from zabka.api.collector.collector import Collector
 from zabka.api.runs.history import CHECKPOINT_EVERY, Checkpoints
 from zabka.api.runs.kept import JOURNAL, KeptRuns
 from zabka.api.runs.lanes import encoded, lanes

@@ -15,8 +15,8 @@ import pytest
 
 from tests.api.api_server import Server
 from tests.api.histories import copies, keep, kept_run, played, tell
-from zabka.api.collector import Collector
-from zabka.api.problems import Problem
+from zabka.api.collector.collector import Collector
+from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.history import CHECKPOINT_EVERY, Checkpoints
 from zabka.api.runs.kept import JOURNAL, KeptRuns
@@ -106,7 +106,7 @@ def test_what_another_version_folded_is_folded_anew(tmp_path: Path, monkeypatch:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
     history = tell(collector, list(played()))
     collector.close()
-    monkeypatch.setattr("zabka.api.collector.FOLDED", "of another version")
+    monkeypatch.setattr("zabka.api.collector.collector.FOLDED", "of another version")
     again = Collector(tmp_path)
 
     assert (again.state, again.last_seq, again.oldest_seq) == (fold(history), len(history), 1)
@@ -122,7 +122,7 @@ def test_what_another_version_folded_of_events_that_are_gone_is_where_this_one_g
     oldest = collector.oldest_seq
     assert oldest > 1
     collector.close()
-    monkeypatch.setattr("zabka.api.collector.FOLDED", "of another version")
+    monkeypatch.setattr("zabka.api.collector.collector.FOLDED", "of another version")
     again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
 
     assert again.state == fold(history)

@@ -14,11 +14,11 @@ import httpx
 import pytest
 
 from tests.api.api_server import HERE, FakePlayer, Server
-from zabka.api.problems import Problem
+from zabka.api.http.problems import Problem
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.scenario_models import NewScenarioRun, variant_label
-from zabka.api.scenario_process import PlayerFailed, ScenarioProcess
-from zabka.api.scenario_runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
+from zabka.api.scenarios.models import NewScenarioRun, variant_label
+from zabka.api.scenarios.process import PlayerFailed, ScenarioProcess
+from zabka.api.scenarios.runs import REMEMBERED_MAX, WAITING_MAX, ScenarioRuns
 from zabka.compose.launch import player_argv
 
 V1 = "/api/v1"

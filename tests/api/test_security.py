@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from starlette.types import Message, Receive, Scope, Send
 
-from zabka.api import page
-from zabka.api.loopback import loopback, names_of
-from zabka.api.security import Gate
+from zabka.agent.loopback import loopback, names_of
+from zabka.api.http import page
+from zabka.api.http.security import Gate
 
 
 async def _app(_scope: Scope, _receive: Receive, send: Send) -> None:

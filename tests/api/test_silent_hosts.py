@@ -12,9 +12,9 @@ import httpx
 import pytest
 
 from tests.api.api_server import NODES, Server
-from zabka.api.agent_protocol import ProcessInfo, Snapshot
-from zabka.api.agents import IDLE_INTERVAL_S, POLL_INTERVAL_S, SILENT_AFTER_S, WATCHED_S, Agent, Agents
-from zabka.api.problems import Problem
+from zabka.agent.protocol import NodeAction, ProcessInfo, Snapshot
+from zabka.api.collector.agents import IDLE_INTERVAL_S, POLL_INTERVAL_S, SILENT_AFTER_S, WATCHED_S, Agent, Agents
+from zabka.api.http.problems import Problem
 from zabka.api.settings import AgentAddress
 
 V1 = "/api/v1"
@@ -121,7 +121,7 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
     now_s = 100.0
     agent = Agent(AgentAddress(name="host-1", url=f"http://127.0.0.1:{port}", nodes=NODES), "token", lambda: now_s)
     agent.hear(Snapshot("host-1", [ProcessInfo("broker-1", "running", 7, None, 1)], []))
-    asked = asyncio.create_task(agent.act("broker-1", "kill"))
+    asked = asyncio.create_task(agent.request_action("broker-1", NodeAction.KILL))
     await asyncio.sleep(0)
     now_s += 2.0
     try:

@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api.agent_protocol import JournalChunk, Position
+from zabka.agent.protocol import JournalChunk, Position
 from zabka.journal.events import ControllerElected
 from zabka.journal.writer import encode_line
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from zabka.api.token_file import BadToken, read_token
+from zabka.agent.token_file import BadToken, read_token
 from zabka.compose.files import API_TOKEN_FILE, TOKEN_FILE, token
 
 NONE = {b"": "it is empty", b" \n": "it is empty", b"a\xff": "it is no text", b"a\x00b": "no header can carry"}

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from zabka.api.models import Workload
-from zabka.api.problems import Problem
-from zabka.api.workloads import State, WorkloadManager
+from zabka.api.http.problems import Problem
+from zabka.api.kafka.workloads import State, WorkloadManager
+from zabka.api.views.models import Workload
 from zabka.journal.writer import JournalWriter
 
 

@@ -11,8 +11,8 @@ import msgspec
 import pytest
 
 from tests.api.api_server import Server
-from zabka.api.ensemble_view import PartitionZnodes
-from zabka.api.writable import obstacle, problems
+from zabka.api.views.ensemble_view import PartitionZnodes
+from zabka.api.views.writable import obstacle, problems
 from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "writable.json"

@@ -15,17 +15,17 @@ import uvicorn
 from sse_starlette.sse import AppStatus
 
 from tests.api.api_server import HERE, NODES, FakeAdmin, FakeAgent, FakeEnsemble, FakePlayer, FakeWorkloads, settings
-from zabka.api.agent_protocol import API_NODE, JournalAnswer, JournalChunk, Position
-from zabka.api.agents import Agents
+from zabka.agent.protocol import API_NODE, JournalAnswer, JournalChunk, Position
 from zabka.api.app import create_app
-from zabka.api.collector import Collector
-from zabka.api.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
-from zabka.api.joined_brokers import JoinedBrokers
+from zabka.api.collector.agents import Agents
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.joined_brokers import JoinedBrokers
 from zabka.api.runs.catalogue import Runs
 from zabka.api.runs.kept import KeptRuns
-from zabka.api.scenario_runs import Player, ScenarioRuns
+from zabka.api.scenarios.runs import Player, ScenarioRuns
 from zabka.api.services import Services
-from zabka.api.views import Views
+from zabka.api.views.cluster import Views
+from zabka.api.views.ensemble_view import ControllerZnodes, PartitionZnodes, TopicZnodes
 from zabka.journal import events as e
 from zabka.journal.events import Entry, Event, entry_from_dict
 from zabka.journal.writer import encode_line
@@ -49,9 +49,9 @@ class TellingAgent(FakeAgent):
             for event in told:
                 lines.append(encode_line(node, len(lines) + 1, time.time_ns() // 1000, 0, event))
 
-    async def act(self, node: str, action: str) -> Any:
+    async def request_action(self, node: str, action: str) -> Any:
         before = self.processes[node].process
-        info = await super().act(node, action)
+        info = await super().request_action(node, action)
         if info.process != before:
             self.write("host-1", e.ProcessChanged(node, info.process, info.pid, action))
         return info

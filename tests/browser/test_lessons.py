@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.test_page import button, region, turn_to
-from zabka.api.scenario_process import ScenarioProcess
+from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
 
 PLAYED_MS = 90_000

@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, CDPSession, Page, expect
 from tests.browser.page_server import PageServer, tell_a_healthy_cluster
 from tests.browser.page_times import Busy
 from tests.browser.test_page import card, region
-from zabka.api.ensemble_view import PartitionZnodes
+from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
 KEPT = 20_000

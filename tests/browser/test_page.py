@@ -10,7 +10,7 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.chromium import Watched
 from tests.browser.page_server import PageServer
-from zabka.api.ensemble_view import PartitionZnodes
+from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
 

@@ -7,7 +7,7 @@ from playwright.sync_api import Page, expect
 
 from tests.browser.page_server import PageServer
 from tests.browser.test_page import button, region, row
-from zabka.api.ensemble_view import PartitionZnodes
+from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
 MANY = 500

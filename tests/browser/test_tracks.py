@@ -12,7 +12,7 @@ from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer
 from tests.browser.test_moments import told, tracks
 from tests.browser.test_page import button, card, region, turn_to
-from zabka.api.ensemble_view import PartitionZnodes
+from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
 __all__ = ["told", "tracks"]

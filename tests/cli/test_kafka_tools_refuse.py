@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.test_kafka_tools import called
-from zabka.api.kafka_client import addresses
+from zabka.api.kafka.kafka_client import addresses
 from zabka.cli import (
     configs,
     consume,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from zabka.api.agent_protocol import FirstLine, JournalChunk, Position
+from zabka.agent.protocol import FirstLine, JournalChunk, Position
 from zabka.compose import journal_files
 from zabka.compose.journal_files import SETTLED_NS, JournalTail
 

@@ -10,8 +10,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 AT_THE_TOP = ("api", "broker_sim", "compose", "controller", "ensemble")
 PACKAGES = (
-    "journal", "ensemble", "kafka", "controller", "broker_sim", "simulation", "pipeline", "api", "compose", "testing",
-    "cli",
+    "journal", "ensemble", "kafka", "controller", "broker_sim", "simulation", "pipeline", "agent", "api", "compose",
+    "testing", "cli",
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "broker_sim": {"crc32c", "msgspec", "structlog", "kio"},
     "simulation": {"msgspec", "structlog", "kio"},
     "pipeline": {"msgspec"},
+    "agent": {"msgspec", "httpx", "h11", "starlette", "uvicorn"},
     "api": {
         "msgspec",
         "structlog",
@@ -45,10 +46,10 @@ MAY_IMPORT = {
 }
 """The packages of others that a room may import."""
 OF_EXTRAS = {
-    "api/routes_stream.py": "dashboard",
+    "api/routes/stream.py": "dashboard",
     "api/metrics.py": "dashboard",
-    "api/tables.py": "spark",
-    "api/audits.py": "spark",
+    "api/analytics/tables.py": "spark",
+    "api/analytics/audits.py": "spark",
     "zabka/pipeline/": "spark",
     "zabka/cli/pipeline.py": "spark",
     "ensemble/server/config/": "tls",

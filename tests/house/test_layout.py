@@ -17,11 +17,12 @@ MAY_IMPORT: dict[str, set[str]] = {
     "broker_sim": {"controller", "kafka", "ensemble", "journal"},
     "simulation": {"broker_sim", "controller", "kafka", "ensemble", "journal"},
     "pipeline": {"simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
-    "api": {"simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
-    "compose": {"api", "broker_sim", "controller", "kafka", "ensemble", "journal"},
-    "testing": {"compose", "api", "simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "agent": {"ensemble", "journal"},
+    "api": {"agent", "simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "compose": {"agent", "api", "broker_sim", "controller", "kafka", "ensemble", "journal"},
+    "testing": {"compose", "agent", "api", "simulation", "broker_sim", "controller", "kafka", "ensemble", "journal"},
     "cli": {
-        "testing", "compose", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka", "ensemble",
+        "testing", "compose", "agent", "api", "pipeline", "simulation", "broker_sim", "controller", "kafka", "ensemble",
         "journal",
     },
 }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from zabka.api import lake as read
+from zabka.api.analytics import lake as read
 from zabka.pipeline import stream
 from zabka.pipeline.campaign import ledger, standing
 

@@ -16,7 +16,7 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import SparkSession
 
 from tests.pipeline.pauses import ended_unseen, paused_and_then_stopped, paused_twice_and_a_third_time
-from zabka.api.lake import pipeline_stands
+from zabka.api.analytics.lake import pipeline_stands
 from zabka.journal import events as e
 from zabka.pipeline import jobs, stream, versions
 from zabka.pipeline.audits.histories import histories

@@ -16,7 +16,7 @@ from typing import Any
 import httpx
 import pytest
 
-from zabka.api.agents import CALL_TIMEOUT_S
+from zabka.api.collector.agents import CALL_TIMEOUT_S
 from zabka.compose.files import load_run
 from zabka.compose.processes import STOP_TIMEOUT_S
 from zabka.compose.topology import load

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from zabka.api.kafka_client import make_client
+from zabka.api.kafka.kafka_client import make_client
 from zabka.compose.topology import BadTopology, load
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.kafka.client.admin_client import AdminClient

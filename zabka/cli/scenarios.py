@@ -84,7 +84,7 @@ def run_scenarios(
 
 def _running(url: str, token_file: Path | None, names: list[str], *, live: bool) -> RunningPlayer:
     """Who plays on a cluster that runs.  Exits with 2 where that makes no sense."""
-    from zabka.api.token_file import BadToken, read_token
+    from zabka.agent.token_file import BadToken, read_token
     from zabka.testing.live.running import RunningPlayer
 
     if live or len(names) != 1:

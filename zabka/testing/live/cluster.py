@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Literal, TypeVar
 
-from zabka.api.kafka_client import make_client
+from zabka.api.kafka.kafka_client import make_client
 from zabka.journal.events import Entry, TopicPartition
 from zabka.journal.reader import merge, read_directory
 from zabka.kafka.client.admin_client import AdminClient

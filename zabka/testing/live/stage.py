@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from http import HTTPStatus
 from typing import Any, TypeVar
 
-from zabka.api.kafka_client import make_client
+from zabka.api.kafka.kafka_client import make_client
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.errors import ZooKeeperError

@@ -1,0 +1,99 @@
+"""Reading the tables that the pipeline writes as Parquet."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from zabka.api.http.problems import Problem
+from zabka.api.views.models import Table
+from zabka.ensemble.runtime.extras import install_command, sentence
+
+_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}")
+
+
+async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
+    """The last `limit` rows of a table.  Raises Problem: 404, which says how the tables are made, 422, 503 where it
+    cannot be read."""
+    if not _NAME.fullmatch(name):
+        raise Problem(422, f"{name!r} is no table name")
+    return await asyncio.to_thread(_read, tables / name, data, name, limit)
+
+
+def _read(path: Path, data: Path, name: str, limit: int) -> Table:
+    command = f"zabka pipeline tables --data {data}"
+    files = sorted(p for p in path.rglob("*.parquet") if _is_shown(p, path))
+    if not files:
+        raise Problem(404, f"there is no table {name} yet; make the tables with: {command}", command=command)
+    try:
+        import pyarrow as pa
+        import pyarrow.dataset as ds
+    except ModuleNotFoundError:
+        # The image of containers' nodes goes without it: Spark's has it.
+        missing = sentence("spark", f"reading table {name} needs pyarrow, which is")
+        raise Problem(503, missing, command=install_command("spark")) from None
+    try:
+        # Somebody's notes may lie beside its files; but without one of these what is told would not be all there is.
+        found = ds.dataset(path, format="parquet", partitioning="hive", exclude_invalid_files=True)
+        if (damaged := len(files) - len(found.files)) > 0:
+            raise Problem(503, f"table {name} is being rewritten or damaged: {damaged} of {len(files)} files cannot be "
+                          "read", command=command)  # fmt: skip
+        table = found.to_table()
+    except (pa.ArrowException, OSError) as reason:
+        raise Problem(503, f"table {name} is being rewritten or damaged: {reason}", command=command) from None
+    total = table.num_rows
+    newest = table.slice(max(0, total - limit))
+    written_ms = max(int(f.stat().st_mtime * 1000) for f in files if f.exists())
+    rows: list[dict[str, Any]] = newest.to_pylist()
+    stream = _stream_status(path.parent)
+    lag_ms = None if stream is None else max(0, stream.written_us - stream.latest_us) // 1000
+    if stream is not None:
+        # A table that did not change keeps its files.
+        written_ms = max(written_ms, stream.written_us // 1000)
+    return Table(
+        table=name, columns=table.column_names, rows=rows, total=total, written_ms=written_ms, lag_ms=lag_ms
+    )  # fmt: skip
+
+
+def _is_shown(file: Path, table: Path) -> bool:
+    """Whether a file is one of the table's; what a writer has not finished lies in folders of other names."""
+    return not any(part.startswith((".", "_")) for part in file.relative_to(table).parts)
+
+
+def rows_of(path: Path) -> tuple[int, int] | None:
+    """How many rows a table has, and when it was written, in ms; None where nothing is one.  Only files' ends are read.
+
+    Raises Problem 503 where Parquet cannot be read here.
+    """
+    files = [p for p in path.rglob("*.parquet") if _is_shown(p, path)]
+    if not files:
+        return None
+    try:
+        import pyarrow as pa
+        import pyarrow.parquet as pq
+    except ModuleNotFoundError:
+        raise Problem(503, sentence("spark", "reading tables needs pyarrow, which is"),
+                      command=install_command("spark")) from None  # fmt: skip
+    try:
+        return sum(pq.read_metadata(p).num_rows for p in files), max(int(p.stat().st_mtime * 1000) for p in files)
+    except (pa.ArrowException, OSError):
+        # It is replaced, or vacuumed, just now.
+        return None
+
+
+class _StreamStatus(msgspec.Struct):
+    """What the pipeline's stream says of its last batch (`_status.json`)."""
+
+    latest_us: int
+    written_us: int
+
+
+def _stream_status(tables: Path) -> _StreamStatus | None:
+    try:
+        return msgspec.json.decode((tables / "_status.json").read_bytes(), type=_StreamStatus)
+    except (OSError, msgspec.MsgspecError):
+        return None

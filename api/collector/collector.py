@@ -1,0 +1,443 @@
+"""The collector: pulls every node's journal from the agents and makes one numbered history of them.
+
+Lines are held back a moment, so that what several nodes wrote at the same time is ordered by wall clock; each
+node's own order is always kept.  A number, once given, is never given again: a numbered line is in the collector's
+own files before anybody sees it, and those files tell a restarted collector where it stood.  They also keep the folded
+state at the head of each, so that the state at any kept number is that of the whole history, however much of it went.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from hashlib import sha256
+from inspect import getsource
+from itertools import islice
+from math import inf
+from pathlib import Path
+
+import msgspec
+import structlog
+
+from zabka.agent.client import AgentSilent
+from zabka.agent.protocol import API_NODE, JournalChunk, Position
+from zabka.api.collector.agents import Agent
+from zabka.api.collector.begun import first_line
+from zabka.api.collector.event_counts import EventCounts, ToldCounts
+from zabka.api.collector.numbered import FILE_BYTES_MAX, KEPT_BYTES_MAX, Numbered, NumberedJournal
+from zabka.api.http.problems import Problem
+from zabka.api.runs.history import Checkpoints, Folded
+from zabka.api.runs.rewind import NotedFold, Rewind
+from zabka.journal import fold, spans
+from zabka.journal.cluster_state import ClusterState
+from zabka.journal.events import ControllerBelieved, Entry, NodeStarted, PeerStateChanged
+from zabka.journal.reader import decode_line, merge, split_lines
+from zabka.journal.spans import Spans
+
+RECENT_EVENTS_MAX = 20_000
+"""So many are in memory; older ones are read from the files."""
+HOLD_BACK_US = 120_000
+HOLD_BACK_BUSY_US = 55_000
+"""The same with one agent that has had something to bring lately: it looks again after 25 ms, whether the kernel tells
+it or not (`zabka.compose.journal_growth`).  Lines of several come at as many times, over a network."""
+# Less than the 3 s for which an agent looks so often after it has found something.
+_BUSY_S = 2.5
+# A node whose clock is ahead of ours must not hold its lines back for long.
+HOLD_BACK_MAX_S = 0.5
+PULL_WAIT_MS = 2_000
+RETRY_S = 0.25
+WAITING_MAX = 20_000
+"""More entries than this wait to be numbered, and no more are fetched: their nodes keep them."""
+ANEW_TOLD_S = 600.0
+"""So long it is told that a node's journal began anew."""
+_TICK_S = 0.02
+
+# Events in which a node says of itself what its status says as well; `told_us` keeps when each node last did.
+_STANDINGS = (PeerStateChanged, ControllerBelieved, NodeStarted)
+
+log = structlog.get_logger()
+
+
+class TooOld(Exception):
+    """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
+
+    def __init__(self, oldest: int) -> None:
+        super().__init__(f"the oldest event kept is {oldest}")
+        self.oldest = oldest
+
+
+class Collector:
+    """One history of all nodes, its recent part in memory, all of what is kept in files.
+
+    `served_max` is how many of the newest events are served at all (None: all that are kept, which is up to
+    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        kept_bytes_max: int = KEPT_BYTES_MAX,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        served_max: int | None = None,
+        recent_max: int = RECENT_EVENTS_MAX,
+        wall_us: Callable[[], int] = lambda: time.time_ns() // 1000,
+        mono_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.counts = EventCounts()
+        self.told_us: dict[str, int] = {}
+        self.bad_lines = 0
+        self.trouble = ""
+        self._served_max = served_max
+        self._recent: deque[Numbered] = deque(maxlen=recent_max if served_max is None else min(served_max, recent_max))
+        self._wall_us = wall_us
+        self._mono_s = mono_s
+        self._pending: list[tuple[float, Entry]] = []
+        self._anew_s: dict[str, float] = {}
+        """When each journal that began anew was seen to."""
+        self._brought_s: dict[str, float] = {}
+        """When each agent last brought something."""
+        self._arrived = asyncio.Event()
+        self._came = asyncio.Event()
+        """Set while something waits to be numbered."""
+        self._node_seqs: dict[str, int] = {}
+        self._checkpoints = Checkpoints()
+        self._fold = NotedFold(Spans(), self._checkpoints)
+        self._files = NumberedJournal(
+            directory, file_bytes_max=file_bytes_max, bytes_max=kept_bytes_max, standing=self._standing
+        )
+        for entry, line in self._files.recover(self._take_up, self._take_over):
+            self._keep(entry, line)
+        self._node_seqs = dict(self._files.node_seqs)
+
+    # ---- serving ----------------------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> ClusterState:
+        """The state after the last event; it changes with the next one."""
+        return self._fold.spans.state
+
+    @property
+    def last_seq(self) -> int:
+        """The highest number given."""
+        return self._files.last_seq
+
+    @property
+    def history(self) -> str:
+        """Names this history, over restarts of this process too: a directory that was emptied begins another one."""
+        return self._files.history
+
+    @property
+    def oldest_seq(self) -> int:
+        """The lowest number that is still served; one above the last where nothing is kept."""
+        kept = self._files.oldest_seq
+        return kept if self._served_max is None else max(kept, self.last_seq + 1 - self._served_max)
+
+    def after(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events with higher numbers, in order.
+
+        0 means from the oldest kept.  Raises TooOld where events after `seq` are gone already.
+        """
+        oldest = self.oldest_seq
+        if oldest > self.last_seq:
+            return []
+        if seq and seq + 1 < oldest:
+            raise TooOld(oldest)
+        return self._read(max(oldest, seq + 1), limit)
+
+    def _read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events that are kept, from `seq` on."""
+        first_recent = self._recent[0].seq if self._recent else self.last_seq + 1
+        older = self._files.read(seq, min(limit, first_recent - seq)) if seq < first_recent else []
+        found = [event for event in older if event.seq < first_recent]
+        if len(found) < limit:
+            found += self._recent_from(max(seq, first_recent), limit - len(found))
+        return found
+
+    def _recent_from(self, seq: int, limit: int) -> list[Numbered]:
+        """Events that are in memory, looked for from the nearer end."""
+        recent = self._recent
+        if not recent:
+            return []
+        # An older file's unreadable lines leave gaps in the numbers.
+        gaps = recent[-1].seq - recent[0].seq + 1 - len(recent)
+        begin = max(0, seq - recent[0].seq - gaps)
+        count = len(recent) - begin
+        if count < begin:
+            found = list(islice(reversed(recent), max(0, count)))
+            found.reverse()
+        else:
+            found = list(islice(recent, begin, begin + limit + gaps))
+        return [event for event in found if event.seq >= seq][:limit] if gaps else found[:limit]
+
+    @property
+    def rewind(self) -> Rewind:
+        """The state at any number of all that is kept."""
+        return Rewind(_Collected(self._files, self._read), self._checkpoints)
+
+    async def more(self, seq: int, timeout_s: float) -> bool:
+        """Wait until there are events after `seq`; False after `timeout_s`."""
+        deadline = self._mono_s() + timeout_s
+        while self.last_seq <= seq:
+            left = deadline - self._mono_s()
+            if left <= 0:
+                return False
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), left)
+        return True
+
+    # ---- collecting -------------------------------------------------------------------------------------------------
+
+    async def run(self, agents: list[Agent]) -> None:
+        """Collect from all agents until cancelled.  Raises what reading from one of them failed with."""
+        self._brought_s = {agent.name: -inf for agent in agents}
+        try:
+            async with asyncio.TaskGroup() as group:
+                for agent in agents:
+                    group.create_task(self._pull(agent))
+                while True:
+                    await self._came.wait()
+                    await asyncio.sleep(_TICK_S)
+                    self.number_due()
+                    if self.trouble:
+                        await asyncio.sleep(RETRY_S)
+        finally:
+            self.number_due(everything=True)
+
+    async def _pull(self, agent: Agent) -> None:
+        positions = {node: self.position(node) for node in (*agent.nodes, agent.name, API_NODE)}
+        while True:
+            if len(self._pending) > WAITING_MAX:
+                await asyncio.sleep(RETRY_S)
+                continue
+            try:
+                answer = await agent.read_journal(positions, PULL_WAIT_MS)
+            except (AgentSilent, Problem, msgspec.MsgspecError):
+                await asyncio.sleep(RETRY_S)
+                continue
+            if answer.chunks:
+                self._brought_s[agent.name] = self._mono_s()
+            for chunk in answer.chunks:
+                self.take(chunk)
+                positions[chunk.node] = msgspec.structs.replace(
+                    chunk.next, first=self._files.begun_of(chunk.node).first
+                )
+
+    def position(self, node: str) -> Position:
+        """Where to read on in a node's journal, by the node's own numbers."""
+        begun = self._files.begun_of(node)
+        return Position(after=max(0, self._node_seqs.get(node, 0) - begun.base), first=begun.first)
+
+    @property
+    def begun_anew(self) -> str:
+        """Whose journal began anew in the last ANEW_TOLD_S; empty for none."""
+        since_s = self._mono_s() - ANEW_TOLD_S
+        nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
+        if not nodes:
+            return ""
+        return f"the journal of {', '.join(nodes)} began anew: what it had not told before is gone"
+
+    def take(self, chunk: JournalChunk) -> None:
+        """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
+        of a journal that began anew are numbered behind them."""
+        now_s = self._mono_s()
+        if chunk.anew:
+            self._begin_anew(chunk.node)
+        for line in split_lines(chunk.lines):
+            try:
+                entry = decode_line(line)
+            except ValueError as reason:
+                self.bad_lines += 1
+                log.warning("set an unreadable journal line aside", node=chunk.node, reason=str(reason))
+                continue
+            begun = self._files.begun_of(entry.node)
+            if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
+                # An agent that was asked by number alone, or an older one, does not say so.
+                self._begin_anew(entry.node)
+                begun = self._files.begun_of(entry.node)
+            entry = begun.numbered_on(entry)
+            self._files.begun[entry.node] = begun.seen(entry)
+            if entry.node_seq > self._node_seqs.get(entry.node, 0):
+                self._node_seqs[entry.node] = entry.node_seq
+                self._pending.append((now_s, entry))
+                self._came.set()
+
+    def _begin_anew(self, node: str) -> None:
+        known = self._node_seqs.get(node, 0)
+        log.warning("a node's journal began anew: its lines are numbered on", node=node, after=known)
+        self._files.begin_anew(node, known)
+        if known:
+            self._anew_s[node] = self._mono_s()
+
+    def number_due(self, *, everything: bool = False) -> int:
+        """Number what was held back long enough; how many events that were.
+
+        What cannot be kept (a full disk) waits for the next time, and `trouble` says so meanwhile.
+        """
+        if not self._pending:
+            return 0
+        newest_us = self._wall_us() - self._hold_back_us()
+        oldest_s = self._mono_s() - HOLD_BACK_MAX_S
+        due, waiting, held = [], [], set()
+        for arrived_s, entry in self._pending:
+            ready = everything or entry.wall_us <= newest_us or arrived_s <= oldest_s
+            # A node's later line never passes an earlier one that still waits.
+            if ready and entry.node not in held:
+                due.append(entry)
+            else:
+                held.add(entry.node)
+                waiting.append((arrived_s, entry))
+        numbered = self._number(merge(due)) if due else []
+        if numbered is None:
+            return 0
+        # Whatever goes wrong with them from here on, they are not numbered again.
+        self._pending = waiting
+        if not waiting:
+            self._came.clear()
+        self._publish(numbered)
+        return len(due)
+
+    def _hold_back_us(self) -> int:
+        since_s = self._mono_s() - _BUSY_S
+        brought_s = list(self._brought_s.values())
+        return HOLD_BACK_BUSY_US if len(brought_s) == 1 and brought_s[0] > since_s else HOLD_BACK_US
+
+    def _number(self, entries: list[Entry]) -> list[tuple[Entry, bytes]] | None:
+        """The entries with their numbers, which are in the files now; None where they cannot be kept."""
+        try:
+            numbered = self._files.append(entries)
+        except OSError as reason:
+            if not self.trouble:
+                log.error("the history stands still: it cannot be kept", reason=str(reason))
+            self.trouble = f"the history stands still, because it cannot be kept: {reason.strerror or reason}"
+            return None
+        if self.trouble:
+            self.trouble = ""
+            log.warning("the history goes on")
+        return numbered
+
+    def _publish(self, numbered: list[tuple[Entry, bytes]]) -> None:
+        for entry, line in numbered:
+            self._keep(entry, line)
+        arrived, self._arrived = self._arrived, asyncio.Event()
+        arrived.set()
+
+    def _keep(self, entry: Entry, line: bytes) -> None:
+        self._recent.append(Numbered(entry.seq, line))
+        self._fold.apply(entry)
+        self._fold.take_closed()
+        self.counts.take(entry)
+        if isinstance(entry.event, _STANDINGS):
+            self.told_us[entry.node] = entry.wall_us
+
+    def _standing(self) -> bytes:
+        folded = Folded.of(self._fold.spans)
+        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.told(), self.told_us))
+
+    def _take_up(self, standing: bytes) -> bool:
+        """Begin from what an earlier run kept; False where it kept nothing that this version can read."""
+        found = _standing_of(standing)
+        return found is not None and self._begin_from(found)
+
+    def _take_over(self, standing: bytes) -> bool:
+        """Begin from the oldest that is kept, though another version made it: what came before it is gone, and to begin
+        from nothing would leave out all that was told then."""
+        found = _read_standing(standing)
+        return found is not None and self._begin_from(found)
+
+    def _begin_from(self, found: _Standing) -> bool:
+        self._fold = NotedFold(found.folded.go_on(), self._checkpoints)
+        self.told_us = found.told_us
+        self.counts = EventCounts.of(found.counts)
+        return True
+
+    def close(self) -> None:
+        """Close the files."""
+        self._files.close()
+
+
+class _Standing(msgspec.Struct):
+    """What the collector makes of the history up to a file's head.  `fold` names the fold and the shape of its state:
+    one of another version says something else."""
+
+    fold: str
+    folded: Folded
+    counts: ToldCounts
+    told_us: dict[str, int]
+
+
+class _AtUs(msgspec.Struct):
+    at_us: int
+
+
+class _OnlyState(msgspec.Struct):
+    state: _AtUs
+
+
+class _Moment(msgspec.Struct):
+    """Of a standing only the moment: the rest is passed over."""
+
+    folded: _OnlyState
+
+
+FOLDED = sha256(
+    msgspec.json.encode(msgspec.json.schema(Folded)) + getsource(fold).encode() + getsource(spans).encode()
+).hexdigest()[:16]
+_decode_standing = msgspec.json.Decoder(_Standing).decode
+_decode_moment = msgspec.json.Decoder(_Moment).decode
+
+
+def _read_standing(told: bytes) -> _Standing | None:
+    """Whichever version made it, if it has this one's shape."""
+    try:
+        return _decode_standing(told)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _standing_of(told: bytes) -> _Standing | None:
+    found = _read_standing(told)
+    return found if found is not None and found.fold == FOLDED else None
+
+
+def _at_us(told: bytes) -> int | None:
+    try:
+        return _decode_moment(told).folded.state.at_us
+    except msgspec.MsgspecError:
+        return None
+
+
+class _Collected:
+    """The collected history, to be rewound."""
+
+    def __init__(self, files: NumberedJournal, read: Callable[[int, int], list[Numbered]]) -> None:
+        self._files = files
+        self.read = read
+
+    @property
+    def first_seq(self) -> int:
+        return self._files.oldest_seq
+
+    @property
+    def last_seq(self) -> int:
+        return self._files.last_seq
+
+    def head(self, seq: int) -> Folded:
+        return self._first(self._files.standings(seq))
+
+    def head_at(self, at_us: int) -> Folded:
+        told = self._files.standings(self.last_seq)
+        return self._first(each for each in told if (moment := _at_us(each)) is not None and moment <= at_us)
+
+    @staticmethod
+    def _first(told: Iterable[bytes]) -> Folded:
+        """The first that this version made; else the last, which is the oldest kept (`Collector._take_over`)."""
+        oldest = b""
+        for oldest in told:
+            if (found := _standing_of(oldest)) is not None:
+                return found.folded
+        taken_over = _read_standing(oldest)
+        return Folded(ClusterState(), []) if taken_over is None else taken_over.folded

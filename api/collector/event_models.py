@@ -1,0 +1,136 @@
+"""The event stream: the numbered journal as server-sent events, in batches, and as an array."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from zabka.api.collector.collector import Collector, TooOld
+from zabka.api.collector.numbered import Numbered
+from zabka.api.http.problems import Problem
+
+BATCH_EVENTS_MAX = 2_000
+BATCH_INTERVAL_S = 0.05
+KEEP_ALIVE_S = 10.0
+LIMIT_DEFAULT = 1_000
+LIMIT_MAX = 100_000
+LOOKED_THROUGH_MAX = 100_000
+"""How far back the newest events of some types are looked for."""
+
+EXAMPLE = {
+    "seq": 42, "schema": 1, "node": "broker-1", "node_seq": 7, "wall_us": 1700000000000000, "mono_us": 81000000,
+    "type": "controller_elected", "broker_id": 1, "controller_epoch": 1, "zk_version": 1,
+}  # fmt: skip
+ARRAY: dict[str, Any] = {
+    "description": "Events in order of their numbers",
+    "content": {
+        "application/json": {
+            "schema": {"type": "array", "items": {"type": "object", "required": ["seq", "node", "type"]}},
+            "example": [EXAMPLE],
+        }
+    },
+}
+"""What the OpenAPI document says of such an answer."""
+
+
+def encode(events: list[Numbered]) -> bytes:
+    """Server-sent events, one for each journal event, its number as the id."""
+    return b"".join(b"id: %d\ndata: %b\n\n" % (event.seq, event.json) for event in events)
+
+
+def array(events: list[Numbered]) -> bytes:
+    """The same events as one JSON array."""
+    return b"[" + b",".join(event.json for event in events) + b"]"
+
+
+async def some(collector: Collector, after: int, limit: int) -> list[Numbered]:
+    """Up to `limit` events after a number, read in batches: between them others have their turn.  Raises TooOld."""
+    found = collector.after(after, min(limit, BATCH_EVENTS_MAX))
+    while len(found) < limit and found[-1:] and found[-1].seq < collector.last_seq:
+        await asyncio.sleep(0)
+        found += collector.after(found[-1].seq, min(limit - len(found), BATCH_EVENTS_MAX))
+    return found
+
+
+class _Typed(msgspec.Struct):
+    type: str
+
+
+_type_of = msgspec.json.Decoder(_Typed).decode
+
+
+async def newest(collector: Collector, until: int, limit: int, not_types: frozenset[str]) -> list[Numbered]:
+    """The newest `limit` events up to a number that are of none of these types, in order; of the last
+    LOOKED_THROUGH_MAX events up to there."""
+    found: list[Numbered] = []
+    end = min(until, collector.last_seq)
+    last = end - LOOKED_THROUGH_MAX
+    while end >= collector.oldest_seq and end > last and len(found) < limit:
+        begin = max(collector.oldest_seq, end + 1 - BATCH_EVENTS_MAX)
+        window = [event for event in collector.after(begin - 1, end + 1 - begin) if event.seq <= end]
+        found = [event for event in window if _type_of(event.json).type not in not_types] + found
+        end = begin - 1
+        await asyncio.sleep(0)
+    return found[-limit:]
+
+
+def snapshot(collector: Collector) -> bytes:
+    """The folded state as one server-sent event, its number as the id: what a page begins from."""
+    return b"event: snapshot\nid: %d\ndata: %b\n\n" % (collector.last_seq, msgspec.json.encode(collector.state))
+
+
+def history(collector: Collector) -> bytes:
+    """Which history is numbered, as one server-sent event: numbers of another one may have come as far."""
+    return b"event: history\ndata: %b\n\n" % collector.history.encode()
+
+
+def resumable(collector: Collector, after: int) -> bool:
+    """Whether a stream can go on after this number: neither gone, nor of another history that got further."""
+    return 0 < after <= collector.last_seq and after + 1 >= collector.oldest_seq
+
+
+def too_old(reason: TooOld) -> Problem:
+    """The 410 that names the oldest number kept."""
+    return Problem(410, f"{reason}; ask for what comes after {reason.oldest - 1}", oldest=reason.oldest)
+
+
+def of_another_history(collector: Collector, after: int) -> Problem:
+    """The 410 for a number that this history has not given yet: whoever has it heard one that is gone."""
+    oldest, last = collector.oldest_seq, collector.last_seq
+    text = f"the last event here is {last}, and {after} is of another history; ask for what comes after {oldest - 1}"
+    return Problem(410, text, oldest=oldest, last=last)
+
+
+async def stream(
+    collector: Collector, after: int, stopping: asyncio.Event, *, with_snapshot: bool = False
+) -> AsyncIterator[bytes]:
+    """Everything after a number, for as long as the client stays; at most twenty batches a second.
+
+    A client that reads too slowly and falls behind what is kept gets its stream ended; on coming back it hears 410.
+    `with_snapshot`, whoever cannot go on where it stood gets the folded state instead, and what comes after that; and
+    first of all hears which history this is.
+    """
+    yield b"retry: 1000\n: journal\n\n"
+    if with_snapshot:
+        yield history(collector)
+    if with_snapshot and not resumable(collector, after):
+        after = collector.last_seq
+        yield snapshot(collector)
+    while not stopping.is_set():
+        try:
+            events = collector.after(after, BATCH_EVENTS_MAX)
+        except TooOld:
+            if not with_snapshot:
+                return
+            after = collector.last_seq
+            yield snapshot(collector)
+            continue
+        if events:
+            after = events[-1].seq
+            yield encode(events)
+            await asyncio.sleep(BATCH_INTERVAL_S if len(events) < BATCH_EVENTS_MAX else 0)
+        elif not await collector.more(after, KEEP_ALIVE_S):
+            yield b": still here\n\n"

@@ -1,0 +1,351 @@
+"""The collector's own files: the numbered history, and with it the knowledge of what was collected already.
+
+`<first seq, 12 digits>.collected`: a name that nobody takes for a node's journal.  Each file begins with a checkpoint
+line: the last number given, each node's highest node_seq before it, how its journal began, which history this is, and
+what the collector makes of it up to there (its standing).  So the newest file alone tells where collecting stood, and
+older ones are read only when they are asked for; and what was removed for room is still in every later state.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from io import FileIO
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from zabka.api.collector.begun import Begun
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line, split_lines
+
+FILE_BYTES_MAX = 8 * 1024 * 1024
+KEPT_BYTES_MAX = 512 * 1024 * 1024
+"""About a million events: two days of three peers and three brokers under a light load."""
+
+MARK_EVERY = 256
+"""Of every so many events it is known where they begin in their file."""
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Numbered(NamedTuple):
+    """One event as it is served: its number and its JSON."""
+
+    seq: int
+    json: bytes
+
+
+class _Seq(msgspec.Struct):
+    seq: int
+
+
+_seq_of = msgspec.json.Decoder(_Seq).decode
+
+
+class _Head(msgspec.Struct):
+    """A file's first line; what follows `node_seqs` is empty in those of earlier versions."""
+
+    checkpoint: int
+    node_seqs: dict[str, int]
+    standing: msgspec.Raw = msgspec.Raw(b"")
+    begun: dict[str, Begun] = {}
+    history: str = ""
+
+
+_head_of = msgspec.json.Decoder(_Head).decode
+
+
+class _KeptFile:
+    """One file: where some of its events begin, and what in it is none.  It is looked through when it is asked, and as
+    far as it is asked: the whole of it takes a tenth of a second, in which nobody else has a turn."""
+
+    __slots__ = ("_count", "_gap_at", "_gaps", "_known", "_looked_through", "_offsets", "_seqs", "path")
+
+    def __init__(self, path: Path, *, known: bool = False) -> None:
+        self.path = path
+        self._known = known
+        self._looked_through = 0
+        self._seqs: list[int] = []
+        self._offsets: list[int] = []
+        self._count = 0
+        self._gaps: dict[int, int] = {}
+        """Where lines are that are no events, one behind the other, and where the next event begins."""
+        self._gap_at = -1
+
+    @property
+    def name_seq(self) -> int:
+        """The number that its first event was to have."""
+        return int(self.path.stem)
+
+    def first_seq(self) -> int | None:
+        """The number of its first event; None where it has none."""
+        if not self._seqs:
+            self._look(0)
+        return self._seqs[0] if self._seqs else None
+
+    def head(self) -> _Head | None:
+        """Its first line; None where that is gone or unreadable."""
+        try:
+            with self.path.open("rb") as file:
+                return _head_of(file.readline())
+        except (OSError, msgspec.MsgspecError):
+            return None
+
+    def entries(self) -> Iterator[tuple[Entry, bytes]]:
+        """Every event in it, with its line; afterwards it is known what is where.  Raises OSError."""
+        self._known = True
+        offset = 0
+        # An unfinished last line was never served: its number is free.
+        for line in split_lines(self.path.read_bytes()):
+            if (entry := _entry(line)) is not None:
+                self.note(entry.seq, offset)
+                yield entry, line
+            else:
+                self.pass_over(offset, offset + len(line) + 1)
+            offset += len(line) + 1
+
+    def _look(self, beyond: int) -> None:
+        """Know what is where up to the first event that comes after `beyond`."""
+        if self._known:
+            return
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            file.seek(self._looked_through)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    break
+                begin, self._looked_through = self._looked_through, self._looked_through + len(line)
+                if (entry := _entry(line[:-1])) is None:
+                    self.pass_over(begin, self._looked_through)
+                    continue
+                self.note(entry.seq, begin)
+                if entry.seq > beyond:
+                    return
+        self._known = True
+
+    def note(self, seq: int, offset: int) -> None:
+        """An event of that number begins there; told in order, of every event."""
+        if self._count % MARK_EVERY == 0:
+            self._seqs.append(seq)
+            self._offsets.append(offset)
+        self._count += 1
+
+    def pass_over(self, offset: int, end: int) -> None:
+        """What lies there is no event, whatever number it bears: that may have been given again."""
+        if self._gaps.get(self._gap_at) != offset:
+            self._gap_at = offset
+        self._gaps[self._gap_at] = end
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events from `seq` on; none where the file is gone or cannot be read."""
+        first = self.first_seq()
+        if first is None:
+            return []
+        beyond = max(seq, first) + limit
+        self._look(beyond)
+        while len(found := self._read_known(seq, limit)) < limit and not self._known:
+            # Numbers are missing.
+            beyond += limit
+            self._look(beyond)
+        return found
+
+    def _read_known(self, seq: int, limit: int) -> list[Numbered]:
+        mark = max(0, bisect_right(self._seqs, seq) - 1)
+        found: list[Numbered] = []
+        try:
+            with self.path.open("rb") as file:
+                offset = gap_end = self._offsets[mark]
+                file.seek(offset)
+                for line in file:
+                    begin, offset = offset, offset + len(line)
+                    gap_end = self._gaps.get(begin, gap_end)
+                    if begin < gap_end:
+                        continue
+                    if not line.endswith(b"\n") or not (self._known or begin < self._looked_through):
+                        break
+                    line = line[:-1]
+                    try:
+                        number = _seq_of(line).seq
+                    except msgspec.MsgspecError:
+                        continue
+                    if number >= seq:
+                        found.append(Numbered(number, line))
+                        if len(found) == limit:
+                            break
+        except OSError:
+            return []
+        return found
+
+
+def _entry(line: bytes) -> Entry | None:
+    try:
+        return decode_line(line)
+    except ValueError:
+        return None
+
+
+def _nothing() -> bytes:
+    return b"{}"
+
+
+class NumberedJournal:
+    """Gives numbers and keeps what was numbered, in files of `file_bytes_max`; beyond `bytes_max` the oldest go.
+
+    `standing` is asked at the head of each file for what is to be kept there, as JSON.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        file_bytes_max: int = FILE_BYTES_MAX,
+        bytes_max: int = KEPT_BYTES_MAX,
+        standing: Callable[[], bytes] = _nothing,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.last_seq = 0
+        self.node_seqs: dict[str, int] = {}
+        self.begun: dict[str, Begun] = {}
+        self.history = secrets.token_hex(8)
+        """Names what is numbered here: numbers of another history, which was in this place before, are not these."""
+        self._directory = directory
+        self._file_bytes_max = file_bytes_max
+        self._bytes_max = bytes_max
+        self._standing = standing
+        self._file: FileIO | None = None
+        self._size = 0
+        self._kept: list[_KeptFile] = []
+
+    @property
+    def oldest_seq(self) -> int:
+        """The lowest number that is kept; one above the last where nothing is."""
+        return next((first for each in self._kept if (first := each.first_seq()) is not None), self.last_seq + 1)
+
+    def read(self, seq: int, limit: int) -> list[Numbered]:
+        """Up to `limit` events from `seq` on, in order."""
+        place = max(0, bisect_right(self._kept, seq, key=lambda each: each.name_seq) - 1)
+        found: list[Numbered] = []
+        for each in self._kept[place:]:
+            if len(found) >= limit:
+                break
+            found += each.read(seq, limit - len(found))
+        return found
+
+    def standings(self, seq: int) -> Iterator[bytes]:
+        """What stands at the heads of files whose events come after `seq` at the earliest, the latest head first."""
+        for each in reversed(self._kept):
+            if each.name_seq - 1 <= seq and (head := each.head()) is not None:
+                yield bytes(head.standing)
+
+    def _paths(self) -> list[Path]:
+        return sorted(self._directory.glob(f"{'[0-9]' * 12}.collected"))
+
+    def recover(
+        self, take_up: Callable[[bytes], bool] = lambda _: False, take_over: Callable[[bytes], bool] = lambda _: False
+    ) -> Iterator[tuple[Entry, bytes]]:
+        """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none:
+        then `take_over` is told the oldest.  Afterwards numbering goes on where it stood."""
+        self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
+        begin = 0
+        for place in range(len(self._kept) - 1, -1, -1):
+            head = self._kept[place].head()
+            if head is not None and take_up(bytes(head.standing)):
+                begin = place
+                break
+        else:
+            if self._kept and (head := self._kept[0].head()) is not None:
+                take_over(bytes(head.standing))
+        for kept in self._kept[begin:]:
+            if (head := kept.head()) is not None:
+                self.last_seq = max(self.last_seq, head.checkpoint)
+                self._note_nodes(head.node_seqs)
+                self.begun.update(head.begun)
+                self.history = head.history or self.history
+            for entry, line in kept.entries():
+                self.last_seq = entry.seq
+                self._note_nodes({entry.node: entry.node_seq})
+                self.begun[entry.node] = self.begun_of(entry.node).seen(entry)
+                yield entry, line
+
+    def _note_nodes(self, node_seqs: dict[str, int]) -> None:
+        for node, node_seq in node_seqs.items():
+            self.node_seqs[node] = max(self.node_seqs.get(node, 0), node_seq)
+
+    def begun_of(self, node: str) -> Begun:
+        """How the journal began that a node writes now."""
+        return self.begun.get(node, Begun())
+
+    def begin_anew(self, node: str, base: int) -> None:
+        """A node's next lines are of another journal.  A file's head keeps that: the next event begins a file."""
+        self.begun[node] = Begun(base)
+        self.close()
+
+    def append(self, entries: list[Entry]) -> list[tuple[Entry, bytes]]:
+        """Number these entries and write them; in the file when this returns.
+
+        Raises OSError where they cannot be written (a full disk): nothing was numbered then, and they may be given
+        again.
+        """
+        self._open()
+        numbered = []
+        for seq, entry in enumerate(entries, self.last_seq + 1):
+            entry = msgspec.structs.replace(entry, seq=seq)
+            numbered.append((entry, _encode(entry.to_dict())))
+        offset, kept = self._size, self._kept[-1]
+        self._write(b"".join(line + b"\n" for _, line in numbered))
+        for entry, line in numbered:
+            kept.note(entry.seq, offset)
+            offset += len(line) + 1
+            self._note_nodes({entry.node: entry.node_seq})
+        self.last_seq += len(entries)
+        if self._size >= self._file_bytes_max:
+            self.close()
+        return numbered
+
+    def _open(self) -> None:
+        # Every run begins a file of its own: a torn line stays where it is, at the end of an older one.
+        if self._file is None:
+            path = self._directory / f"{self.last_seq + 1:012d}.collected"
+            self._file, self._size = path.open("wb", buffering=0), 0
+            try:
+                head = _Head(self.last_seq, self.node_seqs, msgspec.Raw(self._standing()), self.begun, self.history)
+                self._write(_encode(head) + b"\n")
+            except OSError:
+                self.close()
+                raise
+            # A file of that name without an event is written anew.
+            self._kept = [each for each in self._kept if each.path != path]
+            self._kept.append(_KeptFile(path, known=True))
+            self._thin_out()
+
+    def _write(self, data: bytes) -> None:
+        """All of it, or nothing.  Raises OSError."""
+        assert self._file is not None
+        rest = memoryview(data)
+        try:
+            while rest:
+                rest = rest[self._file.write(rest) :]
+        except OSError:
+            # Lines that nobody was served must not be found after a restart.
+            self._file.truncate(self._size)
+            self._file.seek(self._size)
+            raise
+        self._size += len(data)
+
+    def _thin_out(self) -> None:
+        *older, newest = self._paths()
+        total = newest.stat().st_size
+        for path in reversed(older):
+            total += path.stat().st_size
+            if total > self._bytes_max:
+                path.unlink(missing_ok=True)
+                self._kept = [each for each in self._kept if each.path != path]
+
+    def close(self) -> None:
+        """Close the file; the next entries begin a new one."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None

@@ -1,0 +1,129 @@
+"""Errors as RFC 9457 problem documents, everywhere: our own refusals, bad requests, unknown routes, and our bugs."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, ConfigDict, Field
+from starlette.exceptions import HTTPException
+
+from zabka.api.http.problem_document import MEDIA_TYPE, document
+
+ERRORS_TOLD = 20
+
+
+class ProblemDocument(BaseModel):
+    """RFC 9457: what went wrong, for programs and for people."""
+
+    model_config = ConfigDict(
+        extra="allow",
+        json_schema_extra={
+            "example": {
+                "type": "about:blank",
+                "title": "Not Found",
+                "status": 404,
+                "detail": "there is no broker 9; brokers are 1, 2, 3",
+                "instance": "/api/v1/brokers/9",
+            }
+        },
+    )
+
+    type: str = Field("about:blank", description="A URI that names the kind of problem")
+    title: str = Field(description="The kind of problem, in words")
+    status: int = Field(description="The HTTP status")
+    detail: str = Field(description="What went wrong this time")
+    instance: str = Field(description="The path that was asked for")
+
+
+class Problem(Exception):
+    """A refusal.  `extra` becomes members of the problem document."""
+
+    def __init__(self, status: int, detail: str, *, title: str | None = None, **extra: Any) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.detail = detail
+        self.title = title or HTTPStatus(status).phrase
+        self.extra = extra
+
+
+def response(request: Request, problem: Problem, headers: dict[str, str] | None = None) -> JSONResponse:
+    """The HTTP answer that carries a problem."""
+    body = document(problem.status, problem.detail, request.url.path, problem.title, **problem.extra)
+    return JSONResponse(body, problem.status, headers, MEDIA_TYPE)
+
+
+def _errors(exc: RequestValidationError) -> list[dict[str, Any]]:
+    """The first of them: of a body of a megabyte half a million things can be wrong."""
+    errors = exc.errors()[:ERRORS_TOLD]
+    # A key of a body is part of the place, and may be text that no answer could carry (half a surrogate pair).
+    where = [".".join(str(p) for p in e["loc"]).encode(errors="backslashreplace").decode() for e in errors]
+    return [{"where": place, "what": str(e["msg"])} for place, e in zip(where, errors, strict=True)]
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of this application with a problem document."""
+
+    @app.exception_handler(Problem)
+    async def on_problem(request: Request, exc: Problem) -> JSONResponse:
+        return response(request, exc)
+
+    @app.exception_handler(RequestValidationError)
+    async def on_invalid(request: Request, exc: RequestValidationError) -> JSONResponse:
+        errors = _errors(exc)
+        detail = "; ".join(f"{e['where']}: {e['what']}" for e in errors)
+        if (more := len(exc.errors()) - len(errors)) > 0:
+            detail += f"; and {more} more"
+        return response(request, Problem(422, detail, errors=errors))
+
+    @app.exception_handler(HTTPException)
+    async def on_http(request: Request, exc: HTTPException) -> JSONResponse:
+        detail = f"{request.method} {request.url.path}: {exc.detail}"
+        return response(request, Problem(exc.status_code, detail), dict(exc.headers or {}))
+
+    @app.exception_handler(Exception)
+    async def on_bug(request: Request, exc: Exception) -> JSONResponse:
+        # The traceback goes to the log, which Starlette sees to; a user gets no stack trace.
+        return response(request, Problem(500, "zabka met an error of its own; its log says more"))
+
+
+def describe(app: FastAPI) -> None:
+    """Have the OpenAPI document define what `responses` refers to."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        document = made()
+        schemas = document.setdefault("components", {}).setdefault("schemas", {})
+        schemas["ProblemDocument"] = ProblemDocument.model_json_schema()
+        for methods in document["paths"].values():
+            for operation in methods.values():
+                if "requestBody" in operation:
+                    operation["responses"].update({str(status): told for status, told in responses(413).items()})
+        return document
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """The problem answers of a route, for the OpenAPI document."""
+    reasons = {
+        400: "The request is malformed, or names a host that this server does not answer to",
+        401: "The bearer token is missing or wrong (only where not on loopback)",
+        403: "The page that sends this is not ours",
+        404: "There is no such thing",
+        409: "It makes no sense now",
+        410: "Older than what is kept; `oldest` says from where on there is a journal",
+        413: "The body is too large",
+        422: "The request is understood and cannot be: `detail` says why",
+        503: "The cluster cannot answer now: no quorum, no controller or no broker",
+    }
+    return {
+        status: {
+            "description": reasons[status],
+            "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/ProblemDocument"}}},
+        }
+        for status in (*statuses, 400)
+    }

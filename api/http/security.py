@@ -1,0 +1,113 @@
+"""Who may call: Host and Origin checks, the bearer token, and the headers that keep a browser strict.
+
+On loopback every local user's browser can reach us, and so can any web page it shows, unless the Host header (against
+DNS rebinding) and the Origin header (against cross-site requests) are ours.  Beyond loopback, calls that change
+something need the token as well.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import re
+import secrets
+from collections.abc import Iterable
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from zabka.api.http.problem_document import MEDIA_TYPE, document
+
+_SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
+_HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")
+_LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
+
+
+class Gate:
+    """ASGI middleware that lets through what may pass, and adds the security headers to every answer.
+
+    `hosts` are further names this server answers to, "*" for any; with `addresses` it answers to every IP address too
+    (no name, so nothing to rebind).  `token` None means that none is wanted.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, hosts: Iterable[str], token: str | None, policy: str, addresses: bool = False
+    ) -> None:
+        self._app = app
+        self._hosts = frozenset(h.lower() for h in (*hosts, *_LOOPBACK_NAMES))
+        self._token = token
+        self._addresses = addresses
+        self._headers = [
+            (b"content-security-policy", policy.encode()),
+            (b"x-content-type-options", b"nosniff"),
+            (b"referrer-policy", b"no-referrer"),
+            (b"cross-origin-resource-policy", b"same-origin"),
+            (b"x-frame-options", b"DENY"),
+        ]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check, then pass on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = message.get("headers", [])
+                said = {name.lower() for name, _ in own}
+                # An answer that is stricter, or is to be shown in a frame of the page, says so itself.
+                message["headers"] = [*own, *(header for header in self._headers if header[0] not in said)]
+            await send(message)
+
+        refusal = self._refusal(scope)
+        if refusal is None:
+            await self._app(scope, receive, send_with_headers)
+            return
+        status, detail = refusal
+        body = json.dumps(document(status, detail, scope["path"])).encode()
+        headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send_with_headers({"type": "http.response.start", "status": status, "headers": headers})
+        await send_with_headers({"type": "http.response.body", "body": body})
+
+    def _refusal(self, scope: Scope) -> tuple[int, str] | None:
+        headers = {k: v.decode("latin-1") for k, v in scope["headers"]}
+        host = headers.get(b"host", "")
+        if not self._known(host):
+            return 400, f"this server does not answer to the host name {host!r}"
+        if scope["method"] in _SAFE:
+            return None
+        origin = headers.get(b"origin")
+        if origin is not None and _authority(origin) != host.lower():
+            return 403, f"a page of {origin} may not change anything here"
+        if origin is None and headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
+            return 403, "another site's page may not change anything here"
+        if self._token is not None:
+            given = headers.get(b"authorization", "")
+            if not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):
+                return 401, "calls that change something need `Authorization: Bearer <token>`"
+        return None
+
+    def _known(self, host: str) -> bool:
+        match = _HOST.match(host)
+        if match is None:
+            return False
+        name = match.group(1).lower()
+        return "*" in self._hosts or name in self._hosts or (self._addresses and _is_address(name))
+
+
+def _authority(origin: str) -> str:
+    """An origin's host and port; nobody's where it is none."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,131 @@
+"""Changes to topics, configurations and leaders, through Kafka's own protocol; refusals become problem documents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import structlog
+from kio.schema.errors import ErrorCode
+
+from zabka.api.http.problems import Problem
+from zabka.api.kafka.kafka_client import make_client
+from zabka.api.views.models import ElectionResult, NewTopic
+from zabka.journal.events import TopicPartition
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.admin_client import PREFERRED, TOPIC_RESOURCE, UNCLEAN, AdminClient
+from zabka.kafka.client.client_errors import KafkaFateUnknown, KafkaRequestFailed, KafkaUnavailable
+
+ADMIN_TIMEOUT_MS = 15_000
+
+_STATUS = {
+    ErrorCode.topic_already_exists: 409,
+    ErrorCode.topic_deletion_disabled: 409,
+    ErrorCode.election_not_needed: 409,
+    ErrorCode.unknown_topic_or_partition: 404,
+    ErrorCode.unknown_topic_id: 404,
+    ErrorCode.not_controller: 503,
+    ErrorCode.request_timed_out: 503,
+    ErrorCode.broker_not_available: 503,
+    ErrorCode.unknown_server_error: 503,
+    ErrorCode.network_exception: 503,
+}
+
+log = structlog.get_logger()
+
+
+def refused(failure: KafkaRequestFailed) -> Problem:
+    """Kafka's refusal as a problem document."""
+    return Problem(_STATUS.get(failure.error, 422), failure.message, kafka_error=failure.error.name.upper())
+
+
+def unavailable(reason: KafkaUnavailable) -> Problem:
+    """What is told where nobody answered; `may_have_been_made` where somebody was asked."""
+    return Problem(503, str(reason), may_have_been_made=isinstance(reason, KafkaFateUnknown))
+
+
+class KafkaAdmin:
+    """Asks the brokers.  One request lasts at most ADMIN_TIMEOUT_MS, and `failover_ms` more where the controller has to
+    be replaced first."""
+
+    def __init__(self, bootstrap: str, failover_ms: int = 0) -> None:
+        self._bootstrap = bootstrap
+        self._failover_ms = failover_ms
+        self._made: tuple[AdminClient, AsyncioChannel] | None = None
+
+    async def _client(self) -> AdminClient:
+        """A client that has just read who is controller: what it read before may have frozen since."""
+        if self._made is None:
+            try:
+                self._made = make_client(self._bootstrap, "api-admin")
+                self._made[0].failover_ms = self._failover_ms
+            except ValueError as reason:
+                raise Problem(503, str(reason)) from None
+        client = self._made[0]
+        await client.metadata([], timeout_ms=ADMIN_TIMEOUT_MS)
+        return client
+
+    async def create_topic(self, topic: NewTopic) -> None:
+        """Make a topic."""
+        assignment = None
+        if topic.assignment is not None:
+            assignment = {int(partition): replicas for partition, replicas in topic.assignment.items()}
+        try:
+            await (await self._client()).create_topic(
+                topic.name,
+                topic.partitions or -1,
+                topic.replication_factor or -1,
+                assignment=assignment,
+                configs=topic.config,
+                timeout_ms=ADMIN_TIMEOUT_MS,
+            )
+        except KafkaRequestFailed as failure:
+            if failure.error is not ErrorCode.request_timed_out:
+                raise refused(failure) from None
+            # Made, but not every leader is known yet: the answer shows how far it is.
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+
+    async def delete_topic(self, name: str) -> None:
+        """Mark a topic for deletion."""
+        try:
+            await (await self._client()).delete_topic(name, timeout_ms=ADMIN_TIMEOUT_MS // 3)
+        except KafkaRequestFailed as failure:
+            if failure.error is not ErrorCode.request_timed_out:
+                raise refused(failure) from None
+            # Marked; it goes once every broker that holds a replica is back.
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+
+    async def alter_topic_config(self, name: str, changes: dict[str, str | None]) -> None:
+        """Set or remove a topic's overrides."""
+        try:
+            await (await self._client()).alter_configs(TOPIC_RESOURCE, name, changes, timeout_ms=ADMIN_TIMEOUT_MS)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+
+    async def elect(self, kind: str, partitions: Sequence[TopicPartition] | None) -> list[ElectionResult]:
+        """Hold elections; one result per partition."""
+        number = PREFERRED if kind == "PREFERRED" else UNCLEAN
+        try:
+            found = await (await self._client()).elect_leaders(number, partitions, timeout_ms=ADMIN_TIMEOUT_MS)
+        except KafkaRequestFailed as failure:
+            raise refused(failure) from None
+        except KafkaUnavailable as reason:
+            raise unavailable(reason) from None
+        return [
+            ElectionResult(
+                topic=name.topic,
+                partition=name.partition,
+                elected=error is ErrorCode.none,
+                error=None if error is ErrorCode.none else error.name.upper(),
+                message=message,
+            )
+            for name, (error, message) in sorted(found.items())
+        ]
+
+    async def close(self) -> None:
+        """Close the connections."""
+        if self._made is not None:
+            self._made[1].close()

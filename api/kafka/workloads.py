@@ -1,0 +1,287 @@
+"""Workloads: producers and consumers that run inside the API's process, each over connections of its own.
+
+They live as long as this process.  What they do is told in a journal of this process's own, node `api`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from typing import Literal, Protocol
+
+import structlog
+
+from zabka.api.http.problems import Problem
+from zabka.api.kafka.kafka_client import make_client
+from zabka.api.views.models import NewWorkload
+from zabka.api.views.models import Workload as WorkloadView
+from zabka.ensemble.client.asyncio_connector import AsyncioConnector
+from zabka.ensemble.client.client import Client
+from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.cause import Cause
+from zabka.journal.events import Event
+from zabka.journal.writer import JournalWriter
+from zabka.kafka.channel import AsyncioChannel
+from zabka.kafka.client.client import KafkaClient
+from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
+from zabka.kafka.client.consumer_status import TakeRecords
+from zabka.kafka.client.consumer_workload import ConsumerWorkload, GroupProgress
+from zabka.kafka.client.group_client import GroupSettings
+from zabka.kafka.client.group_consumer import GroupConsumer
+from zabka.kafka.client.workload import Workload
+from zabka.kafka.client.zookeeper_consumer import ZookeeperConsumer
+
+WORKLOADS_MAX = 50
+KEPT_MAX = 200
+END_S = 5.0
+KNOWN_S = 1.0
+"""How long brokers may take to hear of a new topic."""
+KNOWN_POLL_S = 0.05
+OLD_SESSION_TIMEOUT_MS = 6_000
+"""zookeeper.session.timeout.ms of consumers of the old kind."""
+
+_ACKS = {"all": -1, "-1": -1, "1": 1, "0": 0}
+
+log = structlog.get_logger()
+
+State = Literal["running", "ended"]
+
+
+class _Running(Protocol):
+    """A workload that runs."""
+
+    def view(self, workload_id: str, state: State) -> WorkloadView: ...
+    async def end(self) -> None:
+        """Come to an orderly end, as far as the brokers answer."""
+        ...
+
+    def close(self) -> None:
+        """Drop it, with its connections."""
+        ...
+
+
+class _Producer:
+    """A producer, with the check of what it was promised."""
+
+    def __init__(self, workload: Workload, channel: AsyncioChannel, acks: str) -> None:
+        self._workload = workload
+        self._channel = channel
+        self._acks = "all" if acks == "-1" else acks
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        status = self._workload.status()
+        return WorkloadView(
+            id=workload_id,
+            topic=self._workload.topic,
+            acks=self._acks,
+            records_per_s=self._workload.records_per_s,
+            sent=status.sent,
+            acknowledged=status.acknowledged,
+            failed=status.failed,
+            lost=status.lost,
+            state=state,
+            verified=status.verified,
+            last_error=status.last_error,
+        )
+
+    async def end(self) -> None:
+        await self._workload.stop()
+        await self._workload.verify()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
+class _Consumer:
+    """A member of a consumer group, of the present kind or the old one."""
+
+    def __init__(
+        self, workload: ConsumerWorkload, channel: AsyncioChannel, offsets: Literal["kafka", "zookeeper"]
+    ) -> None:
+        self._workload = workload
+        self._channel = channel
+        self._offsets = offsets
+        workload.start()
+
+    def view(self, workload_id: str, state: State) -> WorkloadView:
+        counts = self._workload.counts()
+        return WorkloadView(
+            id=workload_id,
+            kind="consumer",
+            topic=self._workload.topic,
+            group=self._workload.group_id,
+            offsets=self._offsets,
+            consumed=counts.consumed,
+            duplicates=counts.duplicates,
+            out_of_order=counts.out_of_order,
+            lag=counts.lag,
+            partitions=list(counts.partitions) if state == "running" else [],
+            state=state,
+            last_error=counts.last_error,
+        )
+
+    async def end(self) -> None:
+        await self._workload.stop()
+
+    def close(self) -> None:
+        self._workload.close()
+        self._channel.close()
+
+
+class WorkloadManager:
+    """Starts, reports and ends workloads.  Ended ones can still be looked at."""
+
+    def __init__(self, bootstrap: str, zookeeper_connect: str, journal: JournalWriter) -> None:
+        self._bootstrap = bootstrap
+        self._zookeeper_connect = zookeeper_connect
+        self._journal = journal
+        self._running: dict[str, _Running] = {}
+        self._ending: dict[str, asyncio.Task[WorkloadView]] = {}
+        """What brings a running one to its end, for as long as that takes."""
+        self._ended: dict[str, WorkloadView] = {}
+        self._progress: dict[tuple[str, str], GroupProgress] = {}
+
+    async def create(self, wanted: NewWorkload) -> WorkloadView:
+        """Start one.  Raises Problem: 404 without the topic, 409 when there are too many, 503 without brokers."""
+        self._must_have_room()
+        try:
+            client, channel = make_client(self._bootstrap, "workload")
+        except ValueError as reason:
+            raise Problem(503, str(reason)) from None
+        try:
+            await self._must_exist(client, wanted.topic)
+            # Others may have been started meanwhile.
+            self._must_have_room()
+        except BaseException:
+            channel.close()
+            raise
+        workload_id = f"w{secrets.token_hex(3)}"
+        runtime = AsyncioRuntime(asyncio.get_running_loop(), on_failure=self._failed)
+        if wanted.group is not None:
+            consumer = self._consumer(wanted, wanted.group, workload_id, client, channel, runtime)
+            self._running[workload_id] = _Consumer(consumer, channel, wanted.offsets)
+        else:
+            workload = Workload(
+                client,
+                runtime,
+                self._emit,
+                workload_id,
+                wanted.topic,
+                acks=_ACKS[wanted.acks],
+                records_per_s=wanted.records_per_s,
+            )
+            self._running[workload_id] = _Producer(workload, channel, wanted.acks)
+        return self.get(workload_id)
+
+    def _must_have_room(self) -> None:
+        if len(self._running) >= WORKLOADS_MAX:
+            raise Problem(409, f"{WORKLOADS_MAX} workloads run already; delete one")
+
+    def _consumer(
+        self,
+        wanted: NewWorkload,
+        group: str,
+        workload_id: str,
+        client: KafkaClient,
+        channel: AsyncioChannel,
+        runtime: AsyncioRuntime,
+    ) -> ConsumerWorkload:
+        progress = self._progress.setdefault((group, wanted.offsets), GroupProgress())
+
+        def of_today(take: TakeRecords) -> GroupConsumer:
+            return GroupConsumer(client, runtime, GroupSettings(group, (wanted.topic,)), take)
+
+        def of_old(take: TakeRecords) -> ZookeeperConsumer:
+            session = Client(
+                self._zookeeper_connect,
+                AsyncioConnector(),
+                runtime,
+                session_timeout_ms=OLD_SESSION_TIMEOUT_MS,
+                name=workload_id,
+            )
+            return ZookeeperConsumer(
+                session, channel, runtime, group_id=group, consumer_id=workload_id, topics=[wanted.topic], take=take
+            )
+
+        make = of_today if wanted.offsets == "kafka" else of_old
+        return ConsumerWorkload(
+            runtime,
+            self._emit,
+            workload_id=workload_id,
+            topic=wanted.topic,
+            group_id=group,
+            progress=progress,
+            make_reader=make,
+        )
+
+    async def _must_exist(self, client: KafkaClient, topic: str) -> None:
+        # The broker that answers may not have heard of a topic that was just created.
+        deadline_s = time.monotonic() + KNOWN_S
+        while True:
+            try:
+                info = (await client.metadata([topic], timeout_ms=5_000)).topics.get(topic)
+            except (KafkaUnavailable, KafkaRequestFailed) as reason:
+                raise Problem(503, str(reason)) from None
+            if info is not None and info.partitions:
+                return
+            if time.monotonic() >= deadline_s:
+                raise Problem(404, f"there is no topic {topic}; create it first")
+            await asyncio.sleep(KNOWN_POLL_S)
+
+    def all(self) -> list[WorkloadView]:
+        """Every workload: the running ones first, then the ended."""
+        return [running.view(i, "running") for i, running in self._running.items()] + list(self._ended.values())
+
+    def get(self, workload_id: str) -> WorkloadView:
+        """One workload.  Raises Problem 404."""
+        running = self._running.get(workload_id)
+        if running is not None:
+            return running.view(workload_id, "running")
+        if workload_id in self._ended:
+            return self._ended[workload_id]
+        raise Problem(404, f"there is no workload {workload_id}")
+
+    async def delete(self, workload_id: str) -> WorkloadView:
+        """End one: a producer waits a moment for what is under way and reads back once more, a consumer commits and
+        leaves.  It runs until then, and whoever asks a second time waits for the same end.  Raises Problem 404."""
+        if workload_id not in self._running:
+            return self.get(workload_id)
+        if workload_id not in self._ending:
+            self._ending[workload_id] = asyncio.create_task(self._end(workload_id, self._running[workload_id]))
+        return await asyncio.shield(self._ending[workload_id])
+
+    async def _end(self, workload_id: str, running: _Running) -> WorkloadView:
+        try:
+            with contextlib.suppress(TimeoutError, KafkaUnavailable, KafkaRequestFailed):
+                async with asyncio.timeout(END_S):
+                    await running.end()
+        finally:
+            running.close()
+            self._running.pop(workload_id, None)
+            self._ending.pop(workload_id, None)
+            self._ended[workload_id] = running.view(workload_id, "ended")
+            for oldest in list(self._ended)[:-KEPT_MAX]:
+                del self._ended[oldest]
+        return self._ended[workload_id]
+
+    def _emit(self, event: Event) -> Cause:
+        cause = self._journal.write(event)
+        self._journal.flush()
+        return cause
+
+    def _failed(self, task: str, failure: BaseException) -> None:
+        log.error("workload task failed", task=task, failure=repr(failure))
+
+    async def close(self) -> None:
+        """End all where they stand."""
+        ending = list(self._ending.values())
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        for running in self._running.values():
+            running.close()
+        self._running.clear()

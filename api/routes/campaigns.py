@@ -1,0 +1,62 @@
+"""Routes of the lake: campaigns and their reports, audits, and how the tables stand."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path
+from fastapi.responses import HTMLResponse
+
+from zabka.api.analytics import audits, lake
+from zabka.api.http.problems import responses
+from zabka.api.scenarios.campaign_models import Audits, CampaignTold, PipelineStands
+from zabka.api.services import Service
+
+router = APIRouter(prefix="/api/v1", tags=["campaigns"])
+
+REPORT_HEADERS = {
+    # A report has its own style and nothing else.  It was made elsewhere: no script of it runs, and it has no origin.
+    "content-security-policy": "sandbox; default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'self'",
+    "x-frame-options": "SAMEORIGIN",
+    "cache-control": "no-cache",
+}
+Name = Annotated[str, Path(max_length=200, examples=["session-timeout"])]
+
+
+@router.get("/campaigns", summary="Every campaign of the lake", responses=responses())
+async def get_campaigns(service: Service) -> list[CampaignTold]:
+    """Settings compared on the same seeds: what is asked, how far it is, and what came of it."""
+    return await asyncio.to_thread(lake.campaigns, service.settings.tables)
+
+
+@router.get("/campaigns/{name}", summary="One campaign", responses=responses(404, 422))
+async def get_campaign(name: Name, service: Service) -> CampaignTold:
+    """How a campaign stands."""
+    return await asyncio.to_thread(lake.campaign, service.settings.tables, name)
+
+
+@router.get(
+    "/campaigns/{name}/report",
+    summary="A campaign's report",
+    response_class=HTMLResponse,
+    responses=responses(404, 422),
+)
+async def get_report(name: Name, service: Service) -> HTMLResponse:
+    """The report as `zabka campaign run` wrote it: one page of HTML without any script."""
+    page = await asyncio.to_thread(lake.report, service.settings.tables, name)
+    return HTMLResponse(page, headers=REPORT_HEADERS)
+
+
+@router.get("/audits", summary="What the last audit found", responses=responses(503))
+async def get_audits(service: Service) -> Audits:
+    """Every invariant over every run that `zabka pipeline audit` judged: verdicts, and the first violations."""
+    settings = service.settings
+    return await asyncio.to_thread(audits.audits, settings.tables, settings.cluster_data)
+
+
+@router.get("/pipeline", summary="How Spark's tables stand", responses=responses(503))
+async def get_pipeline(service: Service) -> PipelineStands:
+    """Every table with its rows and age, how far the stream trails the journals, and what Spark says of it."""
+    settings = service.settings
+    return await asyncio.to_thread(lake.pipeline_stands, settings.tables, settings.cluster_data)

@@ -1,0 +1,94 @@
+"""Routes of the lessons: the questions, and what a kept play of a lesson's script answers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Path, Query
+
+from zabka.api.http.problems import Problem, responses
+from zabka.api.runs.history import History
+from zabka.api.runs.run_models import WhyStep
+from zabka.api.runs.why import told
+from zabka.api.scenarios.lesson_models import LessonRevealed, LessonTold
+from zabka.api.services import Service
+from zabka.journal.events import Entry
+from zabka.journal.reader import decode_line
+from zabka.journal.sentence_file import read_sentences
+from zabka.simulation.lessons import LESSONS, Lesson, NoMoment
+
+router = APIRouter(prefix="/api/v1", tags=["lessons"])
+
+BATCH_EVENTS = 1_000
+
+
+@router.get("/lessons", summary="Every lesson", responses=responses())
+async def get_lessons() -> list[LessonTold]:
+    """Outages to predict: the questions, in an order from the usual to what takes thought."""
+    return [_told(lesson) for lesson in LESSONS.values()]
+
+
+def _told(lesson: Lesson) -> LessonTold:
+    return LessonTold(
+        name=lesson.name,
+        title=lesson.title,
+        scenario=lesson.scenario,
+        question=lesson.question,
+        answers=[answer.text for answer in lesson.answers],
+        with_bug=lesson.moment.with_bug,
+    )
+
+
+@router.get("/lessons/{name}/answer", summary="What a play answers", responses=responses(404, 409, 410, 422))
+async def get_answer(
+    name: Annotated[str, Path(examples=["leader-killed"])],
+    service: Service,
+    run: Annotated[str, Query(description="A kept run of the lesson's script, with its bug or without")],
+) -> LessonRevealed:
+    """The lesson's moment in a kept run of its script, or in the pair of that run, and which answer is right there.
+
+    409 where it is a run of something else, or the moment does not come in it.
+    """
+    lesson = LESSONS.get(name)
+    if lesson is None:
+        raise Problem(404, f"there is no lesson {name}; GET /api/v1/lessons lists them")
+    about = service.runs.get(run)
+    # A journal that somebody brought along may be called like a script.
+    if (about.kind, about.of) != ("scenario", lesson.scenario):
+        raise Problem(409, f"{run} is no run of {lesson.scenario}, which plays this lesson")
+    pair = about.pair
+    if run.endswith(".bug") != lesson.moment.with_bug:
+        if pair is None:
+            raise Problem(409, f"the pair of {run}, which this lesson is about, is not kept any more")
+        run, pair = pair, run
+    entries = await _entries(service.runs.rewind(run).history)
+    try:
+        return _revealed(lesson, entries, run, pair)
+    except NoMoment as reason:
+        raise Problem(409, str(reason)) from None
+
+
+async def _entries(history: History) -> list[Entry]:
+    entries: list[Entry] = []
+    seq = history.first_seq
+    while rows := history.read(seq, BATCH_EVENTS):
+        entries += [decode_line(row.json) for row in rows]
+        seq = rows[-1].seq + 1
+        await asyncio.sleep(0)
+    return entries
+
+
+def _revealed(lesson: Lesson, entries: list[Entry], run: str, pair: str | None) -> LessonRevealed:
+    scene, sentences = lesson.scene(entries), read_sentences()
+    begun = scene.beginning
+    return LessonRevealed(
+        run=run,
+        pair=pair,
+        seq=scene.entry.seq,
+        right=lesson.right(scene),
+        look_at=lesson.look_at,
+        explanation=lesson.explanation,
+        chain=[WhyStep.model_validate(step) for step in told(scene.chain)],
+        beginning=None if begun is None else {"seq": begun.seq, "told": sentences.sentence(begun.node, begun.event)},
+    )

@@ -1,0 +1,87 @@
+"""Routes of the cluster's nodes: peers, the controller, brokers, and what is done to their processes."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from zabka.agent.protocol import NodeAction
+from zabka.api.collector.silent_hosts import out_of_reach
+from zabka.api.http.problems import responses
+from zabka.api.routes.faults import fault_views
+from zabka.api.services import Service, Services
+from zabka.api.views.models import Broker, Cluster, Controller, Peer, ProcessResult
+
+router = APIRouter(prefix="/api/v1")
+
+
+@router.get("/cluster", tags=["cluster"], summary="Everything in one object", responses=responses())
+async def get_cluster(service: Service) -> Cluster:
+    """Peers, controller, brokers, topics, workloads and faults, as of journal number `seq`."""
+    fresh = await service.ensemble.read()
+    return service.views.cluster(fresh, service.workloads.all(), await fault_views(service))
+
+
+@router.get("/peers", tags=["ensemble"], summary="The ensemble's servers", responses=responses())
+async def get_peers(service: Service) -> list[Peer]:
+    """Each peer's role, phase, epochs and zxid, by its own last word, and its process."""
+    return service.views.peers()
+
+
+@router.get("/peers/{id}", tags=["ensemble"], summary="One server of the ensemble", responses=responses(404, 422))
+async def get_peer(id: int, service: Service) -> Peer:
+    """One peer."""
+    return service.views.peer(id)
+
+
+@router.get("/controller", tags=["cluster"], summary="Who is controller", responses=responses())
+async def get_controller(service: Service) -> Controller:
+    """What the ensemble says; broker_id -1 while there is none."""
+    return service.views.controller(await service.ensemble.read())
+
+
+@router.get("/brokers", tags=["brokers"], summary="The brokers", responses=responses())
+async def get_brokers(service: Service) -> list[Broker]:
+    """Each broker's process, registration, and whom it believes to be controller."""
+    return service.views.brokers(await service.ensemble.read())
+
+
+@router.get("/brokers/{id}", tags=["brokers"], summary="One broker", responses=responses(404, 422))
+async def get_broker(id: int, service: Service) -> Broker:
+    """One broker."""
+    return service.views.broker(id, await service.ensemble.read())
+
+
+@router.post(
+    "/brokers/{id}/{action}",
+    tags=["brokers"],
+    summary="Kill, stop, pause, resume, start or restart a broker",
+    status_code=202,
+    responses=responses(401, 403, 404, 409, 422, 503),
+)
+async def act_on_broker(id: int, action: NodeAction, service: Service) -> ProcessResult:
+    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.  Answers once the process has changed."""
+    if id not in service.settings.brokers:
+        raise service.views.not_ours(id, await service.ensemble.read())
+    return await _act(service, "broker", id, action)
+
+
+@router.post(
+    "/peers/{id}/{action}",
+    tags=["ensemble"],
+    summary="Kill, stop, pause, resume, start or restart a peer",
+    status_code=202,
+    responses=responses(401, 403, 404, 409, 422, 503),
+)
+async def act_on_peer(id: int, action: NodeAction, service: Service) -> ProcessResult:
+    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.  Answers once the process has changed."""
+    service.views.peer(id)
+    return await _act(service, "peer", id, action)
+
+
+async def _act(service: Services, kind: str, number: int, action: NodeAction) -> ProcessResult:
+    node = f"{kind}-{number}"
+    # Not even tried: a frozen agent would find the request when it goes on, and carry it out when nobody asks any more.
+    if (silence := service.agents.silence(node)) is not None:
+        raise out_of_reach(node, silence)
+    info = await service.agents.request_action(node, action)
+    return ProcessResult(id=number, node=node, action=action, process=info.process, pid=info.pid)  # type: ignore[arg-type]

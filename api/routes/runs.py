@@ -1,0 +1,218 @@
+"""Routes of the time machine: runs, and what each says of any of its moments."""
+
+from __future__ import annotations
+
+import asyncio
+from hashlib import sha256
+from typing import Annotated, Any
+
+import msgspec
+from fastapi import APIRouter, Path, Query, Request, Response
+
+from zabka.api.collector import event_models as events
+from zabka.api.http.problems import Problem, responses
+from zabka.api.runs.divergences import divergence
+from zabka.api.runs.lanes import encoded
+from zabka.api.runs.pages import Wanted, first_after, last_until
+from zabka.api.runs.run_models import Divergence, Run, SpansTold, StateAt, WhyStep
+from zabka.api.services import Service
+
+router = APIRouter(prefix="/api/v1", tags=["runs"])
+UPLOADS = "/api/v1/runs"
+"""Where bodies may be larger than elsewhere."""
+
+RunId = Annotated[str, Path(description="`live`, or the id of a kept run", examples=["live"])]
+Types = Annotated[str, Query(max_length=2000, description="By commas, as `controller_elected,isr_changed`")]
+_ETAG = {"ETag": {"description": "Names this answer for If-None-Match", "schema": {"type": "string"}}}
+_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As If-None-Match names it"}}
+
+
+def lasting(request: Request, body: bytes) -> Response:
+    """An answer that will be the same the next time: named by what is in it, so that it need not be sent again."""
+    name = f'W/"{sha256(body).hexdigest()[:24]}"'
+    headers = {"etag": name, "cache-control": "private, no-cache"}
+    known = {each.strip() for each in request.headers.get("if-none-match", "").split(",")}
+    if name in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    return Response(body, media_type="application/json", headers=headers)
+
+
+@router.get("/runs", summary="Every run", responses=responses())
+async def get_runs(service: Service) -> list[Run]:
+    """The live cluster's run, then the kept ones, the newest first."""
+    return service.runs.all()
+
+
+@router.post(
+    "/runs",
+    summary="Bring a journal along",
+    status_code=201,
+    responses={
+        **responses(401, 403, 413, 422, 503),
+        201: {"headers": {"Location": {"description": "Where the run is", "schema": {"type": "string"}}}},
+    },
+    openapi_extra={
+        "requestBody": {
+            "required": True,
+            "content": {
+                "application/x-ndjson": {
+                    "schema": {"type": "string", "description": "JSON Lines, an event each"},
+                    "example": '{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1700000000000000,"mono_us":0,'
+                    '"type":"epoch_accepted","accepted_epoch":1}\n',
+                }
+            },
+        }
+    },
+)
+async def post_run(
+    service: Service,
+    request: Request,
+    response: Response,
+    name: Annotated[str, Query(min_length=1, max_length=200, description="What it is to be called")] = "upload",
+) -> Run:
+    """Keep a journal as a run: one node's files, several nodes' behind each other, or what `zabka replay --out` writes.
+
+    A line that is no event of this version's schema refuses all of it; `errors` says where.  Nodes' clocks order what
+    was not merged yet."""
+    run = await service.runs.uploads.take(await request.body(), name)
+    response.headers["location"] = f"{UPLOADS}/{run.id}"
+    return run
+
+
+@router.get("/runs/{id}", summary="One run", responses=responses(404, 422))
+async def get_run(id: RunId, service: Service) -> Run:
+    """What is known of a run."""
+    return service.runs.get(id)
+
+
+@router.delete("/runs/{id}", summary="Remove a kept run", status_code=204, responses=responses(401, 403, 404, 409, 422))
+async def delete_run(id: RunId, service: Service) -> None:
+    """Remove a kept run, files and all."""
+    service.runs.delete(id)
+
+
+@router.get(
+    "/runs/{id}/state",
+    summary="The state at any moment",
+    response_model=StateAt,
+    responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
+)
+async def get_state(
+    id: RunId,
+    service: Service,
+    request: Request,
+    at: Annotated[
+        int | None, Query(ge=0, le=2**63, description="After the event of this number; left out: after the last")
+    ] = None,
+) -> Response:
+    """Exactly the fold of the run's events up to there.  410 where they are partly gone."""
+    state = await service.runs.rewind(id).state(at)
+    return lasting(request, msgspec.json.encode({"seq": state.seq, "at_us": state.at_us, "state": state}))
+
+
+@router.get(
+    "/runs/{id}/journal",
+    summary="Some of a run's events",
+    response_class=Response,
+    responses={
+        **responses(404, 410, 422),
+        **_UNCHANGED,
+        200: {
+            **events.ARRAY,
+            "headers": {
+                **_ETAG,
+                "X-Looked-Through": {
+                    "description": "The number up to which, or with `until` alone back to which, events were looked "
+                    "through: there the next page begins",
+                    "schema": {"type": "integer"},
+                },
+            },
+        },
+    },
+)
+async def get_run_journal(
+    id: RunId,
+    service: Service,
+    request: Request,
+    after: Annotated[int | None, Query(ge=0, le=2**63, description="The first ones after this number")] = None,
+    until: Annotated[
+        int | None, Query(ge=0, le=2**63, description="Up to this number; without `after`, the last ones up to it")
+    ] = None,
+    types: Types = "",
+    not_types: Types = "",
+    limit: Annotated[int, Query(ge=1, le=events.LIMIT_MAX)] = events.LIMIT_DEFAULT,
+) -> Response:
+    """Up to `limit` events in order, of the types that are wanted; each bears its number."""
+    history = service.runs.rewind(id).history
+    wanted = Wanted(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
+    if until is not None and after is None:
+        page = await last_until(history, until, wanted, limit)
+    else:
+        page = await first_after(history, after or 0, until, wanted, limit)
+    answer = lasting(request, events.array(page.events))
+    answer.headers["x-looked-through"] = str(page.through)
+    return answer
+
+
+@router.get(
+    "/runs/{id}/spans",
+    summary="What lasted how long",
+    response_model=SpansTold,
+    responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
+)
+async def get_spans(
+    id: RunId,
+    service: Service,
+    request: Request,
+    from_us: Annotated[
+        int | None, Query(alias="from", ge=0, le=2**63, description="In microseconds, as `wall_us`")
+    ] = None,
+    to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
+    bins: Annotated[
+        int | None, Query(ge=1, le=100_000, description="Spans of a row within one of so many parts become one")
+    ] = None,
+    lanes: Annotated[
+        str, Query(max_length=20_000, description="Only these, names or kinds, by commas: `controller,isr:orders-0`")
+    ] = "",
+) -> Response:
+    """Reigns, beliefs, ISRs, peers, processes and faults as spans between two moments; of the whole run, if none is
+    given.  They are defined by the state: a span is the longest run of events through which it says the same."""
+    if from_us is not None and to_us is not None and to_us < from_us:
+        raise Problem(422, f"to ({to_us}) lies before from ({from_us})")
+    lasted = await service.runs.rewind(id).spans(from_us, to_us)
+    wanted = [each for each in lanes.split(",") if each]
+    # Hundreds of thousands of spans take seconds, in which others have their turn.
+    return lasting(request, await asyncio.to_thread(encoded, lasted, wanted, bins))
+
+
+@router.get(
+    "/runs/{id}/why",
+    summary="Why something happened",
+    response_model=list[WhyStep],
+    responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
+)
+async def get_why(
+    id: RunId, service: Service, request: Request, seq: Annotated[int, Query(ge=1, le=2**63, description="The effect")]
+) -> Response:
+    """From an event back to the fault, request, timer or start where it began, the effect first: by the references
+    that events carry, and never guessed."""
+    return lasting(request, msgspec.json.encode(await service.runs.whys(id).why(seq)))
+
+
+@router.get(
+    "/runs/{id}/divergence",
+    summary="Where two runs part",
+    response_model=Divergence,
+    responses={**responses(404, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
+)
+async def get_divergence(
+    id: RunId,
+    service: Service,
+    request: Request,
+    other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the answer")],
+) -> Response:
+    """The first event that one run has, the other has not, and that leads to another outcome.
+
+    Of very long runs, and of runs with the same outcome, the first event that differs.
+    """
+    return lasting(request, msgspec.json.encode(await divergence(service.runs, id, other)))

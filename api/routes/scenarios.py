@@ -1,0 +1,65 @@
+"""Routes of the outage library.  It is played in a simulated world beside this cluster, or, if wanted so, on it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Path, Response
+
+from zabka.api.http.problems import responses
+from zabka.api.scenarios.models import NewScenarioRun, NewSeedRun, Scenario, ScenarioRun
+from zabka.api.services import Service
+
+router = APIRouter(prefix="/api/v1", tags=["scenarios"])
+
+
+@router.get("/scenarios", summary="The outage library", responses=responses(503))
+async def get_scenarios(service: Service) -> list[Scenario]:
+    """What went wrong elsewhere, as scripts that must go right here."""
+    return [*(await service.scenarios.library()).values()]
+
+
+_ACCEPTED: dict[int | str, dict[str, Any]] = {
+    202: {"headers": {"Location": {"description": "Where its run is told", "schema": {"type": "string"}}}}
+}
+
+
+@router.post(
+    "/scenarios/{name}/runs",
+    summary="Play a scenario",
+    status_code=202,
+    responses={**responses(401, 403, 404, 409, 422, 503), **_ACCEPTED},
+)
+async def run_scenario(
+    name: str, service: Service, response: Response, wanted: NewScenarioRun | None = None
+) -> ScenarioRun:
+    """Play it in the simulated world, as `zabka scenarios run NAME --simulated` does, in a process of its own; runs
+    take their turns.  With `live` it is played on this cluster, as `zabka scenarios run NAME --on URL` does."""
+    run = await service.scenarios.request(name, wanted or NewScenarioRun())
+    response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
+    return run
+
+
+@router.post(
+    "/seeds/{seed}/runs",
+    summary="Play a seed, and keep it",
+    status_code=202,
+    responses={**responses(401, 403, 409, 422), **_ACCEPTED},
+)
+async def run_seed(
+    seed: Annotated[int, Path(ge=0, lt=1 << 63)],
+    service: Service,
+    response: Response,
+    wanted: NewSeedRun | None = None,
+) -> ScenarioRun:
+    """Play it in the simulated world, as `zabka replay --seed N` does, in a process of its own; it takes its turn among
+    the scenarios.  Once it has ended, `kept` names the run that can be rewound."""
+    run = service.scenarios.request_seed(seed, wanted or NewSeedRun())
+    response.headers["location"] = f"/api/v1/scenario-runs/{run.id}"
+    return run
+
+
+@router.get("/scenario-runs/{id}", summary="How a run stands", responses=responses(404, 422))
+async def get_scenario_run(id: str, service: Service) -> ScenarioRun:
+    """A run's state; once it has ended, its verdict and its story."""
+    return service.scenarios.get(id)

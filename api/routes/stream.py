@@ -1,0 +1,87 @@
+"""The journal as a stream of server-sent events, which the page lives on.  Needs the dashboard's packages."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query
+from sse_starlette import EventSourceResponse
+from starlette.types import Message, Receive, Scope, Send
+
+from zabka.api.collector import event_models as events
+from zabka.api.collector.collector import TooOld
+from zabka.api.http.problems import Problem, responses
+from zabka.api.routes.journal import After
+from zabka.api.services import Service
+
+router = APIRouter(prefix="/api/v1")
+ENDED_WITHIN_S = 0.5
+
+
+class WholeStream(EventSourceResponse):
+    """A stream that ends as HTTP has it when the server ends.  The library leaves it in the middle, and uvicorn logs an
+    error for each."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer until the client leaves, or the server ends."""
+        last: Message = {"type": ""}
+
+        async def noting(message: Message) -> None:
+            nonlocal last
+            last = message
+            await send(message)
+
+        await super().__call__(scope, receive, noting)
+        if last.get("more_body", True) and last["type"]:
+            # Nobody waits for a client that takes nothing.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(ENDED_WITHIN_S):
+                    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events: `id` is the number, `data` the event",
+        "content": {"text/event-stream": {"schema": {"type": "string"}, "example": "id: 42\ndata: {…}\n\n"}},
+    }
+}
+
+
+@router.get(
+    "/events",
+    tags=["journal"],
+    summary="The journal as a stream",
+    response_class=EventSourceResponse,
+    responses={**responses(410, 422), **_STREAM},
+)
+async def get_events(
+    service: Service,
+    after: After = None,
+    last_event_id: Annotated[str | None, Header(description="Where a broken stream resumes")] = None,
+    snapshot: Annotated[
+        bool, Query(description="Begin with `event: snapshot`, the folded state, where the stream cannot resume")
+    ] = False,
+) -> EventSourceResponse:
+    """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
+
+    With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
+    is never answered 410: what a dashboard wants.  It begins with `event: history`, which names the history: whoever
+    comes back and finds another one there begins anew.  Without it 410 is also the answer to a number above the last
+    one, which is of another history.
+    """
+    begin = after or 0
+    if last_event_id:
+        if not last_event_id.isdecimal() or len(last_event_id) > 18:
+            raise Problem(422, f"Last-Event-ID is a number, not {last_event_id!r}")
+        begin = int(last_event_id)
+    if not snapshot and begin > service.collector.last_seq:
+        raise events.of_another_history(service.collector, begin)
+    try:
+        if not snapshot:
+            service.collector.after(begin, 1)
+    except TooOld as reason:
+        raise events.too_old(reason) from None
+    stream = events.stream(service.collector, begin, service.stopping, with_snapshot=snapshot)
+    return WholeStream(stream, ping=3600, headers={"cache-control": "no-store"})

@@ -1,0 +1,275 @@
+"""The outage library and seeds over HTTP: what there is, and plays of it, one at a time, the last ones remembered."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import secrets
+import shlex
+import time
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import structlog
+from pydantic import TypeAdapter, ValidationError
+
+from zabka.api.http.problems import Problem
+from zabka.api.runs.kept import KeptRuns
+from zabka.api.runs.plays import BUG, NotKept, Play, keep, workspace
+from zabka.api.runs.run_models import Verdict
+from zabka.api.scenarios.models import (
+    OF_WHOLE_PROCESSES,
+    KeptPlays,
+    NewScenarioRun,
+    NewSeedRun,
+    Scenario,
+    ScenarioPlay,
+    ScenarioRun,
+    SeedPlay,
+)
+from zabka.api.scenarios.process import PATIENCE_S, PlayerFailed
+from zabka.simulation.settings import BadSetting, split_settings
+
+log = structlog.get_logger()
+
+LIVE_PATIENCE_S = 600.0
+"""Real time-outs run out in real time."""
+WAITING_MAX = 10
+REMEMBERED_MAX = 30
+
+_LIBRARY = TypeAdapter(list[Scenario])
+
+
+class Player(Protocol):
+    """Answers what `zabka` would, in JSON; the first argument is the verb.  Raises PlayerFailed."""
+
+    async def ask(self, *arguments: str, patience_s: float = PATIENCE_S) -> bytes: ...
+
+
+class Here(NamedTuple):
+    """Where the player finds this cluster: its API, and the file with the token that it wants, if it wants one."""
+
+    url: str
+    token_file: Path | None = None
+
+
+class _Wanted(NamedTuple):
+    """What is to be played: a script of the library, or, where there is none, a seed."""
+
+    arguments: list[str]
+    script: Scenario | None
+    keep: bool
+    patience_s: float = PATIENCE_S
+
+
+class ScenarioRuns:
+    """Plays wait in a queue for the one player.  What is told of them goes with this process; what was to be kept is
+    among the kept runs then."""
+
+    def __init__(self, player: Player, kept: KeptRuns, here: Here) -> None:
+        self._player = player
+        self._kept = kept
+        self._here = here
+        self._library: dict[str, Scenario] = {}
+        self._reading = asyncio.Lock()
+        self._runs: dict[str, ScenarioRun] = {}
+        self._queue: asyncio.Queue[tuple[str, _Wanted]] = asyncio.Queue(WAITING_MAX)
+
+    async def library(self) -> dict[str, Scenario]:
+        """Every scenario, by name; asked for once.  Raises Problem 503."""
+        async with self._reading:
+            if not self._library:
+                try:
+                    found = _LIBRARY.validate_json(await self._player.ask("scenarios", "list", "--json"))
+                except (PlayerFailed, ValidationError) as reason:
+                    raise Problem(503, f"the outage library cannot be read: {reason}") from None
+                self._library = {scenario.name: scenario for scenario in found}
+        return self._library
+
+    async def request(self, name: str, wanted: NewScenarioRun) -> ScenarioRun:
+        """Let a scenario wait for its turn.  Raises Problem: 404, 409 where too many wait, 422, 503."""
+        scenario = (await self.library()).get(name)
+        if scenario is None:
+            raise Problem(404, f"there is no scenario {name}; GET /api/v1/scenarios lists them")
+        _check(scenario, wanted)
+        arguments = _arguments("scenarios", "run", name, seed=wanted.seed, pairs=wanted.pairs())
+        if wanted.live:
+            arguments += self._on_this_cluster()
+        run = ScenarioRun(
+            id=_new_id(), scenario=name, seed=wanted.seed, live=wanted.live, switches=[*wanted.switches],
+            settings=wanted.settings, state="queued", requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
+        )  # fmt: skip
+        patience_s = LIVE_PATIENCE_S if wanted.live else PATIENCE_S
+        return self._enqueue(run, _Wanted(arguments, scenario, wanted.keep, patience_s))
+
+    def _on_this_cluster(self) -> list[str]:
+        token_file = self._here.token_file
+        return ["--on", self._here.url, *([] if token_file is None else ["--token-file", str(token_file)])]
+
+    def request_seed(self, seed: int, wanted: NewSeedRun) -> ScenarioRun:
+        """Let a seed wait for its turn; it is kept.  Raises Problem: 409 where too many wait, 422."""
+        try:
+            split_settings(wanted.pairs())
+        except BadSetting as reason:
+            raise Problem(422, str(reason)) from None
+        if wanted.scenario in OF_WHOLE_PROCESSES and wanted.settings:
+            raise Problem(422, f"{wanted.scenario} draws the keys of every server from its seed: it takes no settings")
+        arguments = _arguments("replay", "--scenario", wanted.scenario, seed=seed, pairs=wanted.pairs())
+        run = ScenarioRun(
+            id=_new_id(), scenario=wanted.scenario, seed=seed, switches=[], settings=wanted.settings, state="queued",
+            requested_ms=_now_ms(), replay=shlex.join(["zabka", *arguments]),
+        )  # fmt: skip
+        return self._enqueue(run, _Wanted(arguments, None, keep=True))
+
+    def _enqueue(self, run: ScenarioRun, wanted: _Wanted) -> ScenarioRun:
+        if self._queue.full():
+            raise Problem(409, f"{WAITING_MAX} runs are waiting already; come back when one has ended")
+        self._runs[run.id] = run
+        self._queue.put_nowait((run.id, wanted))
+        return run
+
+    def get(self, run_id: str) -> ScenarioRun:
+        """How a run stands.  Raises Problem 404."""
+        found = self._runs.get(run_id)
+        if found is None:
+            raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are remembered")
+        return found
+
+    async def run(self) -> None:
+        """Play what waits, one after the other, until cancelled."""
+        while True:
+            run_id, wanted = await self._queue.get()
+            self._runs[run_id] = run = self._runs[run_id].model_copy(update={"state": "running"})
+            began_s = time.monotonic()
+            come_to = await self._come_to(run, wanted)
+            took_ms = int((time.monotonic() - began_s) * 1000)
+            self._runs[run_id] = run.model_copy(update={**come_to, "state": "ended", "took_ms": took_ms})
+            self._forget()
+
+    async def _come_to(self, run: ScenarioRun, wanted: _Wanted) -> dict[str, Any]:
+        """What a run came to, by field."""
+        try:
+            with workspace(self._kept, run.id) if wanted.keep else nullcontext() as directory:
+                if wanted.script is None:
+                    return await self._play_seed(run, wanted, directory)
+                return await self._play_script(run, wanted, wanted.script, directory)
+        except (PlayerFailed, OSError, ValueError, KeyError) as reason:
+            return {"error": str(reason)}
+        except Exception as mistake:
+            # A mistake of ours ends this run, not the player of all later ones.
+            log.exception("a run ended by a mistake", run=run.id)
+            return {"error": f"the player made a mistake: {mistake!r}; the API's log has more"}
+
+    async def _play_script(
+        self, run: ScenarioRun, wanted: _Wanted, script: Scenario, directory: Path | None
+    ) -> dict[str, Any]:
+        journals = [] if directory is None else ["--journals", str(directory)]
+        told = await self._player.ask(*wanted.arguments, *journals, "--json", patience_s=wanted.patience_s)
+        [report] = json.loads(told)["runs"]
+        played = ScenarioPlay.model_validate(report["played"])
+        outage = None if report["outage"] is None else ScenarioPlay.model_validate(report["outage"])
+        come_to = {
+            "verdict": "held" if report["held"] else "violated",
+            "as_expected": report["held"],
+            "problems": played.problems,
+            "virtual_ms": played.virtual_ms,
+            "journal_sha256": played.journal_sha256,
+            "story": played.story,
+            "outage": outage,
+        }
+        if directory is None:
+            return come_to
+        plays = [_play_of(run, script.name, script.title, played)]
+        if outage is not None:
+            variant = script.outage.label if script.outage is not None else WITH_BUG
+            plays.append(_play_of(run, script.name + BUG, f"{script.title}: {variant}", outage, variant))
+        return {**come_to, **await self._keep(directory, plays)}
+
+    async def _play_seed(self, run: ScenarioRun, wanted: _Wanted, directory: Path | None) -> dict[str, Any]:
+        assert directory is not None
+        journal = directory / f"{SEED}.jsonl"
+        messages = directory / f"{SEED}.messages.jsonl"
+        told = await self._player.ask(*wanted.arguments, "--out", str(journal), "--messages", str(messages), "--json")
+        played = SeedPlay.model_validate_json(told)
+        verdict: Verdict = "violated" if played.problems else "held"
+        title = f"Seed {run.seed} of {run.scenario}"
+        play = Play(
+            name=SEED,
+            id=run.id,
+            kind="seed",
+            title=title,
+            of=str(run.seed),
+            verdict=verdict,
+            sha256=played.journal_sha256,
+            replay=run.replay,
+        )
+        return {
+            "verdict": verdict,
+            "as_expected": not played.problems,
+            "problems": played.problems,
+            "virtual_ms": played.virtual_ms,
+            "journal_sha256": played.journal_sha256,
+            **await self._keep(directory, [play]),
+        }
+
+    async def _keep(self, directory: Path, plays: list[Play]) -> dict[str, Any]:
+        try:
+            await keep(self._kept, directory, plays)
+        except NotKept as reason:
+            return {"error": str(reason)}
+        return {"kept": KeptPlays(run=plays[0].id, bug=plays[1].id if len(plays) > 1 else None)}
+
+    def _forget(self) -> None:
+        ended = [run.id for run in self._runs.values() if run.state == "ended"]
+        for run_id in ended[: max(0, len(ended) - REMEMBERED_MAX)]:
+            del self._runs[run_id]
+
+
+WITH_BUG = "with its bug"
+SEED = "seed"
+"""The name of a seed's journal among the player's files."""
+
+
+def _play_of(run: ScenarioRun, name: str, title: str, played: ScenarioPlay, variant: str | None = None) -> Play:
+    """A play of a script; with its bug it is named so."""
+    bug = name.endswith(BUG)
+    return Play(
+        name=name,
+        id=f"{run.id}{BUG}" if bug else run.id,
+        kind="scenario",
+        title=title,
+        of=run.scenario,
+        verdict="violated" if played.problems else "held",
+        sha256=played.journal_sha256,
+        replay=f"{run.replay} --out FILE" if bug else run.replay,
+        decisive_seq=played.decisive,
+        variant=variant,
+    )
+
+
+def _new_id() -> str:
+    return f"r{secrets.token_hex(4)}"
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _arguments(*words: str, seed: int | None, pairs: list[str]) -> list[str]:
+    seeded = [] if seed is None else ["--seed", str(seed)]
+    return [*words, *seeded, *(argument for pair in pairs for argument in ("--set", pair))]
+
+
+def _check(scenario: Scenario, wanted: NewScenarioRun) -> None:
+    """Raises Problem 422 with what the player would say."""
+    try:
+        own, _ = split_settings(wanted.pairs())
+    except BadSetting as reason:
+        raise Problem(422, str(reason)) from None
+    if scenario.driver != "world" and wanted.pairs():
+        raise Problem(422, f"{scenario.name} is a script over the bare protocol, which has nothing to set")
+    if wanted.live and scenario.running_obstacle is not None:
+        raise Problem(422, f"{scenario.name} cannot be played on this cluster: {scenario.running_obstacle}")
+    for key in own.keys() & {"peers", "brokers"}:
+        raise Problem(422, f"{key}: {scenario.name} names its nodes, so their number is its own")

@@ -1,0 +1,451 @@
+"""What the routes answer: the agents' process tables, the nodes' words, the ensemble and the journal, side by side.
+
+Whose word a field is, is kept apart: `registered` is the ensemble's, `believes` the broker's, `process`
+the host agent's.  Nothing here decides who is right.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, get_args
+
+import msgspec
+
+from zabka.api.collector.agents import Agents, Word
+from zabka.api.collector.collector import Collector
+from zabka.api.collector.silent_hosts import NO_BELIEF, silent_broker, silent_peer, since_text
+from zabka.api.http.problems import Problem
+from zabka.api.settings import Settings
+from zabka.api.views.ensemble_view import EnsembleView, Fresh, PartitionZnodes, TopicZnodes
+from zabka.api.views.models import (
+    Believes,
+    Broker,
+    Cluster,
+    Controller,
+    FaultView,
+    Partition,
+    Peer,
+    ProcessState,
+    Topic,
+    Unknown,
+    Workload,
+)
+from zabka.api.views.writable import obstacle, problems
+from zabka.ensemble.ids import zxid_text
+from zabka.ensemble.runtime.link_fault import LinkFault
+from zabka.journal.cluster_state import BrokerView, PeerView, Reign
+from zabka.journal.controller_gaps import gap_before, gap_milliseconds
+from zabka.journal.losses import LostRecords, lost_by_partition
+
+REIGNS_TOLD = 100
+"""The newest controllers that are returned with a cluster."""
+ReplicaRows = dict[tuple[str, int], dict[int, dict[str, Any]]]
+"""What each running broker reports of its replicas: by partition, by broker."""
+
+
+class _Reports(NamedTuple):
+    """What is known of partitions apart from their znodes."""
+
+    rows: ReplicaRows
+    faults: Sequence[LinkFault]
+    lost: Mapping[str, LostRecords]
+
+
+_PROCESS_STATES: tuple[ProcessState, ...] = get_args(ProcessState)
+
+
+class Views:
+    """Builds the answers."""
+
+    def __init__(self, settings: Settings, agents: Agents, ensemble: EnsembleView, collector: Collector) -> None:
+        self._settings = settings
+        self._agents = agents
+        self._ensemble = ensemble
+        self._collector = collector
+        self._addresses = _addresses(settings.bootstrap, settings.brokers)
+        self._external = dict(zip(settings.brokers, settings.external, strict=False))
+
+    # ---- nodes ------------------------------------------------------------------------------------------------------
+
+    def peers(self) -> list[Peer]:
+        """Every peer, observers included."""
+        return [self.peer(i) for i in (*self._settings.peers, *self._settings.observers)]
+
+    def peer(self, peer_id: int) -> Peer:
+        """One peer.  Raises Problem 404."""
+        observer = peer_id in self._settings.observers
+        if not observer and peer_id not in self._settings.peers:
+            raise self.unknown("peer", peer_id)
+        node = f"peer-{peer_id}"
+        word = self._agents.word(node)
+        if (silence := self._agents.silence(node)) is not None:
+            age_ms = word.age_ms if word else None
+            return silent_peer(peer_id, observer, silence, self._agents.taken_us(node), age_ms)
+        process, pid = self._process(node)
+        said: dict[str, Any] = dict(word.status) if word else {}
+        told = self._peer_told(peer_id, pid)
+        if told is not None:
+            newer = self._journal_is_newer(node, word)
+            for field in ("state", "phase", "leader_id", "accepted_epoch", "current_epoch", "last_zxid"):
+                if field not in said or (newer and field != "last_zxid"):
+                    said[field] = getattr(told, field)
+        state = str(said.get("state", "LOOKING"))
+        if process == "down":
+            state = "DOWN"
+        elif state not in ("LEADING", "FOLLOWING", "OBSERVING"):
+            state = "LOOKING"
+        return Peer(
+            id=peer_id,
+            state=state,  # type: ignore[arg-type]
+            phase="ELECTION" if process == "down" else str(said.get("phase", "ELECTION")),
+            accepted_epoch=int(said.get("accepted_epoch", 0)),
+            current_epoch=int(said.get("current_epoch", 0)),
+            last_zxid=_last_zxid(process, word, said),
+            leader_id=-1 if process == "down" else int(said.get("leader_id", -1)),
+            observer=observer,
+            process=process,
+            pid=pid,
+            unknown=None,
+            as_of_us=self._agents.taken_us(node),
+            age_ms=word.age_ms if word else None,
+        )
+
+    def _peer_told(self, peer_id: int, pid: int | None) -> PeerView | None:
+        """What the journal has of a peer, where it has come to the process that runs now: what the one before it
+        said is not its word.  Its epochs are on its disk."""
+        told = self._collector.state.peers.get(peer_id)
+        if told is None or pid is None or told.pid in (None, pid):
+            return told
+        return PeerView(
+            peer_id, state="LOOKING", accepted_epoch=told.accepted_epoch, current_epoch=told.current_epoch
+        )  # fmt: skip
+
+    def brokers(self, fresh: Fresh) -> list[Broker]:
+        """Every broker: those of this cluster's own, then those that joined it."""
+        return [self.broker(i, fresh) for i in (*self._settings.brokers, *self._joined(fresh))]
+
+    def _joined(self, fresh: Fresh) -> list[int]:
+        """Brokers that were not started here: they are registered, or partitions are assigned to them."""
+        rows = [p for topic in fresh.reading.topics.values() for p in topic.partitions.values()]
+        named = set(fresh.reading.brokers).union(*(row.replicas for row in rows))
+        return sorted(named.difference(self._settings.brokers))
+
+    def _of_elsewhere(self, broker_id: int, fresh: Fresh) -> Broker:
+        """A broker whose process nobody here has: what the ensemble says of it is all there is."""
+        registration = fresh.reading.brokers.get(broker_id)
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        return Broker(
+            id=broker_id,
+            process="unknown",
+            pid=None,
+            unknown=Unknown(reason="not_started_here", host=None, since_us=None),
+            host=registration.host if registration else "",
+            port=registration.port if registration else 0,
+            registered=registration is not None,
+            broker_epoch=registration.broker_epoch if registration else None,
+            is_controller=fresh.reading.controller.broker_id == broker_id,
+            believes=NO_BELIEF,
+            session_state="unknown",
+            fenced_writes=told.fenced_writes,
+            fenced_requests=told.fenced_requests,
+            as_of_us=0,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            status={},
+        )
+
+    def broker(self, broker_id: int, fresh: Fresh) -> Broker:
+        """One broker.  Raises Problem 404."""
+        if broker_id not in self._settings.brokers:
+            if broker_id not in self._joined(fresh):
+                raise self.unknown("broker", broker_id)
+            return self._of_elsewhere(broker_id, fresh)
+        node = f"broker-{broker_id}"
+        process, pid = self._process(node)
+        told = self._broker_told(broker_id, pid)
+        host, port = self._addresses.get(broker_id, ("", 0))
+        if (silence := self._agents.silence(node)) is not None:
+            silent = silent_broker(told, (host, port), silence, self._agents.taken_us(node), fresh)
+            return silent.model_copy(update={"external": self._external.get(broker_id, "")})
+        word = self._agents.word(node)
+        said = word.status if word else {}
+        registration = fresh.reading.brokers.get(broker_id)
+        acting = told.is_controller
+        if word is not None and not self._journal_is_newer(node, word):
+            acting = bool(said.get("is_controller", acting))
+        session = said.get("session", {}).get("state", told.session_state)
+        return Broker(
+            id=broker_id,
+            process=process,
+            pid=pid,
+            unknown=None,
+            host=host,
+            port=port,
+            external=self._external.get(broker_id, ""),
+            registered=registration is not None,
+            broker_epoch=registration.broker_epoch if registration else None,
+            is_controller=process != "down" and acting,
+            believes=self._believes(told),
+            session_state="closed" if process == "down" else str(session),
+            fenced_writes=told.fenced_writes,
+            fenced_requests=told.fenced_requests,
+            as_of_us=self._agents.taken_us(node),
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            # What the process said that is dead is nobody's word any more.
+            status={} if process == "down" else said,
+        )
+
+    def _broker_told(self, broker_id: int, pid: int | None) -> BrokerView:
+        """What the journal has of a broker; of its counts alone, where it has not come to the process that runs now."""
+        told = self._collector.state.brokers.get(broker_id) or BrokerView(broker_id)
+        ended = told.process == "down" and told.process_since_us > 0
+        if pid is None or (told.pid in (None, pid) and not ended):
+            return told
+        return BrokerView(broker_id, fenced_writes=told.fenced_writes, fenced_requests=told.fenced_requests)
+
+    def _believes(self, told: BrokerView) -> Believes:
+        node = f"broker-{told.id}"
+        word = self._agents.word(node)
+        said = word.status.get("believes") if word is not None else None
+        if word is not None and isinstance(said, dict) and not self._journal_is_newer(node, word):
+            return Believes(
+                controller_id=int(said.get("controller_id", -1)),
+                controller_epoch=int(said.get("controller_epoch", 0)),
+                age_ms=word.age_ms,
+            )
+        if not told.believed_since_us:
+            return NO_BELIEF
+        age_ms = max(0, time.time_ns() // 1_000_000 - told.believed_since_us // 1000)
+        return Believes(
+            controller_id=told.believed_controller_id, controller_epoch=told.believed_controller_epoch, age_ms=age_ms
+        )
+
+    def _journal_is_newer(self, node: str, word: Word | None) -> bool:
+        """Whether a node's last journal entry about itself is younger than its last status."""
+        if word is None:
+            return True
+        return self._collector.told_us.get(node, 0) > time.time_ns() // 1000 - word.age_ms * 1000
+
+    def _process(self, node: str) -> tuple[ProcessState, int | None]:
+        info = self._agents.process(node)
+        for state in _PROCESS_STATES:
+            if info is not None and info.process == state:
+                return state, info.pid
+        return "down", None
+
+    def not_ours(self, broker_id: int, fresh: Fresh) -> Problem:
+        """Why nothing can be done to the process of a broker that this cluster did not start."""
+        if broker_id not in self._joined(fresh):
+            return self.unknown("broker", broker_id)
+        return Problem(409, f"broker {broker_id} was not started here: its process is known to whoever started it")
+
+    def unknown(self, kind: str, number: int) -> Problem:
+        """The 404 for a node that there is not."""
+        known = self._settings.brokers if kind == "broker" else [*self._settings.peers, *self._settings.observers]
+        names = ", ".join(map(str, known)) or "none"
+        return Problem(404, f"there is no {kind} {number}; there are {names}")
+
+    # ---- what the ensemble says -------------------------------------------------------------------------------------
+
+    def controller(self, fresh: Fresh) -> Controller:
+        """/controller and its epoch."""
+        found = fresh.reading.controller
+        return Controller(
+            broker_id=found.broker_id,
+            controller_epoch=found.controller_epoch,
+            zk_version=found.zk_version,
+            timestamp_ms=found.timestamp_ms,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+        )
+
+    def topics(self, fresh: Fresh, faults: Sequence[LinkFault] | None = None) -> list[Topic]:
+        """Every topic, by name.  `faults` are the link faults that hold; without them, those that the journal has."""
+        reports = self._reports(self._journalled_faults() if faults is None else faults)
+        return [self._topic(topic, fresh, reports) for _, topic in sorted(fresh.reading.topics.items())]
+
+    def topic(self, name: str, fresh: Fresh) -> Topic:
+        """One topic.  Raises Problem: 404, or 503 while nothing is known."""
+        found = fresh.reading.topics.get(name)
+        if found is None:
+            if fresh.stale:
+                raise Problem(503, f"no quorum serves, and topic {name} was not known before")
+            raise Problem(404, f"there is no topic {name}")
+        return self._topic(found, fresh, self._reports(self._journalled_faults()))
+
+    def _journalled_faults(self) -> list[LinkFault]:
+        held = self._collector.state.faults.values()
+        links = [fault for fault in held if fault.kind == "cut" and fault.source != fault.target]
+        return [LinkFault(fault.source, fault.target, "cut", both_ways=fault.both_ways) for fault in links]
+
+    def _reports(self, faults: Sequence[LinkFault]) -> _Reports:
+        return _Reports(self._replica_rows(), faults, lost_by_partition(self._collector.state.losses))
+
+    def _topic(self, topic: TopicZnodes, fresh: Fresh, reports: _Reports) -> Topic:
+        return Topic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            config=topic.config,
+            partitions=[self._partition(topic.name, n, p, reports) for n, p in topic.partitions.items()],
+            deleting=topic.deleting,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+        )
+
+    def _silent(self, broker_id: int) -> bool:
+        return self._agents.silence(f"broker-{broker_id}") is not None
+
+    def _replica_rows(self) -> ReplicaRows:
+        rows: ReplicaRows = {}
+        for broker_id in self._settings.brokers:
+            if self._silent(broker_id):
+                continue
+            word = self._agents.word(f"broker-{broker_id}")
+            for row in word.status.get("partitions", ()) if word is not None else ():
+                rows.setdefault((row["topic"], row["partition"]), {})[broker_id] = row
+        return rows
+
+    def _partition(self, topic: str, number: int, found: PartitionZnodes, reports: _Reports) -> Partition:
+        told = self._collector.state.partitions.get(f"{topic}-{number}")
+        marks = {b: at for b, at in told.high_watermarks.items() if not self._silent(b)} if told else {}
+        ends = {b: at for b, at in told.log_end_offsets.items() if not self._silent(b)} if told else {}
+        reported = reports.rows.get((topic, number), {})
+        for broker_id, row in reported.items():
+            marks[broker_id], ends[broker_id] = int(row["hw"]), int(row["leo"])
+        leads = reported.get(found.leader, {})
+        if leads.get("leader") != found.leader or leads.get("leader_epoch") != found.leader_epoch:
+            leads = {}
+        min_isr, lagging = leads.get("min_isr"), [b for b in leads.get("lagging", ()) if b in found.isr]
+        gone = reports.lost.get(f"{topic}-{number}", LostRecords())
+        return Partition(
+            partition=number,
+            leader=found.leader,
+            leader_epoch=found.leader_epoch,
+            isr=list(found.isr),
+            eligible=list(found.eligible),
+            replicas=list(found.replicas),
+            partition_epoch=found.partition_epoch,
+            high_watermark=marks.get(found.leader, max(marks.values(), default=None)),
+            log_end_offsets={str(b): ends[b] for b in sorted(ends) if b in found.replicas},
+            offline=found.leader == -1,
+            min_isr=min_isr,
+            lagging=lagging,
+            unwritable=obstacle(
+                leader=found.leader,
+                isr=found.isr,
+                min_isr=min_isr,
+                lagging=lagging,
+                process_of=self._process_of,
+                faults=reports.faults,
+            ),
+            records_lost=gone.records,
+            committed_at_least=gone.committed_at_least,
+        )
+
+    def _process_of(self, broker_id: int) -> str:
+        known = broker_id in self._settings.brokers and not self._silent(broker_id)
+        return self._process(f"broker-{broker_id}")[0] if known else "unknown"
+
+    # ---- everything -------------------------------------------------------------------------------------------------
+
+    def cluster(self, fresh: Fresh, workloads: list[Workload], faults: list[FaultView] | None) -> Cluster:
+        """The whole cluster as one object."""
+        state = self._collector.state
+        held = self._journalled_faults() if faults is None else [fault.root for fault in faults]
+        topics = self.topics(fresh, held)
+        leads = -1 if self._agents.silence(f"peer-{state.zab_leader_id}") else state.zab_leader_id
+        return Cluster(
+            seq=self._collector.last_seq,
+            at_us=state.at_us,
+            stale=fresh.stale,
+            age_ms=fresh.age_ms,
+            read_at_us=time.time_ns() // 1000 - fresh.age_ms * 1000,
+            quorum=not fresh.stale,
+            zab={"epoch": state.zab_epoch, "leader_id": leads},
+            peers=self.peers(),
+            controller=self.controller(fresh),
+            reigns=_reigns(state.reigns),
+            brokers=self.brokers(fresh),
+            topics=topics,
+            workloads=workloads,
+            faults=faults,
+            losses=[
+                {**msgspec.to_builtins(loss), "acknowledged": loss.seq <= state.losses_acknowledged_seq}
+                for loss in state.losses[-100:]
+            ],
+            settings={
+                "zookeeper_connect": self._settings.zookeeper_connect,
+                "bootstrap": self._settings.bootstrap,
+                "external": ",".join(self._settings.external),
+                "data": str(self._settings.cluster_data),
+                "session_timeout_ms": self._settings.session_timeout_ms,
+            },
+            history_trouble=self._collector.trouble or self._collector.begun_anew,
+            unreadable=list(fresh.reading.unreadable),
+            problems=problems(held, _unwritable(topics)),
+        )
+
+    def missing(self, fresh: Fresh) -> list[str]:
+        """What keeps the cluster from being ready; empty when it is."""
+        missing = [
+            f"{since_text(agent.silence)}: {', '.join(agent.nodes)} unknown"
+            for agent in self._agents.all
+            if agent.nodes and agent.silence is not None
+        ]
+        if fresh.stale:
+            return ["no quorum serves", *missing]
+        # An ensemble without brokers is one, too.
+        if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
+            missing.append("there is no controller")
+        for broker_id in self._settings.brokers:
+            process, _ = self._process(f"broker-{broker_id}")
+            if process == "running" and not self._silent(broker_id) and broker_id not in fresh.reading.brokers:
+                missing.append(f"broker {broker_id} is not registered")
+        acting = fresh.reading.controller.broker_id
+        if acting in self._settings.brokers and not self._silent(acting):
+            controller = self.broker(acting, fresh)
+            if not controller.is_controller:
+                return [*missing, f"broker {acting} has not taken over as controller yet"]
+            # Until it has heard of a broker it places no replica there.
+            known = controller.status.get("live_brokers", self._settings.brokers)
+            missing += [
+                f"the controller has not heard of broker {broker_id} yet"
+                for broker_id in self._settings.brokers
+                if broker_id in fresh.reading.brokers and broker_id not in known
+            ]
+        return missing
+
+
+def _last_zxid(process: ProcessState, word: Word | None, said: dict[str, Any]) -> str | None:
+    """None where a process runs that has not told one yet: what it will come back with is not known before."""
+    if process != "down" and (word is None or "last_zxid" not in word.status):
+        return None
+    zxid = said.get("last_zxid", 0)
+    return zxid if isinstance(zxid, str) else zxid_text(int(zxid))
+
+
+def _unwritable(topics: Iterable[Topic]) -> Iterator[tuple[str, str]]:
+    """The partitions that cannot be written, by name, and why; those of a topic that is being deleted are left out."""
+    for topic in topics:
+        for row in topic.partitions if not topic.deleting else ():
+            if row.unwritable is not None:
+                yield f"{topic.name}-{row.partition}", row.unwritable
+
+
+def _addresses(bootstrap: str, brokers: list[int]) -> dict[int, tuple[str, int]]:
+    found = {}
+    for broker_id, address in zip(brokers, filter(None, bootstrap.split(",")), strict=True):
+        host, _, port = address.rpartition(":")
+        found[broker_id] = (host.strip("[]"), int(port))
+    return found
+
+
+def _reigns(reigns: list[Reign]) -> list[dict[str, Any]]:
+    """The newest controllers, each with the time without a controller before it where that is known."""
+    told: list[dict[str, Any]] = []
+    for place in range(max(0, len(reigns) - REIGNS_TOLD), len(reigns)):
+        gap = gap_before(reigns, place)
+        told.append({**msgspec.to_builtins(reigns[place]), **({} if gap is None else gap_milliseconds(gap))})
+    return told

@@ -1,0 +1,457 @@
+"""The JSON shapes of the API, with examples.  Programs rely on the names of their fields: these stay as they are."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, RootModel, field_validator, model_validator
+
+from zabka.agent.protocol import NodeAction
+from zabka.api.http.struct_schema import StructSchema
+from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
+from zabka.kafka.wire.primitives import TEXT_BYTES_MAX
+
+ProcessState = Literal["running", "paused", "down"]
+NodeProcess = ProcessState | Literal["unknown"]
+
+INT32_MAX = (1 << 31) - 1
+_PARTITION_NUMBER = re.compile(r"0|[1-9][0-9]{0,6}")
+
+
+def _encodable(value: str) -> str:
+    """JSON may name half a character (`"\\ud800"`), which no protocol can carry."""
+    try:
+        size = len(value.encode())
+    except UnicodeEncodeError:
+        raise ValueError("half a surrogate pair is no text") from None
+    # A broker ends the connection of whoever sends a longer one.
+    if size > TEXT_BYTES_MAX:
+        raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
+    return value
+
+
+KEYS_MAX = 1_000
+"""Of a configuration: several times as many as Kafka knows."""
+PARTITIONS_MAX = 10_000
+MEMBERS_MAX = 100
+"""Of a body that has its members by name: many times as many as have one."""
+
+
+def _at_most(value: Any, count: int, what: str) -> Any:
+    """Before each of a megabyte's members is looked at, and told to be wrong."""
+    if isinstance(value, dict) and len(value) > count:
+        raise ValueError(f"there are {len(value)} {what}; at most {count} are taken")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_encodable)]
+BrokerId = Annotated[int, Field(ge=-INT32_MAX - 1, le=INT32_MAX)]
+
+
+def _example(**values: Any) -> ConfigDict:
+    return ConfigDict(json_schema_extra={"example": values})
+
+
+def _body(**values: Any) -> ConfigDict:
+    return ConfigDict(extra="forbid", json_schema_extra={"example": values})
+
+
+class Body(BaseModel):
+    """What somebody sends, of which each member has a name here."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _few_members(cls, value: Any) -> Any:
+        return _at_most(value, MEMBERS_MAX, "members")
+
+
+class Unknown(BaseModel):
+    """Why nothing is known of a node's process."""
+
+    reason: Literal["host_silent", "not_started_here"] = Field(
+        description="`host_silent`: its host agent has not answered for two seconds"
+    )
+    host: str | None = Field(description="The host that is silent")
+    since_us: int | None = Field(description="When that host was heard last, by the API's clock")
+    remedy: str | None = Field(default=None, description="What brings that host's agent back, for people")
+
+
+_UNKNOWN = "Null while its process is known; then no other field tells what was said before"
+
+
+class Peer(BaseModel):
+    """One server of the ensemble."""
+
+    model_config = _example(
+        id=1, state="LEADING", phase="BROADCAST", accepted_epoch=1, current_epoch=1, last_zxid="0x100000012",
+        leader_id=1, observer=False, process="running", pid=4711, unknown=None, as_of_us=1700000000000000, age_ms=180,
+    )  # fmt: skip
+
+    id: int
+    state: Literal["LEADING", "FOLLOWING", "LOOKING", "OBSERVING", "DOWN", "UNKNOWN"]
+    phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST; UNKNOWN of a silent host's")
+    accepted_epoch: int | None = Field(description="Null while its host is silent, as the next three")
+    current_epoch: int | None
+    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it; null while it has told none")
+    leader_id: int | None = Field(description="Whom this peer takes for the leader; -1 for nobody")
+    observer: bool
+    process: NodeProcess
+    pid: int | None
+    unknown: Unknown | None = Field(description=_UNKNOWN)
+    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
+    age_ms: int | None = Field(description="How old this peer's last word is")
+
+
+class Controller(BaseModel):
+    """What the ensemble says of the controller."""
+
+    model_config = _example(
+        broker_id=1, controller_epoch=3, zk_version=3, timestamp_ms=1700000000000, stale=False, age_ms=40
+    )
+
+    broker_id: int = Field(description="-1 while there is none")
+    controller_epoch: int
+    zk_version: int = Field(description="The zkVersion of /controller_epoch: the fencing token")
+    timestamp_ms: int | None = Field(description="When /controller was created, as its creator's clock had it")
+    stale: bool = Field(description="No quorum serves: this is the last known state")
+    age_ms: int
+
+
+class Believes(BaseModel):
+    """Whom a broker believes to be controller, by its own last word."""
+
+    controller_id: int
+    controller_epoch: int
+    age_ms: int | None = Field(description="How old that word is; it ages while the broker is paused or down")
+
+
+class Broker(BaseModel):
+    """One broker; also one that somebody started elsewhere and joined to the ensemble."""
+
+    model_config = _example(
+        id=1, process="running", pid=4714, unknown=None, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
+        is_controller=True, believes={"controller_id": 1, "controller_epoch": 3, "age_ms": 210},
+        session_state="connected", fenced_writes=0, fenced_requests=0,
+        as_of_us=1700000000000000, stale=False, age_ms=40, status={},
+    )  # fmt: skip
+
+    id: int
+    process: NodeProcess = Field(
+        description="`unknown` where its host is silent, and of a broker that was not started here"
+    )
+    pid: int | None
+    unknown: Unknown | None = Field(description=_UNKNOWN)
+    host: str
+    port: int
+    external: str = Field(
+        default="",
+        description="HOST:PORT for clients beyond the nodes' own network, as of containers; empty where `host` and "
+        "`port` serve everybody",
+    )
+    registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
+    broker_epoch: int | None = Field(description="The czxid of that znode")
+    is_controller: bool | None = Field(
+        description="The broker's own last word, right or wrong; the ensemble's of a broker that was not started here; "
+        "null while its host is silent"
+    )
+    believes: Believes
+    session_state: str
+    fenced_writes: int
+    fenced_requests: int
+    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
+    stale: bool = Field(description="`registered` is the last known state: no quorum serves")
+    age_ms: int
+    status: dict[str, Any] = Field(description="Everything the broker's control socket says; empty while it is down")
+
+
+class Partition(BaseModel):
+    """One partition."""
+
+    partition: int
+    leader: int = Field(description="-1 for none")
+    leader_epoch: int
+    isr: list[int]
+    eligible: list[int] = Field(
+        default=[],
+        exclude_if=lambda eligible: not eligible,
+        description="Outside the ISR, with all that was committed: they may lead where nobody in the ISR can.  "
+        "Absent where nobody is",
+    )
+    replicas: list[int]
+    partition_epoch: int = Field(description="The zkVersion of its state znode; -1 before there is one")
+    high_watermark: int | None
+    log_end_offsets: dict[str, int] = Field(description="By broker")
+    offline: bool
+    min_isr: int | None = Field(
+        default=None, description="The effective min.insync.replicas, as the leader reports it; null if it does not"
+    )
+    lagging: list[int] = Field(
+        default=[], description="Members of the ISR that the leader has not seen caught up for replica.lag.time.max.ms"
+    )
+    unwritable: str | None = Field(
+        default=None,
+        description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it",
+    )
+    records_lost: int = Field(
+        default=0, description="Records that are gone from a replica, each offset once, by the events `records_lost`"
+    )
+    committed_at_least: int = Field(
+        default=0, description="How many of them were committed, at least: they lie below a reported high watermark"
+    )
+
+
+class Topic(BaseModel):
+    """One topic."""
+
+    model_config = _example(
+        name="orders", topic_id="3gFxN0DEQ2iZpSkbVjH1Vg", config={"min.insync.replicas": "2"}, deleting=False,
+        partitions=[{
+            "partition": 0, "leader": 1, "leader_epoch": 0, "isr": [1, 2, 3], "replicas": [1, 2, 3],
+            "partition_epoch": 0, "high_watermark": 120, "log_end_offsets": {"1": 121, "2": 120, "3": 121},
+            "offline": False, "min_isr": 2, "lagging": [], "unwritable": None, "records_lost": 0,
+            "committed_at_least": 0,
+        }],
+        stale=False, age_ms=40,
+    )  # fmt: skip
+
+    name: str
+    topic_id: str
+    config: dict[str, str]
+    partitions: list[Partition]
+    deleting: bool = Field(description="Marked for deletion")
+    stale: bool
+    age_ms: int
+
+
+class NewTopic(Body):
+    """A topic to create: a number of partitions and replicas, or the assignment itself."""
+
+    model_config = _example(name="orders", partitions=3, replication_factor=3, config={"min.insync.replicas": "2"})
+
+    name: str = Field(min_length=1, max_length=249)
+    partitions: int | None = Field(None, ge=1, le=PARTITIONS_MAX)
+    replication_factor: int | None = Field(None, ge=1, le=255)
+    assignment: dict[str, list[BrokerId]] | None = Field(None, description="Partition to brokers, the preferred first")
+    config: dict[Text, Text] = {}
+
+    @field_validator("assignment", mode="before")
+    @classmethod
+    def _few(cls, value: Any) -> Any:
+        return _at_most(value, PARTITIONS_MAX, "partitions")
+
+    @field_validator("assignment")
+    @classmethod
+    def _numbers(cls, value: dict[str, list[int]] | None) -> dict[str, list[int]] | None:
+        if value is not None and (not value or not all(_PARTITION_NUMBER.fullmatch(p) for p in value)):
+            raise ValueError("an assignment maps partition numbers to brokers")
+        return value
+
+    @field_validator("config", mode="before")
+    @classmethod
+    def _texts(cls, value: Any) -> Any:
+        return as_texts(value)
+
+    @model_validator(mode="after")
+    def _one_way(self) -> NewTopic:
+        if self.assignment is not None and (self.partitions or self.replication_factor):
+            raise ValueError("give partitions and replication_factor, or an assignment, not both")
+        return self
+
+
+def as_texts(value: Any) -> Any:
+    """Configuration values as Kafka has them, text: `true` and 2 may be written as JSON has them.
+
+    Raises ValueError for more than KEYS_MAX of them.
+    """
+    _at_most(value, KEYS_MAX, "keys")
+    if not isinstance(value, dict):
+        return value
+    return {
+        k: str(v).lower() if isinstance(v, bool) else str(v) if isinstance(v, int | float) else v
+        for k, v in value.items()
+    }
+
+
+class PartitionName(BaseModel):
+    """A partition's name."""
+
+    model_config = _body(topic="orders", partition=0)
+
+    topic: Text
+    partition: int = Field(ge=0, le=INT32_MAX)
+
+
+class NewElection(Body):
+    """Leader elections to hold; without `partitions`, for all of them."""
+
+    model_config = _example(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
+
+    type: Literal["PREFERRED", "UNCLEAN"]
+    partitions: list[PartitionName] | None = Field(None, fail_fast=True)
+
+
+class ElectionResult(BaseModel):
+    """What came of one partition's election."""
+
+    model_config = _example(topic="orders", partition=0, elected=False, error="ELECTION_NOT_NEEDED", message="…")
+
+    topic: str
+    partition: int
+    elected: bool
+    error: str | None = Field(description="Kafka's error name, null where it was elected")
+    message: str | None
+
+
+class NewWorkload(Body):
+    """A producer (with a check of what it is promised), or a consumer in a group, to run inside."""
+
+    model_config = _example(topic="orders", acks="all", records_per_s=50)
+
+    topic: str = Field(min_length=1, max_length=249)
+    kind: Literal["producer", "consumer"] = "producer"
+    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Of a producer")
+    records_per_s: float = Field(50, gt=0, le=100_000, description="Of a producer")
+    group: str | None = Field(
+        None, min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", description="Of a consumer, which needs one"
+    )
+    offsets: Literal["kafka", "zookeeper"] = Field(
+        "kafka",
+        description="Of a consumer: offsets and members at the group coordinator, or as before Kafka 0.9 in ZooKeeper",
+    )
+
+    @model_validator(mode="after")
+    def _group_fits(self) -> NewWorkload:
+        if (self.kind == "consumer") != (self.group is not None):
+            raise ValueError("a consumer has a group, and a producer none")
+        if self.offsets == "zookeeper" and self.group in (".", ".."):
+            raise ValueError(f"no znode can be called {self.group}")
+        return self
+
+    @field_validator("acks", mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+class Workload(BaseModel):
+    """How a workload stands."""
+
+    model_config = _example(
+        id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
+        lost=0, state="running", verified=True, last_error=None, group=None, offsets=None, consumed=0, duplicates=0,
+        out_of_order=0, lag=0, partitions=[],
+    )  # fmt: skip
+
+    id: str
+    kind: Literal["producer", "consumer"] = "producer"
+    topic: str
+    acks: str = Field(default="", description="Of a producer, as what follows up to `verified`")
+    records_per_s: float = 0
+    sent: int = 0
+    acknowledged: int = 0
+    failed: int = 0
+    lost: int = Field(default=0, description="Acknowledged records that the present leaders' logs do not hold")
+    state: Literal["running", "ended"]
+    verified: bool = Field(default=True, description="Everything acknowledged was read back")
+    last_error: str | None
+    group: str | None = Field(default=None, description="Of a consumer, as everything that follows")
+    offsets: Literal["kafka", "zookeeper"] | None = None
+    consumed: int = Field(default=0, description="Records that its group had not read before")
+    duplicates: int = Field(default=0, description="Records that its group had read before")
+    out_of_order: int = Field(default=0, description="Records that came behind a later one")
+    lag: int = Field(default=0, description="Records below the high watermarks of its partitions, still to be read")
+    partitions: list[int] = Field(default=[], description="Its partitions now")
+
+
+class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):
+    """A link fault between running nodes."""
+
+    model_config = _example(**{"from": "broker-1", "to": "peer-2", "kind": "cut", "both_ways": True})
+
+
+class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
+    """A link fault that holds."""
+
+    model_config = _example(
+        **{"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0, "both_ways": True}
+    )
+
+
+class Cluster(BaseModel):
+    """Everything in one object, as of journal number `seq`."""
+
+    seq: int
+    at_us: int
+    stale: bool = Field(description="No quorum serves: what the ensemble says is the last known state")
+    age_ms: int
+    read_at_us: int = Field(description="When the ensemble was read: later events count more")
+    quorum: bool
+    zab: dict[str, int]
+    peers: list[Peer]
+    controller: Controller
+    reigns: list[dict[str, Any]]
+    brokers: list[Broker]
+    topics: list[Topic]
+    workloads: list[Workload]
+    faults: list[FaultView] | None = Field(description="Null while no host agent answers: which hold is unknown then")
+    losses: list[dict[str, Any]]
+    settings: dict[str, Any]
+    history_trouble: str = Field(
+        "",
+        description="Why the journal stands still, or whose began anew lately; empty while it goes on",
+    )
+    unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
+    problems: list[str] = Field(
+        default=[], description="Links that are cut, and partitions that cannot be written, and why"
+    )
+
+
+class Health(BaseModel):
+    """How the service stands."""
+
+    model_config = _example(status="ok")
+
+    status: str
+
+
+class Ready(BaseModel):
+    """The cluster serves."""
+
+    model_config = _example(status="ready", quorum=True, controller=1, brokers=[1, 2, 3])
+
+    status: str
+    quorum: bool
+    controller: int
+    brokers: list[int]
+
+
+class ProcessResult(BaseModel):
+    """A process as it is after an action."""
+
+    model_config = _example(id=1, node="broker-1", action="kill", process="down", pid=None)
+
+    id: int
+    node: str
+    action: NodeAction
+    process: ProcessState
+    pid: int | None
+
+
+class Table(BaseModel):
+    """One of the tables that Spark makes of the journals."""
+
+    model_config = _example(
+        table="controller_reigns", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,
+        written_ms=1700000000000, lag_ms=1400,
+    )  # fmt: skip
+
+    table: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    total: int
+    written_ms: int
+    lag_ms: int | None = None
+    """How long after the latest entry of the journals they were made; null where no stream keeps them fresh."""

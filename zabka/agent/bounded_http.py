@@ -1,0 +1,194 @@
+"""HTTP that nobody can use up: bodies, the time that a request may take to arrive or an answer to be taken, and
+connections are bounded.
+
+uvicorn bounds a request's headers in bytes, and neither times nor bodies nor idle connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import h11
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from zabka.api.http.problem_document import MEDIA_TYPE, document
+
+BODY_BYTES_MAX = 1024 * 1024
+"""The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
+REQUEST_S = 15.0
+"""So long may a request take to arrive, from its connection or its first byte to the last of its body."""
+LARGE_AT_ONCE = 8
+"""So many bodies above BODY_BYTES_MAX, where they may be: each is in memory twice until its request ends."""
+STALLED_S = 120.0
+"""A client that takes nothing of its answer for so long has left: of a long one 40 MB wait for it in memory.  What is
+taken is seen a megabyte or so later, for so much is in the kernel."""
+CONNECTIONS_MAX = 512
+"""Half of the 1,024 descriptors that a process usually may have; streams of events count."""
+
+
+def _refusal(status: int, detail: str, path: str) -> tuple[list[tuple[bytes, bytes]], bytes]:
+    """The headers and the body of a problem document after which the connection ends."""
+    body = json.dumps(document(status, detail, path)).encode()
+    length = str(len(body)).encode()
+    headers = [(b"content-type", MEDIA_TYPE.encode()), (b"content-length", length), (b"connection", b"close")]
+    return headers, body
+
+
+def _full() -> bytes:
+    """What is said where there is no room: nobody has read which path is asked for."""
+    headers, body = _refusal(503, "there are too many connections; try again later", "")
+    lines = (b"%b: %b" % header for header in headers)
+    return b"\r\n".join([b"HTTP/1.1 503 Service Unavailable", *lines, b"", body])
+
+
+class BoundedConnection(H11Protocol):
+    """One connection to a server of ours (`uvicorn.Config(http=…)`)."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._turned_away = False
+        self._deadline: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Let it in, where there is room."""
+        if len(self.connections) >= CONNECTIONS_MAX:
+            self._turned_away = True
+            transport.write(_full())
+            transport.close()
+            return
+        super().connection_made(transport)
+        self._await_request()
+
+    def data_received(self, data: bytes) -> None:
+        """Take what came; a request that has begun has to end in time."""
+        if self._turned_away:
+            return
+        super().data_received(data)
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+            self._await_request()
+        else:
+            self._stop_waiting()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """It is over."""
+        self._stop_waiting()
+        self._stop_watching()
+        if not self._turned_away:
+            super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client takes less than it is sent."""
+        super().pause_writing()
+        self._watch(self.transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        """It has taken nearly all of it."""
+        self._stop_watching()
+        super().resume_writing()
+
+    def send_400_response(self, msg: str) -> None:
+        """What is no HTTP is refused like everything else; nobody has read which path is asked for."""
+        headers, body = _refusal(400, msg, "")
+        answer = (h11.Response(status_code=400, headers=headers), h11.Data(data=body), h11.EndOfMessage())
+        self.transport.write(b"".join(self.conn.send(part) or b"" for part in answer))
+        self.transport.close()
+
+    def _watch(self, left: int) -> None:
+        self._stalled = self.loop.call_later(STALLED_S, self._look_whether_taken, left)
+
+    def _stop_watching(self) -> None:
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def _look_whether_taken(self, before: int) -> None:
+        # Nothing is added while writing is paused.
+        left = self.transport.get_write_buffer_size()
+        if left < before:
+            self._watch(left)
+        else:
+            self.transport.abort()
+
+    def _await_request(self) -> None:
+        if self._deadline is None:
+            self._deadline = self.loop.call_later(REQUEST_S, self._too_slow)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _too_slow(self) -> None:
+        self._deadline = None
+        self.transport.abort()
+
+
+class BodyLimit:
+    """ASGI middleware that reads a request's body before anybody else does, and answers 413 where it is too large.
+
+    `larger` names paths whose bodies may be larger.
+    """
+
+    def __init__(self, app: ASGIApp, bytes_max: int = BODY_BYTES_MAX, larger: Mapping[str, int] | None = None) -> None:
+        self._app = app
+        self._bytes_max = bytes_max
+        self._larger = dict(larger or {})
+        self._large_ones = 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Read, then pass on."""
+        headers = dict(scope.get("headers", ()))
+        if scope["type"] != "http" or not (b"content-length" in headers or b"transfer-encoding" in headers):
+            await self._app(scope, receive, send)
+            return
+        bytes_max = self._larger.get(scope["path"], self._bytes_max)
+        # In chunks anything may come, whatever length is said besides.  h11 has refused one that is no number.
+        length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
+        if length > bytes_max:
+            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
+        elif length <= self._bytes_max:
+            await self._pass_on(scope, receive, send, bytes_max)
+        elif self._large_ones == LARGE_AT_ONCE:
+            await self._refuse(scope, send, 503, f"{LARGE_AT_ONCE} large bodies are being read; come back in a moment")
+        else:
+            self._large_ones += 1
+            try:
+                await self._pass_on(scope, receive, send, bytes_max)
+            finally:
+                self._large_ones -= 1
+
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, bytes_max: int) -> None:
+        body = await self._read(receive, bytes_max)
+        if body is None:
+            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
+            return
+        left: list[Message] = [body]
+
+        async def again() -> Message:
+            return left.pop() if left else await receive()
+
+        await self._app(scope, again, send)
+
+    async def _read(self, receive: Receive, bytes_max: int) -> Message | None:
+        """The whole body as one message, or that the client has left; None where there is too much of it."""
+        read = bytearray()
+        while True:
+            message = await receive()
+            if message["type"] != "http.request":
+                return message
+            read += message.get("body", b"")
+            if len(read) > bytes_max:
+                return None
+            if not message.get("more_body", False):
+                return {"type": "http.request", "body": bytes(read), "more_body": False}
+
+    async def _refuse(self, scope: Scope, send: Send, status: int, detail: str) -> None:
+        # What is left of the body is not worth reading: the connection ends.
+        headers, body = _refusal(status, detail, scope["path"])
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
