@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover idle test-long test-interop test-kazoo mutants fuzz docs reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover idle test-long test-interop test-kazoo mutants fuzz docs dist reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
@@ -92,6 +92,9 @@ fuzz: setup
 
 docs:
 	@PYTHON="$(PYTHON)" sh scripts/setup/docs.sh
+
+dist: setup
+	@PYTHON="$(PYTHON)" sh scripts/setup/dist.sh
 
 reference: setup
 	@$(BIN)/python -m scripts.reference

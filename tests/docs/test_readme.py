@@ -7,28 +7,35 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
 
-from tests.docs.documents import ROOT, commands
+from tests.docs.documents import ROOT, blocks, commands
 from tests.docs.started import SESSION, Started
 
-WHOLE = (ROOT / "README.md").read_text()
-# The commands for containers take an engine: tests/compose/test_engine.py says what they lead to.
-CONTAINERS = re.findall(r"^## In containers\n.*?(?=^## )", WHOLE, re.DOTALL | re.MULTILINE)[0]
-README = WHOLE.replace(CONTAINERS, "")
+README = (ROOT / "README.md").read_text()
+LINES_MAX = 120
 TOOLS = {"kcat": "kcat", ".venv/bin/zabka pipeline": "java"}
-TOUR = [line for line in commands(README) if not line.startswith("make ")]
+TOUR = [
+    textwrap.dedent(block.text)
+    for block in blocks(README)
+    if block.language == "sh" and not block.text.startswith("make ")
+]
 
 
 def test_the_readme_begins_with_two_commands() -> None:
     assert [line for line in commands(README) if line.startswith("make ")] == ["make up", "make test"]
 
 
+def test_readme_has_at_most_120_lines() -> None:
+    assert len(README.splitlines()) <= LINES_MAX
+
+
 @pytest.mark.parametrize("command", TOUR)
 @pytest.mark.timeout(300)
-def test_a_command_of_the_tour_works(started: Started, tmp_path: Path, command: str) -> None:
+def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: str) -> None:
     for beginning, tool in TOOLS.items():
         if command.startswith(beginning) and shutil.which(tool) is None:
             if os.environ.get("CI"):
