@@ -226,10 +226,9 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
     )
     _check_sessions(config)
     _check_without_effect(values, config)
-    unknown = [key for key in raw if key not in values.used]
     warnings = (
         *values.warnings,
-        *(_unknown(key, values.used) for key in unknown),
+        *(_unknown(key, values.used) for key in raw if key not in values.used),
         *peer_type_warnings(raw, membership, my_id),
     )
     return msgspec.structs.replace(config, warnings=warnings)
