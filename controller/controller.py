@@ -1,8 +1,81 @@
-"""The controller that every broker carries: a candidate, and while it holds /controller the one who decides.
+"""The controller that every broker carries: a candidate, and while the broker holds /controller the active controller.
 
-Source: kafka.controller.KafkaController.  All it does happens in the events of one queue; watches, requests and timers
-only put events.  What it knows while active lives in a `Reign`, which begins with a won election and ends at once with
-any sign that the election no longer holds.
+Theory of operation
+===================
+
+A `KafkaController` lives as long as its broker process.  It has one event queue (`zabka.controller.events`) with one
+task: the next event begins when the last one has ended.  Watches, requests, timers and the replies of brokers only put
+events into the queue (`EventSignals`).  Everything that the controller knows while it is active belongs to one
+controller term, the class `Reign`.  A term begins with a won election, ends in `_resign`, and leaves nothing to the
+next one.
+
+    state        condition                           processes
+    -----------  ----------------------------------  ---------------------------------------------------------------
+    new          the queue is not running            nothing; `startup` registers the broker, then starts the queue
+    candidate    running, `_reign` is None           candidate events; requests get NOT_CONTROLLER or its equivalent
+    sitting out  candidate before _sit_out_until_ms  the same, but `_elect` waits for a timer
+    expired      candidate without a session         the same; every request to ZooKeeper raises SessionExpired
+    active       running, `_reign` is set            all events
+    stopped      after `shutdown`                    nothing; requests get the same errors
+
+    event                     put by                                                      effect
+    ------------------------  ----------------------------------------------------------  -------------------------
+    Startup                   startup                                                     look, elect
+    ControllerChange          watch on /controller; a broker or an accepted request that  look, elect
+                              shows a later controller epoch
+    Reelect                   timer after sitting out; a race lost with no winner left    look, elect
+    RegisterBrokerAndReelect  session_renewed; timer while the id is in use               register, look, elect
+    Expire                    session_expired                                             resign, "session_expired"
+    ControllerShutdown        shutdown                                                    resign, "shutdown"
+    requests                  alter_partition, elect_leaders and the other calls          handled if active
+    `_WHEN_ACTIVE`            watches, timers, changed configurations                     handled if active
+
+- look (`_look`): watch /controller, then read it with /controller_epoch.  Resign if they do not confirm the term.
+- elect (`_elect`): if /controller is absent, or names this session although no term is active (KAFKA-13407), race for
+  it.  One transaction creates /controller and raises /controller_epoch (`register_controller`).  The winner begins a
+  term (`_begin`), reads the whole cluster, and sends every broker its state (`zabka.controller.failover`).
+- An event that raises ControllerMoved ends the term and elects again.  SessionExpired ends the term.  Any other
+  exception ends the term, deletes /controller, and lets other brokers go first for `sit_out_ms` (`_move_away`).
+
+Invariants
+----------
+
+1. All decisions of a term are made in the queue's task.  Only these calls act outside it: `startup` registers before
+   the queue runs, `shutdown` resigns after it has stopped, and `controller_seen` notes a later controller's epoch.
+2. Every write of a term is a transaction with check(/controller_epoch, version of the term) (`FencedWriter`).  After
+   another election it fails as a whole, raises ControllerMoved, and is journalled.  Two writes are not fenced: a
+   producer id block has compare-and-set alone, and a missing top-level path is created again.  Reads are not fenced.
+3. At most one term is active in a process.  `_begin` runs only in `_elect`, and `_process_reelect` calls `_elect` only
+   if no term is active: if /controller is absent, `_look` has ended the term.
+4. A term does not outlive its session.  `session_expired` returns when `Expire` has been processed, and the broker
+   opens a new session only then.  The next registration also withdraws a /controller that the old term could have left
+   (`_withdraw`), fenced by the old term's version.
+5. `controller_epoch` never falls (`_epoch_seen`), and after a registration it is no lower than the ensemble's.
+6. A sign of a later controller does not end a term by itself: it puts ControllerChange, and `_look` decides.  Until
+   then the broker is a zombie controller: invariant 2 and the brokers' epoch checks protect the cluster.
+7. Every request gets a reply, whatever becomes of its event: `EventSignals.request` replies on success, on every
+   exception, and when the queue is cleared or full.
+
+A broker fails
+--------------
+
+Broker 2 leads t-0, and its session expires.  ZooKeeper deletes /brokers/ids/2 and fires the watch that this term left
+on /brokers/ids; the watcher puts BrokerChange.  `_process` begins the event, and `process_broker_change` reads the ids
+again and leaves a new watch.  It removes broker 2 from the context and closes its channel.  `on_replicas_offline` moves
+t-0 to Offline and then to Online.  The partition state machine reads the state znode, picks the first live replica of
+the ISR (`zabka.controller.election`), and writes the state with leader epoch + 1 by compare-and-set, fenced.  The
+request batch queues LeaderAndIsr for the live replicas and UpdateMetadata for all brokers, and the channels send them
+in their own tasks.  The event ends without waiting for the replies.  If the write was fenced, the event raises
+ControllerMoved before the batch is sent, and `_resign` discards it.
+
+Sources
+-------
+
+kafka.controller.KafkaController (startup, elect, maybeResign, triggerControllerMove, onControllerFailover,
+onControllerResignation, processExpire, processRegisterBrokerAndReelect), ControllerEventManager, and
+KafkaZkClient.registerControllerAndIncrementControllerEpoch.  Kafka's `process` logs an exception and goes on with the
+term; this controller gives the term up.  Kafka does not elect on ControllerChange, nor while /controller names the
+broker itself.
 """
 
 from __future__ import annotations

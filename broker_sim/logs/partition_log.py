@@ -1,4 +1,82 @@
-"""A replica's log: segment files, leader epochs, producers and the high watermark (Kafka's UnifiedLog)."""
+"""A replica's log: segment files, leader epochs, producers and the high watermark (Kafka's UnifiedLog).
+
+Theory of operation
+===================
+
+A `PartitionLog` is one directory of segment files and what a replica derives from them.  Offsets divide it:
+
+    base of the first segment  <=  start_offset  <=  high_watermark  <=  end_offset
+                      |   deleted   |   committed   |   not committed   |  offset of the next record
+
+The bytes before `start_offset` remain in the file until their segment is dropped.  The last segment is the active one.
+The others are closed: only truncation, compaction and retention change them.
+
+    call                         caller                        effect
+    ---------------------------  ----------------------------  ------------------------------------------------------
+    append_as_leader             Partition                     give batches offsets and the leader epoch; write
+    append_as_follower           following, log_dir_moves      write batches as the leader stored them, or refuse all
+    roll                         a full or old segment         flush; snapshot the producers; begin a segment
+    read                         fetches, log_dir_moves        whole batches of one segment, below `up_to`
+    truncate_to                  a follower whose log differs  drop from an offset on, with the batch that holds it
+    truncate_fully_and_start_at  the leader starts later       drop everything; begin at an offset
+    advance_start                DeleteRecords, retention      raise start_offset; the bytes stay
+    drop_first_segments          retention                     remove leading segments
+    replace_segment              compaction                    put a cleaned file in a segment's place
+    take_over, rename            a move between directories    the copy becomes the replica's log
+    flush, close, delete         LogManager                    end of life
+
+Opening (`_open`) reads every segment, because no recovery point is kept.  It rebuilds the sparse indexes, the producers
+and the end of the log, and corrects the leader epochs.  Without a clean stop it also checks each batch's CRC.  It
+truncates at the first damaged batch and removes all later segments, as it does where the next segment overlaps;
+`damage` lists what it found.  LogManager then sets start_offset, high_watermark and first_dirty_offset from the
+checkpoint files.
+
+Invariants
+----------
+
+1. `_segments` is never empty, except within a method.  The bases in `_starts` are those of `_segments`, in ascending
+   order (`_add_segment`, `_drop_segment`, `drop_first_segments`, `drop_empty_segments`).
+2. end_offset is the end of the last segment (`_append`, `truncate_to`, `truncate_fully_and_start_at`).
+3. The order of the offsets above holds after LogManager has opened the log.  `advance_start` raises the high watermark
+   with the start; `truncate_to` lowers start, high watermark and `first_dirty_offset` with the end.
+4. Offsets rise from batch to batch.  Gaps come only from compaction.  `append_as_follower` refuses batches that
+   overlap, and `Segment.recover` takes an overlap for damage.
+5. Leader epochs never fall in a log.  `append_as_follower` notes each epoch's first offset, a leader notes its own in
+   `Partition.make_leader`, and truncation drops the entries that begin at the new end or later.  After an unclean stop
+   a batch of an earlier epoch is damage: a power loss brought back what had been truncated.
+6. `producers` is derived from the batch headers and the producer snapshots.  Every append updates it, and a truncation
+   that removes batches rebuilds it (`_rebuild_producers`) if forgetting them is not enough.
+7. partition.metadata is on disk before the first record (`PartitionMetadataFile.maybe_flush`; KAFKA-13092).
+8. Writes reach the operating system at once, and the disk when a segment rolls and at a clean stop.  A killed process
+   loses nothing; a power loss can take the end of the log, which replication restores.
+9. Dropped segments do not return after a truncation (`sync_names`), and a lower start is checkpointed at once
+   (`_start_at`): the old checkpoint would hide records that are written later.
+10. A compaction does not replace segments of a log that has changed: `compactions_ended` rises when a truncation drops
+    a segment and when the log begins to be copied, and the cleaner compares it.
+
+A record's life
+---------------
+
+The leader of epoch 4 appends a batch of 3 records at end_offset 10.  `append_as_leader` patches base offset 10 and
+epoch 4 into the header; the batch's CRC covers neither.  `_append` rolls first if the active segment would become
+larger than `segment_bytes`, or if its first batch is older than `segment_ms`.  Then it writes, and end_offset is 13.  A
+follower's fetch calls `read(10, ...)`: `_starts` gives the segment, its sparse index the position, and the result has
+whole batches.  The follower appends the same bytes.  When the leader's high watermark is 13, consumers can read the
+records.  Retention later drops the segment, when all its records are committed and too old.
+
+A replica that led epoch 3 can hold other records at 10, which were never committed.  When it follows the leader of
+epoch 4, its fetch names epoch 3 as its last.  The leader replies where its own epoch 3 ends, at 10, and the replica
+calls `truncate_to(10)` (KIP-595; `zabka.broker_sim.replication.following`).
+
+Sources
+-------
+
+Kafka's UnifiedLog (appendAsLeader, appendAsFollower, read, roll, truncateTo, truncateFullyAndStartAt,
+maybeIncrementLogStartOffset, deleteOldSegments, replaceSegments, legacyFetchOffsetsBefore), LogLoader.recoverLog,
+LogSegment, LeaderEpochFileCache (KIP-101, KIP-279), ProducerStateManager (KIP-98), PartitionMetadataFile.  Kafka
+validates records in UnifiedLog.append; here `Partition.append` does, before the log is called.  Compaction is in
+`zabka.broker_sim.logs.cleaner`, and reads across its gaps are in `zabka.broker_sim.logs.compacted_gap`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,85 @@
-"""One partition on one broker: leader or follower, its ISR and its high watermark (Kafka's cluster/Partition.scala)."""
+"""One partition on one broker: leader or follower, its ISR and its high watermark (Kafka's cluster/Partition.scala).
+
+Theory of operation
+===================
+
+A `Partition` exists from the first LeaderAndIsr that names this broker as a replica until StopReplica, a failed log
+directory, or an UpdateMetadata that shows it moved elsewhere (`zabka.broker_sim.replication.replica_control`).  Its
+methods never wait.  They pass to the broker, through `host`, everything that has to wait: a produce with acks=all or a
+fetch in the purgatory (`wake`), an ISR change on its way to the controller (`propose_isr`).
+
+    role      condition                     entered by      what it does
+    --------  ----------------------------  --------------  ----------------------------------------------------------
+    none      leader is None                creation        nothing
+    leader    leader is this broker         make_leader     appends, serves fetches, moves the high watermark, the ISR
+    follower  leader is another broker      make_follower   fetches (`zabka.broker_sim.replication.fetcher`)
+
+The caller has fenced the request by broker epoch, controller epoch and leader epoch, and it ignores a state whose
+leader is not alive.  make_leader and make_follower also ignore a state of a lower partition epoch.  A leader has a
+second machine, the ISR state (`isr_state`, `zabka.broker_sim.replication.isr`):
+
+    ISR state                 event                                               next ISR state
+    ------------------------  --------------------------------------------------  ------------------------------------
+    Committed                 a fetch shows that a follower may join              PendingExpand (maybe_expand_isr)
+    Committed                 the periodic check finds members that lag           PendingShrink (maybe_shrink_isr)
+    PendingExpand or -Shrink  the proposal cannot be sent now (_submit)           the last Committed
+                              answer without error, of this leader epoch          Committed, with the answer's ISR
+                              OPERATION_NOT_ATTEMPTED, INELIGIBLE_REPLICA         the last Committed
+                              an error in _WAIT, or an answer of another epoch    unchanged until the next LeaderAndIsr
+                              any other error                                     unchanged, and proposed again
+    any                       make_leader                                         Committed, with the controller's ISR
+    any                       make_follower                                       Committed, empty
+
+Invariants
+----------
+
+1. At most one ISR change is pending.  `maybe_expand_isr` and `maybe_shrink_isr` act only on a Committed state, and
+   `_isr_answered` ignores the answer to any proposal but the pending one.
+2. leader_epoch and partition_epoch never fall.  A proposal is conditional on both, so a repetition does no harm.
+3. A leader's high watermark never falls, and rises only to an offset that every replica in the maximal ISR has reached.
+   That includes a joining replica, and leaving replicas until the controller has answered.  It also waits for live
+   followers that are caught up, because they can join at any moment (`maybe_advance_high_watermark`,
+   IsrRules.commit_offset).  It stands still while the committed ISR is smaller than min.insync.replicas (KAFKA-15583).
+4. A follower joins the ISR only if it has everything before the high watermark and before the start of the leader's
+   epoch (`leader_epoch_start`; KAFKA-7128), and its broker is alive (IsrRules.may_join).
+5. A produce with acks=all succeeds only if the high watermark has reached its end in an unbroken leadership
+   (`acks_all_state`).  If another broker led meanwhile (`led_since`), the records may have been truncated, and the
+   reply is NOT_LEADER_OR_FOLLOWER.  If the ISR is too small by then, it is NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+6. Consumers read below the high watermark, followers to the log end (`readable_end`).
+7. Replicas that are no longer assigned count for the high watermark until they are out of the ISR (`make_leader`;
+   KAFKA-9672).
+8. Changes of role, log end and high watermark are journalled here or in `zabka.broker_sim.replication.following`, which
+   appends and truncates for a follower.
+
+The rules of 3 and 4 are in `zabka.broker_sim.replication.isr_rules`, with the forms that Kafka had before.
+
+A produce with acks=all
+-----------------------
+
+Replicas 1, 2, 3, all in the ISR, leader 1, log end 10, high watermark 10.  `append` checks the role and
+min.insync.replicas, validates the records, and checks the producer's sequence.  A validation that takes long is
+returned to the caller and ends in `append_validated`, which checks the role again.  `PartitionLog.append_as_leader`
+writes offset 10; the log end is 11, and the result has required_offset 11.  `maybe_advance_high_watermark` finds
+followers at 10: the mark stays, and `wake` answers the fetches of followers that wait.  The produce waits in the
+purgatory.
+
+Follower 2 receives the record and fetches at 11, which shows that its log ends at 11.  `follower_fetched` notes that,
+`maybe_expand_isr` has nothing to do, and the mark still waits for replica 3.  When replica 3 fetches at 11, the mark
+moves to 11, `wake` looks at the produce again, `acks_all_state` returns NONE, and the producer gets its reply.  The
+next fetch replies carry the new mark to the followers.
+
+If replica 3 stops fetching, `maybe_shrink_isr` proposes the ISR [1, 2] after replica.lag.time.max.ms to one and a half
+times that.  The mark moves when the controller's answer has come and `_isr_answered` has made the smaller ISR the
+committed one.
+
+Sources
+-------
+
+Kafka's Partition.scala (makeLeader, makeFollower, appendRecordsToLeader, updateFollowerFetchState, maybeExpandIsr,
+maybeShrinkIsr, maybeIncrementLeaderHW, checkEnoughReplicasReachOffset, submitAlterPartition, handleAlterPartitionError,
+handleAlterPartitionUpdate) and Replica.scala.  KIP-497 (AlterPartition), KIP-704 (leader recovery state), KIP-903
+(broker epochs of ISR members), KIP-320 (`check_epoch`), KIP-207 (`last_readable`), KIP-392 (fetch from a follower).
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,79 @@
-"""What every role of a peer shares: the history, the disk's barriers, and the effects of the turn under way.
+"""The state that all roles of a peer share: the history, the disk barriers, and the effects of the current turn.
 
-The history is the log on disk, the tree above it, and the two epochs.  A transaction is appended first, applied when it
-is committed; `pending` are those in between.  Memory says what the disk will hold once its queue is worked off: the
-queue is strictly in order, so whoever waits for a barrier knows that all of it is durable.
+Theory of operation
+===================
+
+A `Core` belongs to one `Peer` for the life of the process.  It does no I/O.  The driver calls one handler of the peer
+at a time, which is one turn; the handler sets `now` and calls the role, and the role calls the methods below.  They
+change memory at once and add effects to `out`.  `Peer._finish` changes the role if that was decided (`leave`,
+`Election.decided`), and `end_turn` returns the effects, which the driver carries out in order.  In a long turn
+`hand_over` passes the effects so far to the driver early, through `outlet`.
+
+The history is the log on disk, the tree made from it (`application`), and the two epochs.  A transaction is appended
+first and applied when it is committed; `pending` holds the transactions in between.
+
+    state                       condition                  tree and log
+    --------------------------  -------------------------  -----------------------------------------------------------
+    looking for a leader        role is None               the tree equals the log, committed or not; pending is empty
+    discovery, synchronization  a role, but not serving    the same, with one exception for `incomplete`, see 8
+    serving                     serving                    the tree is the committed part of the log; pending the rest
+    truncating                  awaiting_recovery          append is forbidden until `load`
+
+    call                 effects                           memory changes at once         when durable
+    -------------------  --------------------------------  -----------------------------  ----------------------------
+    append               Append; Barrier at turn's end     last_logged, pending           role.on_logged(zxid)
+    barrier              Barrier                           nothing                        `then`
+    save_accepted_epoch  SaveAcceptedEpoch, Barrier        accepted_epoch                 `then`
+    save_current_epoch   SaveCurrentEpoch, Barrier         current_epoch                  `then`; incomplete ends
+    truncate             TruncateLog                       awaiting_recovery              Peer.on_recovered, `load`
+    replace              SaveSnapshot                      tree, base, last_logged        the caller's next barrier
+    apply_up_to          those of the application          tree, pending, committed_log   no wait
+    apply_pending        TreeDiffers alone; Emit is held   tree, pending, committed_log   no wait
+    send, send_all       one SendPackets a link and turn   nothing                        no wait
+    leave                none                              leaving, cause, successor      no wait
+
+`apply_up_to` applies committed transactions.  `apply_pending`, at the end of a role and when a learner takes over a
+history, and `load`, at the start and after a truncation, apply transactions whose commit is unknown.
+
+Invariants
+----------
+
+1. Memory states what the disk holds once its queue is empty.  The queue is strictly in order, so a barrier shows that
+   everything queued before it is durable (`on_durable`).  No message effect waits for the disk: a role that must not
+   send before something is durable sends from a barrier's callback or from `on_logged`.
+2. A callback of an ended role does not run.  `barrier` notes the role, and `on_durable` compares it with the present
+   one.  The one exception, `_be_whole`, concerns the disk and not a role.
+3. The history has no gaps.  `append` and `load` assert `follows`; `borders` keeps each step to a higher epoch.
+4. current_epoch <= accepted_epoch, and neither falls (`save_accepted_epoch`, `save_current_epoch`).  The caller of
+   `save_current_epoch` has queued the epoch's initial history before.
+5. `pending` is empty when a truncation or a snapshot changes the history (`truncate`, `replace`), and when a leader's
+   term begins (`Leader._establish_with_quorum`).
+6. A snapshot that this peer takes holds only committed transactions: `_take_snapshot` does nothing unless the peer is
+   serving (ZOOKEEPER-1549).
+7. The journal does not report a commit that is not known.  `_apply_uncommitted` holds the events of such transactions
+   in `_held` until a leader is established (`tell_of_history`).  A truncation drops the events above it (`load`), a
+   snapshot drops all (`replace`).
+8. A peer with `incomplete` set has lost transactions that it may have acknowledged.  It has no vote and its ACKEPOCH
+   does not count until `save_current_epoch` is durable: by then a leader has given it everything again.  At NEWLEADER
+   it also logs proposals that are not committed, and they stay in `pending`.  A peer with `in_doubt` set does not lead
+   until a snapshot replaces its history.
+
+A proposal at a follower
+------------------------
+
+Two PROPOSAL packets arrive together: `Peer.on_packets` -> `Learner.on_packets` -> `Following.log` -> `append`, twice.
+The second call extends the same Append.  `end_turn` adds Barrier(n) and returns both effects.  The driver writes,
+fsyncs, and calls `Peer.on_durable`; `on_durable` -> `_note_logged` -> `Learner.on_logged` sends the ACK.  The COMMIT
+arrives in a later turn: `apply_up_to` moves both transactions from `pending` to the tree, at most STRETCH_TXNS at once,
+and `perform` passes the application's answers on.  While a disk stalls, turns go on and barriers wait in `_barriers`.
+
+Sources
+-------
+
+Zab (DSN 2011), section IV: the history, acceptedEpoch and currentEpoch of a process are the paper's h, f.p and f.a.
+ZooKeeper: QuorumPeer (loadDataBase, setAcceptedEpoch, setCurrentEpoch), ZKDatabase (loadDataBase, truncateLog,
+addCommittedProposal), SyncRequestProcessor (append, group fsync and snapshots on one queue), and
+FollowerZooKeeperServer (logRequest, commit).
 """
 
 from __future__ import annotations

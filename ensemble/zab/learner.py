@@ -1,8 +1,86 @@
-"""Learning: following a leader, or observing it (org.apache.zookeeper.server.quorum.Learner, Follower, Observer).
+"""Learning: a follower or an observer joins one leader and keeps up with it.
 
-What a synchronisation brings is kept aside until NEWLEADER and then taken over in one go: history durable, then
-currentEpoch durable, then the acknowledgement.  Whatever breaks before that leaves memory and disk as they
-were (ZOOKEEPER-3642, 5094), except that a TRUNC has cut both at the same place.
+Theory of operation
+===================
+
+A `Learner` is one attempt to follow one leader over one link.  `Peer._take_role` creates it when an election or a
+reconfiguration has chosen another peer.  It ends when it calls `Core.leave`; the peer then looks for a leader again,
+unless a committed reconfiguration has named the next leader.  An observer can use a follower in place of the leader
+(`source_id`, `zabka.ensemble.zab.observer_master`).
+
+States (`LearnerStep`; `_PHASES` maps them to ZooKeeper's ZabState) and the events that change them:
+
+    phase            state       event                        what happens                            next state
+    ---------------  ----------  ---------------------------  --------------------------------------  ----------
+    discovery        CONNECTING  on_link_up                   send FOLLOWERINFO                       INTRODUCED
+                                 on_link_failed               set CONNECT_TIMER to try again          CONNECTING
+                     INTRODUCED  LEADERINFO                   save acceptedEpoch                      PROMISING
+                     PROMISING   acceptedEpoch durable        send ACKEPOCH (_promise)                PROMISED
+                     PROMISED    DIFF or SNAP                 note the mode                           RECEIVING
+                                 TRUNC                        truncate the log on disk                TRUNCATING
+    synchronization  TRUNCATING  on_recovered                 process the packets held back           RECEIVING
+                     RECEIVING   NEWLEADER                    take over the history (_on_newleader)   ADOPTING
+                     ADOPTING    history durable              save currentEpoch (_history_durable)    ADOPTING
+                     ADOPTING    currentEpoch durable         send ACK (_epoch_durable)               ADOPTED
+                     ADOPTED     UPTODATE                     send a second ACK, start `Following`    ACTIVE
+    broadcast        ACTIVE      any packet of the leader     Following.on_packet                     ACTIVE
+
+- Retries at CONNECTING wait 10 to 50 ms (RETRY_MIN_MS, RETRY_MAX_MS) and end after CONNECT_BUDGET_MS, or after
+  initLimit if that is shorter.
+- An observer sends OBSERVERINFO in place of FOLLOWERINFO.
+- PROPOSAL, COMMIT, INFORM and the two ACTIVATE packets can arrive in every state from RECEIVING to ADOPTED.  They go to
+  `_queued`; its first `_committed` transactions are committed.
+- PING before UPTODATE only shows that the leader is alive.  The learner does not answer it.
+- Any other packet breaks the protocol: `_broken` reports it and leaves.
+- The learner also leaves when the link breaks, when the leader looks for a leader in a later round (`on_looking`), and
+  when no packet came for initLimit ticks; from NEWLEADER on the limit is syncLimit (`_limit_ms`).
+- `on_tree_differs` leaves when a transaction leads to another tree than the leader's, except after a SNAP.  The next
+  FOLLOWERINFO then asks for a snapshot, in a byte that ZooKeeper's leaders ignore.
+- When a reconfiguration named this leader (`handed_over`), a link that closes at INTRODUCED is opened again.
+
+Invariants
+----------
+
+1. ACKEPOCH is sent only when acceptedEpoch is durable, and with it everything logged before (`_promise`;
+   ZOOKEEPER-2845).  An ACKEPOCH with currentEpoch -1 does not count for the leader's quorum.  A peer sends -1 when it
+   had accepted the epoch before, and when its disk has lost transactions (`Core.incomplete`).
+2. The learner keeps what a synchronization brings aside until NEWLEADER, and then takes it over in one turn
+   (`_on_newleader`).  A failure before that leaves memory and disk as they were (ZOOKEEPER-3642, 5094), with two
+   exceptions: a TRUNC has truncated both at the same zxid, and a committed reconfiguration is already in force
+   (`_queue_activation`).
+3. The ACK of NEWLEADER is sent only when first the history and then currentEpoch are durable (`_history_durable`,
+   `_epoch_durable`; ZOOKEEPER-3911, 4643, 4646).
+4. No ACK of a proposal is sent before the ACK of NEWLEADER.  Proposals that are not committed at NEWLEADER are logged
+   after UPTODATE (`Following.begin`; ZOOKEEPER-4685).  Only a follower whose disk has lost transactions logs them with
+   the history, because it may have acknowledged them before.
+5. The history has no gaps: `_queue` accepts only the next zxid or the first of a higher epoch (`follows`).
+6. Commits arrive in the order of the proposals: `_queue_commit` takes any but the oldest for a broken protocol.  A
+   cumulative COMMIT, which both sides agree on in FOLLOWERINFO and LEADERINFO, stands for all proposals before it.
+
+A follower rejoins
+------------------
+
+Peer 3 restarts with the log up to 0x500000007, and peer 1 leads epoch 6 at 0x600000002.  Peer 3 connects and sends
+FOLLOWERINFO(accepted 5).  It receives LEADERINFO(6), saves acceptedEpoch 6, and sends ACKEPOCH(0x500000007, current 5)
+after the fsync.  The leader finds that zxid in its committed log and sends DIFF, then PROPOSAL and COMMIT for
+0x600000001 and 0x600000002, then NEWLEADER(0x600000000).  Peer 3 appends and applies both, waits for the fsync, saves
+currentEpoch 6, waits again, and sends ACK(0x600000000).  At UPTODATE it serves clients.  A write of one of its clients
+then goes `submit` -> REQUEST -> PROPOSAL -> `Core.append` -> `on_logged` -> ACK -> COMMIT (or the leader's own ACK,
+`zabka.ensemble.zab.leader_acks`) -> `Core.apply_up_to`.
+
+The leader sends SNAP if it has the transactions after 0x500000007 neither in memory nor in a usable log, and also if
+peer 3 had logged 0x500000008, which the leader lacks: the histories part at the end of an epoch.  A leader that ends at
+0x500000007 itself, before the first transaction of epoch 6, sends TRUNC(0x500000007) in that case.  If the log of a
+learner begins after the point of a TRUNC, the learner leaves.  When the leader offers the same epoch again, the learner
+reports zxid 0 (FORCE_SNAP_ZXID) and receives a SNAP.
+
+Sources
+-------
+
+Zab (DSN 2011), section IV, phases 1 to 3 of the follower.  ZooKeeper's package server.quorum: Learner (connectToLeader,
+registerWithLeader, syncWithLeader), Follower.followLeader, Observer.observeLeader; the leader's side is
+LearnerHandler.syncFollower (`zabka.ensemble.zab.sync`).  Unlike ZooKeeper, which applies the transactions after a SNAP
+or TRUNC to its tree as they arrive, the learner waits for NEWLEADER in all three modes.
 """
 
 from __future__ import annotations
