@@ -11,7 +11,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from starlette.exceptions import HTTPException
 
-from zabka.api.http.problem_document import MEDIA_TYPE, document
+from zabka.agent.problem_document import MEDIA_TYPE, document
 
 ERRORS_TOLD = 20
 

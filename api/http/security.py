@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from zabka.api.http.problem_document import MEDIA_TYPE, document
+from zabka.agent.problem_document import MEDIA_TYPE, document
 
 _SAFE = frozenset(("GET", "HEAD", "OPTIONS"))
 _HOST = re.compile(r"^(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(:\d{1,5})?$")

@@ -18,7 +18,7 @@ rm -rf dist
 WHEEL=$(echo "$PWD"/dist/*.whl)
 tried=
 for version in 3.11 3.12 3.13; do
-  for python in "python$version" "$HOME"/.pyenv/versions/"$version".*/bin/python; do
+  for python in "python$version" "$(pyenv root 2>/dev/null)"/versions/"$version".*/bin/python; do
     command -v "$python" >/dev/null 2>&1 && "$python" -c 'import ensurepip, venv' 2>/dev/null || continue
     environment=build/dist-$version
     rm -rf "$environment"

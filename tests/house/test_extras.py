@@ -27,12 +27,11 @@ MAY_IMPORT = {
     "broker_sim": {"crc32c", "msgspec", "structlog", "kio"},
     "simulation": {"msgspec", "structlog", "kio"},
     "pipeline": {"msgspec"},
-    "agent": {"msgspec", "httpx", "h11", "starlette", "uvicorn"},
+    "agent": {"msgspec", "h11", "starlette", "uvicorn"},
     "api": {
         "msgspec",
         "structlog",
         "kio",
-        "h11",
         "fastapi",
         "starlette",
         "uvicorn",

@@ -15,7 +15,7 @@ import h11
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from zabka.api.http.problem_document import MEDIA_TYPE, document
+from zabka.agent.problem_document import MEDIA_TYPE, document
 
 BODY_BYTES_MAX = 1024 * 1024
 """The largest lawful body, a topic with an assignment of its own for thousands of partitions, is far below that."""
