@@ -66,7 +66,7 @@ class Losses:
         """Whether `carry_out` marks this history as incomplete."""
         self._changes: list[Callable[[], None]] = []
         self._directories = directories
-        self._files = directories.files
+        self.files = directories.files
         self._damages = damages
         self._may_ask_others = may_ask_others
 
@@ -81,7 +81,7 @@ class Losses:
 
     def set_aside(self, path: Path) -> None:
         """Plan to keep a file under a name that no server reads."""
-        self.change(set_aside, path, self._files)
+        self.change(set_aside, path, self.files)
 
     def lose(self, loss: Loss, complaint: str, later: list[Path]) -> None:
         """Keep a log file up to the loss, and nothing of the `later` ones."""
@@ -92,8 +92,8 @@ class Losses:
             self.set_aside(path)
         kept_bytes = loss.offset if loss.offset > HEADER.size else 0
         if kept_bytes:
-            self.change(copy_aside, loss.path, self._files)
-            self.change(cut_file, loss.path, kept_bytes, self._files)
+            self.change(copy_aside, loss.path, self.files)
+            self.change(cut_file, loss.path, kept_bytes, self.files)
         else:
             self.set_aside(loss.path)
         reason = f"{loss.damage.value} behind {zxid_text(loss.behind)}"
@@ -128,7 +128,7 @@ class Losses:
 
     def lose_snapshot(self, path: Path, last_zxid: int) -> None:
         """A snapshot that cannot be read is newer than everything that can."""
-        if not self.marks and not exists(self.marker, self._files):
+        if not self.marks and not exists(self.marker, self.files):
             self._mark(f"{path} is damaged, and without it the history ends at {zxid_text(last_zxid)}", Damage.GAP)
 
     def _mark(self, complaint: str, damage: Damage) -> None:
@@ -137,8 +137,8 @@ class Losses:
         if not self._may_ask_others:
             raise DataDirectoryError(f"{complaint}. {UNCHANGED}; {_LONE_REMEDY}")
         self.marks = True
-        self.change(replace_file, self.marker, complaint.encode(), MARKER_NAME + ".tmp", self._files)
-        self.change(newest_log.forget, self._directories.data, self._files)
+        self.change(replace_file, self.marker, complaint.encode(), MARKER_NAME + ".tmp", self.files)
+        self.change(newest_log.forget, self._directories.data, self.files)
 
 
 def set_aside(path: Path, files: Files = HOST) -> None:

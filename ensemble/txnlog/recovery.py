@@ -91,7 +91,7 @@ def recover(directories: Directories, policy: RecoveryPolicy = LONE) -> Recovery
         txns = _read_logs(directories, floor, damages, losses, has_base=snapshot is not None)
     else:
         txns = []
-        _deal_with_logs_alone(directories, damaged, losses)
+        _deal_with_logs_alone(directories, damaged, damages, losses)
     took_ms = (loaded_ns - began_ns) // NANOS_PER_MS, (time.monotonic_ns() - loaded_ns) // NANOS_PER_MS
     last_zxid = txns[-1].zxid if txns else floor
     begun = newest_log.noted(directories.data, directories.files)
@@ -143,17 +143,28 @@ def _are_cut_short(directories: Directories, damaged: list[tuple[int, Path]]) ->
     return all(is_cut_short(path, directories.files) for _, path in damaged)
 
 
-def _deal_with_logs_alone(directories: Directories, damaged: list[tuple[int, Path]], losses: Losses) -> None:
+def _deal_with_logs_alone(
+    directories: Directories, damaged: list[tuple[int, Path]], damages: list[LogDamageFound], losses: Losses
+) -> None:
     """Raise DataDirectoryError if there are transactions, but no snapshot (FileTxnSnapLog.restore).
 
+    A log whose name says that others came before it counts as well, even if it holds none.
     Logs alone may be a whole history, so they must stay: all peers may be in the same state, after an upgrade or a full
     disk.  The leader makes good what only this peer lacks: it has a damaged snapshot that was once whole, or an earlier
     start marked it as incomplete (and may have been killed before it had set every file aside).
     """
-    read = [(path, read_log(path, directories.files)[1]) for _, path in directories.logs()]
-    blank = (Damage.NONE, Damage.TORN, Damage.LOST)
-    filled = [path.name for path, scanned in read if scanned.txns or scanned.damage not in blank]
+    filled: list[str] = []
+    torn: list[tuple[Path, ScannedLog]] = []
+    for first, path in directories.logs():
+        data, scanned = read_log(path, directories.files)
+        is_torn = _ends_torn(data, scanned)
+        if scanned.txns or not (is_torn or scanned.damage is Damage.NONE) or not follows(0, first):
+            filled.append(path.name)
+        elif is_torn:
+            torn.append((path, scanned))
     if not filled:
+        for path, scanned in torn:
+            _cut_off(path, scanned, damages, losses)
         return
     if exists(losses.marker, directories.files) or not _are_cut_short(directories, damaged):
         losses.lose_all_logs(f"{directories.data} has no usable snapshot, but transactions from {filled[0]} on")
@@ -161,9 +172,15 @@ def _deal_with_logs_alone(directories: Directories, damaged: list[tuple[int, Pat
     found = f"{damaged[0][1].name} is not a whole snapshot" if damaged else "there is no snapshot"
     raise DataDirectoryError(
         f"{directories.data} has transactions from {filled[0]} on, but {found}. {UNCHANGED}. If the logs hold the "
-        "whole history (an upgrade from 3.4, or deleted snapshots), start with snapshot.trust.empty=true. If other "
-        f"servers have the data, move the logs away and create an empty file {directories.data / MARKER_NAME}"
+        "whole history (an upgrade from 3.4, or deleted snapshots), start with snapshot.trust.empty=true. "
+        f"{_from_others(directories)}"
     )
+
+
+def _from_others(directories: Directories) -> str:
+    """The remedy for a server whose logs are of no use while other servers are whole."""
+    marker = directories.data / MARKER_NAME
+    return f"If other servers have the data, move the logs away and create an empty file {marker}"
 
 
 def _read_logs(
@@ -206,9 +223,8 @@ def _read_logs(
             losses.change(write_again, path, files)
         if scanned.damage is Damage.NONE:
             continue
-        if scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end):
-            losses.change(cut_file, path, scanned.end, files)
-            damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
+        if _ends_torn(data, scanned):
+            _cut_off(path, scanned, damages, losses)
             continue
         behind = scanned.txns[-1].zxid if scanned.txns else last
         if not has_base:
@@ -218,10 +234,21 @@ def _read_logs(
     return txns
 
 
+def _ends_torn(data: bytes, scanned: ScannedLog) -> bool:
+    """Return whether a log ends in a record of which only the beginning was written: it was never acknowledged."""
+    return scanned.damage in (Damage.TORN, Damage.LOST) and is_torn_tail(data, scanned.end)
+
+
+def _cut_off(path: Path, scanned: ScannedLog, damages: list[LogDamageFound], losses: Losses) -> None:
+    losses.change(cut_file, path, scanned.end, losses.files)
+    damages.append(LogDamageFound(path.name, scanned.end, scanned.damage.value, "cut off"))
+
+
 def _no_whole_history(directories: Directories, complaint: str) -> DataDirectoryError:
     return DataDirectoryError(
         f"{complaint}: without a snapshot the logs in {directories.log} are not the whole history, which "
-        f"snapshot.trust.empty=true needs. {UNCHANGED}; put the snapshots, or the missing logs, back"
+        f"snapshot.trust.empty=true needs. {UNCHANGED}; put the snapshots, or the missing logs, back. "
+        f"{_from_others(directories)}"
     )
 
 
@@ -300,12 +327,12 @@ def _check_replacement(directories: Directories) -> None:
     if not exists(marker, files):
         return
     staged = directories.data / REPLACEMENT_NAME
-    final = snapshot_path(directories.data, int(read_bytes(marker, files), 16))
     try:
+        final = snapshot_path(directories.data, int(read_bytes(marker, files), 16))
         read_snapshot(staged if exists(staged, files) else final, files)
-    except (SnapshotDamaged, FileNotFoundError) as bad:
+    except (SnapshotDamaged, FileNotFoundError, ValueError) as bad:
         raise DataDirectoryError(
-            f"{final.name}, which was replacing the history in {directories.data}, cannot be read ({bad}). "
+            f"The snapshot that was replacing the history in {directories.data} cannot be read ({bad}). "
             f"{UNCHANGED}. To keep the earlier history, rename {marker} to {MARKER_NAME}: a leader then sends what is "
             "missing, and the vote of this server counts after that"
         ) from None

@@ -3,10 +3,10 @@
 Nothing of what a peer has is touched before the new history is whole and durable, and a crash in between is made up for
 at the next start.
 
-A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it.  A backup
-of an epoch that the ensemble has reached already (every backup of a fresh ensemble, restored to another fresh one)
-therefore becomes the history of the epoch after the accepted one.  Only the zxid of the snapshot changes; the znodes
-keep theirs.
+A server of an ensemble has to win the next election with the restored tree, or the leader would overwrite it.  While it
+starts again, the others may elect leaders: they do if it was the leader itself.  So a backup of an epoch that the
+ensemble has reached already, or may reach meanwhile, becomes the history of an epoch well above the accepted one.  Only
+the zxid of the snapshot changes; the znodes keep theirs.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from zabka.ensemble.txnlog.snapshots import SnapshotDamaged, read_stream
 
 RECEIVED_NAME = ".restore"
 ARRIVING_NAME = ".restore.tmp"
+EPOCHS_AHEAD = 100
+"""By so many epochs a restored history is ahead of what the server has accepted: more than others open meanwhile."""
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
@@ -54,12 +56,14 @@ def keep_received(directory: Path, files: Files = HOST) -> None:
 
 
 def restored_zxid(snapshot: Zxid, accepted: Epoch, server_id: int) -> Zxid:
-    """Return the zxid at which an ensemble's server restores a snapshot: later than everything it has accepted.
+    """Return the zxid at which an ensemble's server restores a snapshot: later than all that the others have logged
+    until it is back.
 
     The counter is the server's number: if two servers restore different snapshots at the same time, their histories
     end at different zxids, and one replaces the other.
     """
-    return snapshot if epoch_of(snapshot) > accepted else make_zxid(Epoch(accepted + 1), server_id)
+    epoch = Epoch(accepted + EPOCHS_AHEAD)
+    return snapshot if epoch_of(snapshot) > epoch else make_zxid(epoch, server_id)
 
 
 def take_received(directories: Directories, server_id: int | None = None) -> Zxid | None:

@@ -12,7 +12,7 @@ from tests.ensemble.java_properties import FILES
 from tests.ensemble.server.config.java_outcomes import JAVA
 from tests.ensemble.server.config.zookeeper_keys import KEYS, zoo_cfg
 from tests.interop.real_zookeeper import needs_java
-from tests.interop.zookeeper_configs.outcomes import Question, ask
+from tests.interop.zookeeper_configs.outcomes import TIMEOUT_S, Question, ask
 from zabka.ensemble.properties import BadProperties, decode_properties, read_properties
 
 pytestmark = needs_java
@@ -21,6 +21,7 @@ RANDOM_FILES = 3000
 
 
 @pytest.mark.long
+@pytest.mark.timeout(TIMEOUT_S)
 def test_zookeeper_has_the_outcomes_of_the_table(tmp_path: Path) -> None:
     cases = [(key, text) for key in KEYS for text in key.texts]
     questions = []

@@ -171,6 +171,7 @@ class ElectionPort:
                     break
                 if not reached and self._announced.pop(to, None) is not None and to not in self._servers:
                     self._waiting.pop(to, None)
+                    self._origins.pop(to, None)
                     break
                 if not reached and (self._reachability.checks or attempt >= len(self._addresses_of(to))):
                     self.listener.on_voter_unreachable(to)
@@ -333,11 +334,17 @@ class ElectionPort:
             old.drop()
 
     def lost(self, connection: ElectionConnection, peer_id: PeerId) -> None:
-        """A connection is gone; what still waits for that peer is reason enough for another."""
+        """A connection is gone; what still waits for that peer is reason enough for another.  A server that is not in
+        the list says everything again when it comes back."""
         if self._connections.get(peer_id) is connection:
             del self._connections[peer_id]
-        if peer_id in self._waiting and peer_id not in self._connections:
+        if peer_id in self._connections:
+            return
+        if peer_id in self._waiting:
             self._dial(peer_id)
+        elif peer_id not in self._servers:
+            for known in (self._announced, self._origins, self._last):
+                known.pop(peer_id, None)
 
     def writable(self, connection: ElectionConnection, peer_id: PeerId) -> None:
         """A slow connection can take the newest notification."""

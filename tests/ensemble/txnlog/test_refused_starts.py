@@ -107,13 +107,44 @@ def test_torn_and_unclosed_logs_without_snapshot_stay(tmp_path: Path) -> None:
     assert found_in(tmp_path, TRUSTS) == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.parametrize("policy", [LONE, ONE_OF_THREE])
+@pytest.mark.parametrize("head", [bytes(12), bytes(8) + b"\x00\x2d\xc6\xc0"], ids=["zeros", "long"])
+def test_damaged_first_record_is_no_empty_log(tmp_path: Path, policy: RecoveryPolicy, head: bytes) -> None:
+    """Nothing before the damage can be read, and whole transactions follow it: no server may vote as an empty one."""
+    directories_with(tmp_path, range(1, 6), snapshots=())
+    damage_log(tmp_path / LOG_1, HEADER.size, head)
+    assert "has transactions from log.100000001 on" in refused(tmp_path, policy)
+
+
+def test_blank_log_that_follows_others_is_no_empty_history(tmp_path: Path) -> None:
+    """Its name says that transactions came before it; ZooKeeper takes that zxid for the last one logged."""
+    directories_with(tmp_path, range(1, 4), range(4, 5), snapshots=())
+    tear(tmp_path / LOG_4)
+    (tmp_path / LOG_1).unlink()
+    assert "has transactions from log.100000004 on" in refused(tmp_path, ONE_OF_THREE)
+    assert found_in(tmp_path, TRUSTS) == []
+
+
+def test_torn_first_record_leaves_a_log_that_can_be_used(tmp_path: Path) -> None:
+    """A power loss in the first write of all: nothing was acknowledged, and the transaction comes again."""
+    directories_with(tmp_path, range(1, 2), snapshots=())
+    tear(tmp_path / LOG_1)
+    recovery = recover(directories_of(tmp_path), LONE)
+    assert [damage.action for damage in recovery.damages] == ["cut off"]
+    writer = LogWriter(tmp_path)
+    writer.append([a_txn(EPOCH_1 + 1)])
+    writer.roll()
+    assert [txn.zxid for txn in read_log(tmp_path / LOG_1)[1].txns] == [EPOCH_1 + 1]
+
+
 @pytest.mark.parametrize("policy", [RecoveryPolicy(trusts_empty=True), TRUSTS])
 def test_trusted_logs_with_a_gap_change_nothing(tmp_path: Path, policy: RecoveryPolicy) -> None:
     """The first log was purged, or a byte has changed: these logs are not the whole history."""
     directories_with(tmp_path, range(1, 4), range(4, 7), snapshots=())
     whole = (tmp_path / LOG_1).read_bytes()
     corrupt(tmp_path / LOG_1, 2)
-    assert "put the snapshots, or the missing logs, back" in refused(tmp_path, policy)
+    reason = refused(tmp_path, policy)
+    assert "put the snapshots, or the missing logs, back" in reason and f"empty file {tmp_path / MARKER_NAME}" in reason
     (tmp_path / LOG_1).unlink()
     assert "goes from 0x0 to 0x100000004" in refused(tmp_path, policy)
     (tmp_path / LOG_1).write_bytes(whole)
@@ -191,6 +222,8 @@ def test_unreadable_replacement_deletes_no_history(tmp_path: Path) -> None:
     assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
     (tmp_path / REPLACEMENT_NAME).write_bytes(b"half of it")
     refused(tmp_path, ONE_OF_THREE)
+    (tmp_path / REPLACING_NAME).write_bytes(b"")
+    assert f"rename {tmp_path / REPLACING_NAME} to {MARKER_NAME}" in refused(tmp_path, ONE_OF_THREE)
     (tmp_path / REPLACING_NAME).rename(tmp_path / MARKER_NAME)
     recovered = recover(directories_of(tmp_path), ONE_OF_THREE).recovered
     assert (len(recovered.txns), recovered.complete) == (3, False)

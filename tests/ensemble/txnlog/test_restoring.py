@@ -16,7 +16,14 @@ from zabka.ensemble.txnlog.epochs import ACCEPTED, CURRENT, read_epoch, write_ep
 from zabka.ensemble.txnlog.errors import DataDirectoryError
 from zabka.ensemble.txnlog.losses import MARKER_NAME
 from zabka.ensemble.txnlog.recovery import RecoveryPolicy, recover
-from zabka.ensemble.txnlog.restoring import ARRIVING_NAME, RECEIVED_NAME, keep_received, read_received, take_received
+from zabka.ensemble.txnlog.restoring import (
+    ARRIVING_NAME,
+    EPOCHS_AHEAD,
+    RECEIVED_NAME,
+    keep_received,
+    read_received,
+    take_received,
+)
 from zabka.ensemble.txnlog.snapshots import list_snapshots, stage_snapshot, write_snapshot
 
 ZXID = make_zxid(Epoch(5), 7)
@@ -115,7 +122,7 @@ def test_interrupted_restore_of_a_reached_epoch_ends_later(tmp_path: Path) -> No
     """A second try counts from the epoch that the first one accepted; the tree is the same."""
     directories = Directories(tmp_path, tmp_path)
     write_epoch(tmp_path, ACCEPTED, 5)
-    for epoch in (6, 7):
+    for epoch in (5 + EPOCHS_AHEAD, 5 + 2 * EPOCHS_AHEAD):
         (tmp_path / RECEIVED_NAME).write_bytes(file_of(tmp_path))
         assert take_received(directories, 3) == make_zxid(Epoch(epoch), 3)
         recovered = recover(directories, RecoveryPolicy(other_voters=2)).recovered
@@ -133,4 +140,4 @@ def test_different_restores_at_once_end_at_different_zxids(tmp_path: Path) -> No
         write_epoch(data, ACCEPTED, 5)
         (data / RECEIVED_NAME).write_bytes(file_of(data))
         found.append(take_received(Directories(data, data), server_id))
-    assert found == [make_zxid(Epoch(6), 1), make_zxid(Epoch(6), 2)]
+    assert found == [make_zxid(Epoch(5 + EPOCHS_AHEAD), 1), make_zxid(Epoch(5 + EPOCHS_AHEAD), 2)]

@@ -20,7 +20,7 @@ import java.util.Properties;
  *
  * <p>Arguments: ZooKeeper's own jars.  Each line of standard input: a zoo.cfg, the system properties to set (separated
  * by 0x1f), how far to start (parse or serve), and an expression to read, separated by tabs.  Each line of standard
- * output: the value read, or `refused` and the reason.  Every configuration has its own class loader, because
+ * output: the value read, or `refused` or `ended` (the server has started and ended) and the reason.  Every configuration has its own class loader, because
  * ZooKeeper reads many system properties once, when a class is initialised.
  */
 public class ConfigOutcomes {
@@ -47,7 +47,7 @@ public class ConfigOutcomes {
                 }
             }
             String[] outcome = new String[1];
-            for (int i = 0; i < ATTEMPTS && (outcome[0] == null || outcome[0].startsWith("failed")); i++) {
+            for (int i = 0; i < ATTEMPTS && mayChange(outcome[0]); i++) {
                 outcome[0] = "failed\tafter " + PATIENCE_MS + " ms";
                 Thread reading = new Thread(() -> outcome[0] = outcomeOf(jars, parts));
                 reading.setDaemon(true);
@@ -59,6 +59,13 @@ public class ConfigOutcomes {
         System.exit(0);
     }
 
+    private static boolean mayChange(String outcome) {
+        return outcome == null || outcome.startsWith("failed") || outcome.startsWith("ended");
+    }
+
+    private static class Ended extends Exception {
+    }
+
     private static String outcomeOf(URL[] jars, String[] parts) {
         URLClassLoader loader = new URLClassLoader(jars, ConfigOutcomes.class.getClassLoader());
         Thread.currentThread().setContextClassLoader(loader);
@@ -66,6 +73,8 @@ public class ConfigOutcomes {
             return "read\t" + new ConfigOutcomes(loader).read(parts[0], parts[2].equals("serve"), parts[3]);
         } catch (InvocationTargetException failure) {
             return "refused\t" + rootOf(failure.getCause());
+        } catch (Ended ended) {
+            return "ended\tby itself";
         } catch (Exception | LinkageError failure) {
             return "failed\t" + failure;
         }
@@ -131,7 +140,7 @@ public class ConfigOutcomes {
         if (!started[0]) {
             running.join(10);
             if (failed[0] == null) {
-                throw new IllegalStateException("it has ended by itself");
+                throw new Ended();
             }
             throw new InvocationTargetException(failed[0]);
         }

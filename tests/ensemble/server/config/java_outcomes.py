@@ -1,7 +1,7 @@
 """What ZooKeeper 3.9.5 makes of each text of each key, and where a different outcome is right here.
 
 `java_outcomes.json` has one key a line: each text with the value that ZooKeeper works with, null where it refuses to
-start.  `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
+start or ends at once.  `tests/interop/test_zoo_cfg_values.py` compares that file with ZooKeeper's jars.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ DIFFERENT: dict[tuple[str, str], tuple[str | None, str]] = {
     ("tickTime", "-2147483648"): (None, "twice the tick is 0 in an int of Java's, so that Java takes it"),
     **{(key, text): (None, _NO_FOLLOWER) for key in ("initLimit", "syncLimit") for text in ("-1", "-2147483648")},
     ("observerMasterPort", "65536"): (None, "Java starts, and fails whenever it follows a leader: that is no port"),
+    ("snapSizeLimitInKb", "0"): ("0", "Java's guide says that 0 turns it off; its servers divide by it and end"),
     ("nio.sessionlessCnxnTimeout", "-1"): (None, _NO_CLIENT),
     **{("jute.maxbuffer", text): (None, _NO_CLIENT) for text in ("-1", "0")},
     **{("jute.maxbuffer", text): (None, _TOO_LONG) for text in ("2147483647", "50331649")},

@@ -29,7 +29,7 @@ from zabka.ensemble.server.operator.words import NOT_SERVING
 from zabka.ensemble.txnlog.directories import Directories
 from zabka.ensemble.txnlog.epochs import ACCEPTED, write_epoch
 from zabka.ensemble.txnlog.recovery import RecoveryPolicy, recover
-from zabka.ensemble.txnlog.restoring import RECEIVED_NAME, read_received, restored_zxid, take_received
+from zabka.ensemble.txnlog.restoring import EPOCHS_AHEAD, RECEIVED_NAME, read_received, restored_zxid, take_received
 
 
 def sent(data: bytes, length: int | None = None) -> Body:
@@ -85,13 +85,15 @@ def test_a_restore_has_to_be_enabled_and_its_interval_kept(tmp_path: Path, count
     assert counts.restore_rate_limited_count == 1
 
 
-@pytest.mark.parametrize(("accepted", "zxid"), [(4, ZXID), (5, make_zxid(6, 2)), (9, make_zxid(10, 2))])
-def test_restore_of_a_reached_epoch_gets_the_next_one(
-    tmp_path: Path, counts: OnDemandCounts, accepted: int, zxid: int
+@pytest.mark.parametrize(("accepted", "of"), [(1, 102), (5, 5), (4, 5), (9, 5), (4, 104)])
+def test_restore_is_ahead_of_epochs_opened_meanwhile(
+    tmp_path: Path, counts: OnDemandCounts, accepted: int, of: int
 ) -> None:
-    """The answer has the zxid with which server 2 starts, and the next start takes that."""
+    """The answer has the zxid with which server 2 starts, and the next start takes that.  A backup of a later epoch
+    keeps its own; the other servers may reach the next epochs while this one starts."""
+    zxid = make_zxid(of, 7) if of > accepted + EPOCHS_AHEAD else make_zxid(accepted + EPOCHS_AHEAD, 2)
     restores = Restores(tmp_path, lambda snapshot: restored_zxid(snapshot, Epoch(accepted), 2), 0, counts)
-    assert received(restores, file_of(tmp_path)) == zxid
+    assert received(restores, file_of(tmp_path, make_zxid(Epoch(of), 7))) == zxid
     write_epoch(tmp_path, ACCEPTED, accepted)
     assert take_received(Directories(tmp_path, tmp_path), 2) == zxid
     recovered = recover(Directories(tmp_path, tmp_path), RecoveryPolicy(other_voters=2)).recovered
@@ -196,7 +198,7 @@ def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path)
     for i, port in ports.items():
         with ensemble.config(i).open("a") as config:
             config.write(f"admin.enableServer=true\nadmin.serverPort={port}\nadmin.restore.enabled=true\n")
-    data = file_of(tmp_path, make_zxid(Epoch(40), 7))
+    data = file_of(tmp_path, make_zxid(Epoch(400), 7))
     try:
         ensemble.start()
         ensemble.wait_for_quorum()
@@ -205,15 +207,15 @@ def test_a_whole_ensemble_takes_over_what_one_of_it_has_restored(tmp_path: Path)
         url = f"http://127.0.0.1:{ports[1]}/commands/restore"
         request = urllib.request.Request(url, data=data, headers={"Authorization": "digest a:b"})
         with urllib.request.urlopen(request, timeout=10) as answer:
-            assert json.loads(answer.read())["last_zxid"] == make_zxid(Epoch(40), 7)
-        wait_until(lambda: all(epoch_at(ensemble, i) >= 40 for i in (1, 2, 3)))
+            assert json.loads(answer.read())["last_zxid"] == make_zxid(Epoch(400), 7)
+        wait_until(lambda: all(epoch_at(ensemble, i) >= 400 for i in (1, 2, 3)))
         ensemble.wait_for_quorum()
         for i in (1, 2, 3):
             with ensemble.client(i) as client:
                 client.sync("/")
                 assert client.exists("/gone") is None
                 client.create(f"/by-{i}")
-                assert client.last_zxid >> 32 >= 41
+                assert client.last_zxid >> 32 >= 401
     finally:
         ensemble.close()
 
@@ -274,6 +276,31 @@ def test_backup_of_epoch_1_is_restored_on_a_fresh_ensemble(tmp_path: Path) -> No
                 client.sync("/")
                 assert [client.get(f"/n{number}")[0] for number in range(5)] == [b"%d" % n for n in range(5)]
                 client.create(f"/by-{i}")
+    finally:
+        ensemble.close()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("writes", [True, False])
+def test_leader_restored_late_wins_over_the_next_leader(tmp_path: Path, writes: bool) -> None:
+    """A large backup takes the leader seconds to load.  Meanwhile the others elect the leader of the next epoch."""
+    ensemble = Ensemble(tmp_path, 3)
+    try:
+        ensemble.start()
+        leader = ensemble.wait_for_quorum()
+        (ensemble.data(leader) / RECEIVED_NAME).write_bytes(file_of(tmp_path, make_zxid(Epoch(1), 7)))
+        ensemble.kill(leader)
+        ensemble.wait_for_quorum()
+        if writes:
+            with ensemble.client(*ensemble.processes) as client:
+                client.create("/later")
+        ensemble.start(leader)
+        wait_until(lambda: all(epoch_at(ensemble, i) > EPOCHS_AHEAD for i in (1, 2, 3)))
+        ensemble.wait_for_quorum()
+        for i in (1, 2, 3):
+            with ensemble.client(i) as client:
+                client.sync("/")
+                assert client.get_children("/") == ["zookeeper"]
     finally:
         ensemble.close()
 

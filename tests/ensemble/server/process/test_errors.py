@@ -16,6 +16,7 @@ import pytest
 from kazoo.exceptions import ConnectionClosedError, ConnectionLoss
 
 from bench.free_ports import free_ports
+from tests.ensemble.server.net.test_client_port import until
 from tests.ensemble.server.peer_processes import Ensemble, exchange, wait_until
 from tests.ensemble.tree.tree_driver import PING
 from tests.ensemble.tree.tree_driver import Ensemble as Trees
@@ -24,7 +25,7 @@ from zabka.ensemble.ports import Instant
 from zabka.ensemble.records import ConnectRequest
 from zabka.ensemble.runtime.links import LinkFaults
 from zabka.ensemble.server.config.zoo_cfg import ZooConfig, parse
-from zabka.ensemble.server.net.election_port import ElectionPort
+from zabka.ensemble.server.net.election_port import UNLISTED_MAX, ElectionPort
 from zabka.ensemble.server.net.election_wire import decode_opening, encode_notification, encode_opening
 from zabka.ensemble.server.operator.operator_view import ClockWatch
 from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
@@ -281,6 +282,27 @@ def test_server_is_called_back_where_it_announces(listed: str | None) -> None:
     listener, caller = asyncio.run(asyncio.wait_for(call_back(servers, ANNOUNCED), 2))
     assert (caller, listener.broken) == (2, [])
     assert [peer_id for peer_id, _ in listener.unlisted] == ([1] if listed is None else [])
+
+
+def test_unlisted_servers_that_left_keep_no_place() -> None:
+    """Else a later server is refused as one of too many, until this one restarts."""
+
+    async def scenario() -> list[str]:
+        listener = Listener()
+        port, mine, _ = await election_port(listener)
+        for peer_id in range(100, 101 + UNLISTED_MAX):
+            listener.heard.clear()
+            opening = encode_opening(peer_id, ["127.0.0.1:9"]) + encode_notification(NOTHING_NEW)
+            reader, writer = await knock(mine, opening)
+            await listener.heard.wait()
+            writer.close()
+            assert await reader.read() == b""
+            await until(lambda peer_id=peer_id: peer_id not in port._connections)
+        assert not (port._announced or port._origins or port._last)
+        await port.close()
+        return listener.broken
+
+    assert asyncio.run(asyncio.wait_for(scenario(), 10)) == []
 
 
 @pytest.mark.parametrize("announced", ["0.0.0.0:7", "[::]:7"])
