@@ -16,7 +16,7 @@ from zabka.api.collector.collector import Collector
 from zabka.api.views.ensemble_view import Fresh
 from zabka.api.views.models import INT32_MAX, Broker, Peer, Topic
 from zabka.journal.controller_gaps import gap_before, gap_milliseconds
-from zabka.journal.losses import lost_by_partition
+from zabka.journal.losses import committed_records_lost
 from zabka.kafka.zk.znodes.json_content import plain_number
 
 MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -153,9 +153,10 @@ def _events(collector: Collector) -> list[Metric]:
         "zabka_journal_bad_lines": collector.bad_lines,
     }
     families: list[Metric] = [CounterMetricFamily(n, "Counted from the journal", value=v) for n, v in plain.items()]
-    lost = sum(each.committed_at_least for each in lost_by_partition(collector.state.losses).values())
     committed = GaugeMetricFamily(
-        "zabka_committed_records_lost", "Committed records that are lost, at least; each offset counts once", value=lost
+        "zabka_committed_records_lost",
+        "Committed records that are lost, at least; each offset counts once",
+        value=committed_records_lost(collector.state.losses),
     )
     return [*isr.values(), *families, committed, _controller_gap(collector)]
 

@@ -281,7 +281,8 @@ class Views:
         return [LinkFault(fault.source, fault.target, "cut", both_ways=fault.both_ways) for fault in links]
 
     def _reports(self, faults: Sequence[LinkFault]) -> _Reports:
-        return _Reports(self._replica_rows(), faults, lost_by_partition(self._collector.state.losses))
+        state = self._collector.state
+        return _Reports(self._replica_rows(), faults, lost_by_partition(state.losses, state.topics))
 
     def _topic(self, topic: TopicZnodes, fresh: Fresh, reports: _Reports) -> Topic:
         return Topic(

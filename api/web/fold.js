@@ -19,7 +19,8 @@
  * @typedef {{fault_id: string, kind: string, source: string, target: string, both_ways: boolean,
  *   delay_ms: number}} FaultView
  * @typedef {{at_us: number, broker_id: number, topic: string, partition: number, first_offset: number,
- *   last_offset: number, count: number, below_high_watermark: number, cause: string, committed_at_least: number, seq: number}} Loss
+ *   last_offset: number, count: number, below_high_watermark: number, cause: string, committed_at_least: number, seq: number,
+ *   topic_id: string}} Loss
  *   At least the first `committed_at_least` of the records were committed.
  * @typedef {{type: string, workload_id: string, topic: string, sent: number, acknowledged: number, failed: number,
  *   lost: number}} WorkloadView
@@ -354,7 +355,7 @@ const HANDLERS = {
     const committed_at_least = Math.max(e.committed_at_least ?? -1, below_high_watermark);
     state.losses.push({
       at_us, broker_id, topic, partition: number, first_offset, last_offset, count, below_high_watermark, cause, seq: e.seq,
-      committed_at_least,
+      committed_at_least, topic_id: e.topic_id ?? "",
     });
     state.losses.splice(0, Math.max(0, state.losses.length - LOSSES_MAX));
   },

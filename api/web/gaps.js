@@ -19,9 +19,11 @@ export function gapBefore(reigns, place) {
   if (from_us === null) return null;
   const detected = sessionEnd === null ? from_us : Math.max(from_us, sessionEnd);
   const elected = Math.max(detected, following.since_us);
+  // Both are readings of one clock, which may be behind that of the others.
+  const loading_us = Math.max(0, following.ready_us - following.since_us);
   return {
-    from_us, to_us: Math.max(elected, following.ready_us), detection_us: sessionEnd === null ? null : detected - from_us,
-    election_us: elected - detected, loading_us: Math.max(0, following.ready_us - elected),
+    from_us, to_us: elected + loading_us, detection_us: sessionEnd === null ? null : detected - from_us,
+    election_us: elected - detected, loading_us,
   };
 }
 

@@ -1,5 +1,6 @@
 // How many records a partition has lost, from the losses that its replicas reported.  Several replicas may lose the
-// same records, so each offset counts once.  The twin of journal/losses.py.  Pure.
+// same records, so each offset counts once.  A topic that is deleted and created again has the same offsets again; its id
+// tells it from the one before.  The twin of journal/losses.py.  Pure.
 
 /**
  * @typedef {import("./fold.js").Loss} Loss
@@ -12,12 +13,14 @@ export const NOTHING_LOST = { gone: 0, gone_committed: 0, gone_open: 0 };
 
 /**
  * The lost records of each partition that has any, by its name.
- * @param {Loss[]} losses @param {number} acknowledged_seq users acknowledged losses up to this event @returns {Map<string, Lost>}
+ * @param {Loss[]} losses @param {number} acknowledged_seq users acknowledged losses up to this event
+ * @param {Record<string, string>} topicIds of the present topics, by name: losses of deleted topics do not count @returns {Map<string, Lost>}
  */
-export function lostByPartition(losses, acknowledged_seq) {
+export function lostByPartition(losses, acknowledged_seq, topicIds) {
   /** @type {Map<string, Loss[]>} */
   const told = new Map();
   for (const loss of losses) {
+    if (loss.topic_id && Object.hasOwn(topicIds, loss.topic) && topicIds[loss.topic] !== loss.topic_id) continue;
     const name = `${loss.topic}-${loss.partition}`;
     const found = told.get(name);
     if (found) found.push(loss);

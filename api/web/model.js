@@ -256,7 +256,7 @@ function topicsOf(state, processes, faults) {
   const names = [...new Set([...read.keys(), ...told.keys()])];
   // Kafka's own topics, with their fifty partitions, stand behind everybody else's.
   names.sort((a, b) => Number(INTERNAL.has(a)) - Number(INTERNAL.has(b)) || (a < b ? -1 : 1));
-  const losses = lostByPartition(state.cluster.losses, state.cluster.losses_acknowledged_seq);
+  const losses = lostByPartition(state.cluster.losses, state.cluster.losses_acknowledged_seq, state.cluster.topics);
   const found = [];
   for (const name of names) {
     const lately = state.polled === null || journalCounts(state, readAtUs(state), `topic ${name}`);

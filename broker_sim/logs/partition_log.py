@@ -138,6 +138,7 @@ class PartitionLog:
         "name",
         "producers",
         "reached",
+        "reported",
         "segment_bytes",
         "segment_ms",
         "start_offset",
@@ -166,6 +167,8 @@ class PartitionLog:
         self.high_watermark = 0
         self.reached = 0
         """A high watermark before the last crash.  The journal has a newer one than the checkpoint."""
+        self.reported = 0
+        """The high watermark of the last ReplicaProgressed event."""
         self.end_offset = 0
         """The offset that the next record gets (LEO)."""
         self.start_offset = 0

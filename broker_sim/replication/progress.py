@@ -38,17 +38,20 @@ class ProgressReports:
         self._is_hosted = is_hosted
         self._moved: dict[TopicPartition, HostedLog] = {}
         self._timer: Timer | None = None
+        self._is_due = False
+        """Whether the timer is set to write at once."""
         self._spent_ms = 0
         """Up to when the reports so far have used what may be written."""
-        self._marks: dict[TopicPartition, int] = {}
-        """The high watermarks of the last reports."""
 
     def note(self, replica: HostedLog) -> None:
         """The log end or the high watermark of that replica moved."""
         self._moved[replica.topic_partition] = replica
+        if self._is_due:
+            return
         may_report = self._spent_ms <= self._runtime.now().mono_ms + (BURST - 1) * PROGRESS_PERIOD_MS
-        if may_report and replica.log.high_watermark > self._marks.get(replica.topic_partition, 0):
+        if may_report and replica.log.high_watermark > replica.log.reported:
             self.stop()
+            self._is_due = True
             self._timer = self._runtime.call_later(0, self.write)
         elif self._timer is None:
             self._timer = self._runtime.call_later(PROGRESS_PERIOD_MS, self.write)
@@ -58,17 +61,17 @@ class ProgressReports:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        self._is_due = False
 
     def write(self) -> None:
         """Report now."""
-        self._timer = None
+        self._timer, self._is_due = None, False
         self._spent_ms = max(self._spent_ms, self._runtime.now().mono_ms) + PROGRESS_PERIOD_MS
-        rows = [
-            (tp.topic, tp.partition, replica.log.high_watermark, replica.log.end_offset)
-            for tp, replica in self._moved.items()
-            if self._is_hosted(replica)
-        ]
+        rows: list[tuple[str, int, int, int]] = []
+        for (topic, number), replica in self._moved.items():
+            if self._is_hosted(replica):
+                replica.log.reported = replica.log.high_watermark
+                rows.append((topic, number, replica.log.high_watermark, replica.log.end_offset))
         self._moved.clear()
-        self._marks.update({TopicPartition(row[0], row[1]): row[2] for row in rows})
         if rows:
             self._emit(ReplicaProgressed(self._broker_id, rows))

@@ -69,6 +69,8 @@ REQUESTS: list[tuple[ApiKey, dict[str, Any]]] = [
     (ApiKey.FIND_COORDINATOR, {"key": "s", "key_type": 7, "coordinator_keys": ["s"]}),
 ]
 """Requests whose answers have nothing that differs from cluster to cluster; each is sent in every version."""
+FIRST_COMPARED = {ApiKey.FIND_COORDINATOR: 1}
+"""Version 0 has no key type: it asks for the coordinator of a group, whose address differs."""
 
 
 @pytest.fixture(scope="module")
@@ -117,7 +119,7 @@ def asked(address: str, key: ApiKey, version: int, values: dict[str, Any]) -> by
 @pytest.mark.parametrize(("key", "values"), REQUESTS)
 def test_every_version_gets_the_bytes_of_kafka(brokers: tuple[str, str], key: ApiKey, values: dict[str, Any]) -> None:
     lowest, highest = SUPPORTED[key]
-    for version in range(lowest, highest + 1):
+    for version in range(FIRST_COMPARED.get(key, lowest), highest + 1):
         kafka, ours = (asked(address, key, version, values) for address in brokers)
         assert kafka == ours, version
 

@@ -66,3 +66,18 @@ def test_gap_of_an_isolated_controller_begins_with_its_sessions_end() -> None:
         )
     ).reigns
     assert gap_before(reigns, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)
+
+
+def test_clock_behind_the_peers_leaves_the_loading_time_whole() -> None:
+    """The clock of broker 2 is two seconds behind: it reads its election before the session's end."""
+    reigns = fold(
+        _told(
+            (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
+            (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
+            (1_500, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
+            (7_000, "peer-1", e.SessionClosed(7, 5, ["/controller"], "expiry 0x7")),
+            (5_300, "broker-2", e.ControllerElected(2, 2, 2, 6)),
+            (5_900, "broker-2", e.ControllerReady(2, 2, 0, 0)),
+        )
+    ).reigns
+    assert gap_before(reigns, 1) == ControllerGap(1_500, 7_600, 5_500, 0, 600)

@@ -5,24 +5,35 @@ from __future__ import annotations
 from zabka.journal import events as e
 from zabka.journal.events import Entry
 from zabka.journal.fold import fold
-from zabka.journal.losses import LostRecords, lost_by_partition
+from zabka.journal.losses import LostRecords, committed_records_lost, lost_by_partition
 
 
-def lost(broker: int, partition: int, first: int, last: int, committed: int, *, older: bool = False) -> Entry:
+def lost(
+    broker: int, partition: int, first: int, last: int, committed: int, *, older: bool = False, topic_id: str = ""
+) -> Entry:
     event = e.RecordsLost(broker, "t", partition, first, last, last - first + 1, committed, "x")
     event.committed_at_least = -1 if older else committed
+    event.topic_id = topic_id
     return Entry(f"broker-{broker}", 1, 1, 1, event)
 
 
 def test_offsets_that_several_replicas_lost_count_once() -> None:
     losses = fold([lost(1, 0, 100, 149, 20), lost(2, 0, 90, 149, 40), lost(3, 0, 200, 200, 0)]).losses
-    assert lost_by_partition(losses) == {"t-0": LostRecords(61, 40)}
+    assert lost_by_partition(losses, {}) == {"t-0": LostRecords(61, 40)}
 
 
 def test_spans_that_touch_add_up_within_each_partition() -> None:
     losses = fold([lost(1, 0, 10, 19, 10), lost(2, 0, 20, 29, 3), lost(2, 1, 0, 4, 5)]).losses
-    assert lost_by_partition(losses) == {"t-0": LostRecords(20, 13), "t-1": LostRecords(5, 5)}
+    assert lost_by_partition(losses, {}) == {"t-0": LostRecords(20, 13), "t-1": LostRecords(5, 5)}
 
 
 def test_older_journals_name_the_committed_records_too() -> None:
-    assert lost_by_partition(fold([lost(1, 0, 10, 19, 4, older=True)]).losses) == {"t-0": LostRecords(10, 4)}
+    losses = fold([lost(1, 0, 10, 19, 4, older=True)]).losses
+    assert lost_by_partition(losses, {}) == {"t-0": LostRecords(10, 4)}
+
+
+def test_losses_of_a_deleted_topic_do_not_count_for_its_successor() -> None:
+    losses = fold([lost(1, 0, 0, 9, 10, topic_id="old"), lost(2, 0, 5, 9, 3, topic_id="new")]).losses
+    assert lost_by_partition(losses, {"t": "new"}) == {"t-0": LostRecords(5, 3)}
+    assert lost_by_partition(losses, {"t": "newest"}) == {}
+    assert committed_records_lost(losses) == 13

@@ -105,7 +105,8 @@ class FaultView(msgspec.Struct):
 
 class Loss(msgspec.Struct):
     """Records that are gone from a replica.  At least the first `committed_at_least` of them were committed;
-    `below_high_watermark` is the same figure under its older name."""
+    `below_high_watermark` is the same figure under its older name.  `topic_id` is empty if the broker does not
+    know it."""
 
     at_us: int
     broker_id: int
@@ -118,6 +119,7 @@ class Loss(msgspec.Struct):
     cause: str
     committed_at_least: int = 0
     seq: int = 0
+    topic_id: str = ""
 
 
 class ClusterState(msgspec.Struct):

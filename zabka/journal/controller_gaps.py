@@ -58,12 +58,14 @@ def gap_before(reigns: Sequence[Reign], place: int) -> ControllerGap | None:
         return None
     detected_us = from_us if session_end_us is None else max(from_us, session_end_us)
     elected_us = max(detected_us, following.since_us)
+    # Both are readings of one clock, which may be behind that of the others.
+    loading_us = max(0, following.ready_us - following.since_us)
     return ControllerGap(
         from_us=from_us,
-        to_us=max(elected_us, following.ready_us),
+        to_us=elected_us + loading_us,
         detection_us=None if session_end_us is None else detected_us - from_us,
         election_us=elected_us - detected_us,
-        loading_us=max(0, following.ready_us - elected_us),
+        loading_us=loading_us,
     )
 
 

@@ -351,6 +351,7 @@ def _records_lost(state: ClusterState, entry: Entry, event: e.RecordsLost) -> No
             cause=event.cause,
             committed_at_least=max(event.committed_at_least, event.below_high_watermark),
             seq=entry.seq,
+            topic_id=event.topic_id,
         )
     )
     del state.losses[:-LOSSES_MAX]

@@ -1,11 +1,12 @@
 """How many records a partition has lost, from the losses that its replicas reported.
 
-Several replicas may lose the same records, so each offset counts once.  `api/web/losses.js` does the same on the page.
+Several replicas may lose the same records, so each offset counts once.  A topic that is deleted and created again has
+the same offsets again; its id tells it from the one before.  `api/web/losses.js` does the same on the page.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 from zabka.journal.cluster_state import Loss
@@ -18,14 +19,33 @@ class LostRecords(NamedTuple):
     committed_at_least: int = 0
 
 
-def lost_by_partition(losses: Iterable[Loss]) -> dict[str, LostRecords]:
-    """Return the lost records of each partition that has any, by the partition's name."""
-    spans: dict[str, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
+def lost_by_partition(losses: Iterable[Loss], topic_ids: Mapping[str, str]) -> dict[str, LostRecords]:
+    """Return the lost records of each partition that has any, by the partition's name.
+
+    `topic_ids` are those of the present topics, by name: losses of deleted topics that had their names do not count.
+    """
+    by_name: dict[str, list[Loss]] = {}
     for loss in losses:
-        lost, committed = spans.setdefault(f"{loss.topic}-{loss.partition}", ([], []))
-        lost.append((loss.first_offset, loss.last_offset + 1))
-        committed.append((loss.first_offset, loss.first_offset + loss.committed_at_least))
-    return {name: LostRecords(_covered(lost), _covered(committed)) for name, (lost, committed) in spans.items()}
+        if not loss.topic_id or loss.topic_id == topic_ids.get(loss.topic, loss.topic_id):
+            by_name.setdefault(f"{loss.topic}-{loss.partition}", []).append(loss)
+    return {name: LostRecords(_records(found), committed_at_least(found)) for name, found in by_name.items()}
+
+
+def committed_records_lost(losses: Iterable[Loss]) -> int:
+    """Return how many committed records were lost at least, in all topics that ever were."""
+    by_log: dict[tuple[str, int, str], list[Loss]] = {}
+    for loss in losses:
+        by_log.setdefault((loss.topic, loss.partition, loss.topic_id), []).append(loss)
+    return sum(map(committed_at_least, by_log.values()))
+
+
+def committed_at_least(losses: Iterable[Loss]) -> int:
+    """Return how many committed records these losses of one partition took at least."""
+    return _covered([(loss.first_offset, loss.first_offset + loss.committed_at_least) for loss in losses])
+
+
+def _records(losses: Iterable[Loss]) -> int:
+    return _covered([(loss.first_offset, loss.last_offset + 1) for loss in losses])
 
 
 def _covered(spans: list[tuple[int, int]]) -> int:

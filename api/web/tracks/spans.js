@@ -216,7 +216,8 @@ export class Spans {
   /** @param {Entry} e @param {(row: "done" | "came", kind: string, text: string, tone: "good" | "warn" | "bad") => void} say */
   #lose(e, say) {
     const name = `${e.topic}-${e.partition}`;
-    const here = this.state.losses.filter((loss) => loss.topic === e.topic && loss.partition === e.partition);
+    const here = this.state.losses.filter(
+      (loss) => loss.topic === e.topic && loss.partition === e.partition && loss.topic_id === (e.topic_id ?? ""));
     const fresh = committedAtLeast(here) - committedAtLeast(here.slice(0, -1));
     const committed = here.at(-1)?.committed_at_least ?? 0;
     const all = this.lost.get(name) ?? [];

@@ -10,6 +10,7 @@ import { gapBefore, partsText } from "../../../api/web/gaps.js";
 import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
+import { lostByPartition } from "../../../api/web/losses.js";
 import { judge, leftOfSession, model } from "../../../api/web/model.js";
 import { howMany, noFault } from "../../../api/web/links/fault.js";
 import { sentence, weight } from "../../../api/web/sentences.js";
@@ -22,7 +23,7 @@ import { spans } from "../../../api/web/views/reigns.js";
 import { runLabel } from "../../../api/web/time/run_label.js";
 import { links, obstacle } from "../../../api/web/writable.js";
 
-const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
+const table = JSON.parse(readFileSync(new URL("../../../zabka/journal/sentences.json", import.meta.url), "utf8"));
 const entry = (seq, node, type, body = {}) => ({
   seq, schema: 1, node, node_seq: seq, wall_us: 1_000_000 + seq, mono_us: seq, type, ...body,
 });
@@ -466,6 +467,15 @@ test("the time without a controller runs from its freeze to the next one's first
   assert.equal(partsText(gapBefore(reigns, 2)), "detection 5.0 s, election 6.0 s, loading 60 ms");
 });
 
+test("a clock that is behind those of the peers leaves a controller's loading time whole", () => {
+  const killed = { broker_id: 1, controller_epoch: 1, zk_version: 1, since_us: 1_000, until_us: 7_000, ended_by: "session_expired",
+    holder_lost_us: 1_500, holder_lost_by: "kill", ready_us: 1_000 };
+  const next = { broker_id: 2, controller_epoch: 2, zk_version: 2, since_us: 5_300, until_us: null, ended_by: null,
+    holder_lost_us: null, holder_lost_by: null, ready_us: 5_900 };
+  assert.deepEqual(gapBefore([killed, next], 1),
+    { from_us: 1_500, to_us: 7_600, detection_us: 5_500, election_us: 0, loading_us: 600 });
+});
+
 const LEADING = { epoch: 2, leader_id: 3, known: true, since_us: 0 };
 
 test("a dead broker's session is counted down from its death", () => {
@@ -702,4 +712,12 @@ test("a loss that a user has acknowledged no longer counts, a later one does", (
   assert.deepEqual(counted(), ["at least 10 committed records lost", "7 acknowledged records lost"]);
   assert.deepEqual(counted(acknowledged), []);
   assert.deepEqual(counted(acknowledged, lost(5, 10), more), ["at least 10 committed records lost", "2 acknowledged records lost"]);
+});
+
+test("losses of a deleted topic do not count for its successor", () => {
+  const lost = (first_offset, committed_at_least, topic_id) => ({ at_us: 0, broker_id: 1, topic: "t", partition: 0, first_offset, last_offset: 9,
+    count: 10 - first_offset, below_high_watermark: committed_at_least, cause: "x", committed_at_least, seq: 1, topic_id });
+  const losses = [lost(0, 10, "old"), lost(5, 3, "new")];
+  assert.deepEqual([...lostByPartition(losses, 0, { t: "new" })], [["t-0", { gone: 5, gone_committed: 3, gone_open: 3 }]]);
+  assert.deepEqual([...lostByPartition(losses, 0, { t: "newest" })], []);
 });
