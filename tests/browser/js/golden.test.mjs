@@ -12,7 +12,7 @@ const text = (path) => readFileSync(here(path), "utf8");
 const lines = (path) => text(path).split("\n").filter(Boolean).map(parseExact);
 const golden = "../../golden/";
 const histories = readdirSync(here(`${golden}histories/`)).filter((name) => name.endsWith(".jsonl"));
-const table = JSON.parse(text("../../../journal/sentences.json"));
+const table = JSON.parse(text("../../../zabka/journal/sentences.json"));
 
 for (const history of histories) {
   test(`${history} folds to its golden state`, () => {

@@ -9,7 +9,7 @@ import { injection } from "../../../api/web/links/fault.js";
 import { nodeAt, path, places, SIZE } from "../../../api/web/links/ring.js";
 import { Answers } from "../../../api/web/why/answers.js";
 
-const table = JSON.parse(readFileSync(new URL("../../../journal/sentences.json", import.meta.url), "utf8"));
+const table = JSON.parse(readFileSync(new URL("../../../zabka/journal/sentences.json", import.meta.url), "utf8"));
 
 /** @param {number} seq @param {number} at_us @param {string} node @param {number} to */
 const cut = (seq, at_us, node, to) => ({ seq, wall_us: at_us, node, type: "log_truncated", broker_id: 4, topic: "orders", partition: 0, from_offset: 6, to_offset: to, leader_epoch: 1, cause: "" });
