@@ -43,17 +43,21 @@ export function named(names) {
   return list([...names.slice(0, NAMED_MAX), ...(more > 0 ? [`${more} more`] : [])]);
 }
 
-/** The links that suffer, those of one node together: "cut broker 5 ↔ brokers 1 and 2". @param {Fault[]} faults */
+/** The first links that have faults, those of one node together, and how many more there are: "cut broker 5 ↔ brokers 1 and 2". @param {Fault[]} faults */
 export function links(faults) {
-  /** @type {Map<string, {head: string, targets: string[]}>} */
+  /** @type {Map<string, {head: string, targets: string[], count: number}>} */
   const found = new Map();
   for (const { kind, source, target, both_ways } of faults) {
     const key = `${kind} ${source} ${both_ways}`;
-    const of = found.get(key) ?? { head: `${kind.replaceAll("_", " ")} ${spaced(source)}${source === target ? "" : both_ways ? " ↔" : " →"}`, targets: [] };
+    const of = found.get(key) ?? { head: `${kind.replaceAll("_", " ")} ${spaced(source)}${source === target ? "" : both_ways ? " ↔" : " →"}`, targets: [], count: 0 };
+    of.count += 1;
     if (source !== target) of.targets.push(target === ANY ? "all nodes" : spaced(target));
     found.set(key, of);
   }
-  return [...found.values()].map(({ head, targets }) => [head, together(targets)].filter(Boolean).join(" ")).join("; ");
+  const groups = [...found.values()];
+  const more = groups.slice(NAMED_MAX).reduce((sum, { count }) => sum + count, 0);
+  const texts = groups.slice(0, NAMED_MAX).map(({ head, targets }) => [head, together(targets)].filter(Boolean).join(" "));
+  return [...texts, ...(more > 0 ? [`${more} more`] : [])].join("; ");
 }
 
 /** @param {string} node */

@@ -28,7 +28,7 @@ const NAMES = { election: "election", isr: "change of an ISR", loss: "loss of re
 /** Of a kind so many events are looked at in one answer. */
 const LOOKED_AT = 20;
 /** Whether an event is of its kind: a truncation of records that were never committed is no loss. @param {Kind} kind @param {Entry} entry */
-const counts = (kind, entry) => kind !== "loss" || entry.below_high_watermark > 0;
+const counts = (kind, entry) => kind !== "loss" || Math.max(entry.committed_at_least ?? -1, entry.below_high_watermark) > 0;
 const KEPT_RUNS_MAX = 6;
 /** Whoever goes on within this time wants nothing of what lies around. */
 const REST_MS = 80;

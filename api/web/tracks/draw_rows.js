@@ -220,7 +220,11 @@ export function clusters(shown) {
     if (last !== undefined && x < last.x + SHARED_PX) Object.assign(last, { x, marks: [...last.marks, ...told] });
     else found.push({ marks: told, x, from: x });
   }
-  return found;
+  // A request is the cause of the fault beside it, and says nothing that the fault's own words do not.
+  return found.map((each) => {
+    const others = each.marks.filter((mark) => mark.kind !== "request");
+    return others.length ? { ...each, marks: others } : each;
+  });
 }
 
 /** What a label may say, the longest first: "kill broker 2, kill broker 3", "kill b2, kill b3", "kill b2 +1". @param {string[]} texts */

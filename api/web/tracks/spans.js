@@ -221,7 +221,7 @@ export class Spans {
     const fresh = committedAtLeast(here) - committedAtLeast(here.slice(0, -1));
     const committed = here.at(-1)?.committed_at_least ?? 0;
     const all = this.lost.get(name) ?? [];
-    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed: e.below_high_watermark, fresh });
+    all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed, fresh });
     this.lost.set(name, all);
     if (committed > 0) say("came", "lost", `at least ${plural(committed, "committed record")} gone from broker ${e.broker_id}`, "bad");
   }

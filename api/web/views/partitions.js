@@ -134,10 +134,10 @@ function cell(p, broker, low, high) {
   const replica = p.rows.find((r) => r.broker_id === broker);
   if (replica === undefined) return html`<td class="replica none"><span class="unseen">no replica</span></td>`;
   const [shape, word, tone] = standing(replica);
-  const end = replica.leo === null ? "end unknown" : count(replica.leo);
+  const end = replica.leo === null ? "?" : count(replica.leo);
   const behind = replica.behind > 0 && !replica.leader ? html`<span class="minus">−${count(replica.behind)}</span>` : nothing;
   return html`<td class="replica ${tone}" title=${word}>
-    <span class="standing">${icon(shape)}<span class="word">${word}</span><span class="leo" title="log end offset">${end}</span>${behind}</span>
+    <span class="standing">${icon(shape)}<span class="word">${word}</span><span class="leo" title=${replica.leo === null ? "log end offset unknown" : "log end offset"}>${end}</span>${behind}</span>
     ${bar(replica, p.high_watermark, low, high)}</td>`;
 }
 

@@ -80,6 +80,6 @@ export function steps(told, moment) {
     const when = place === 0 ? "this" : before_ms === 0 ? "same ms" : before_ms < 0 ? `+${duration(-before_ms)}` : `−${duration(before_ms)}`;
     return html`<li class=${place === 0 ? "effect" : ""}><span class="ago">${when}</span>
       <p><a href=${hash({ ...moment.place, at: step.seq })} aria-current=${place === 0 ? "true" : nothing}><b>${event.node}</b> ${step.told}</a></p>
-      ${ruled(step.rule)}${step.controller_gap ? html`<p class="quiet">${gapText(step.controller_gap)}</p>` : nothing}</li>`;
+      ${ruled(step.rule)}${step.controller_gap ? html`<p class="quiet gap">${gapText(step.controller_gap)}</p>` : nothing}</li>`;
   })}${end ? html`<li class="end"><p>${says && end !== "timer" ? html`${says}. ` : nothing}${ENDS[end]}</p></li>` : nothing}</ol>`;
 }

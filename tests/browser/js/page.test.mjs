@@ -666,6 +666,10 @@ test("the links of one node that are cut are named together", () => {
   assert.equal(links([cut("broker-5", "broker-1"), cut("broker-5", "broker-2"), cut("broker-5", "peer-1")]), "cut broker 5 ↔ brokers 1 and 2 and peer 1");
   assert.equal(links([cut("broker-1", "*", false)]), "cut broker 1 → all nodes");
   assert.equal(links([{ ...cut("broker-2", "broker-2"), kind: "power_loss" }]), "power loss broker 2");
+  const slow = (peer) => ({ ...cut(peer, "broker-2", false), kind: "delay" });
+  const all = [slow("peer-1"), slow("peer-2"), slow("peer-3"), cut("broker-2", "broker-1"), cut("broker-2", "broker-3")];
+  assert.equal(links(all.slice(0, 3)), "delay peer 1 → broker 2; delay peer 2 → broker 2; delay peer 3 → broker 2");
+  assert.equal(links(all), "delay peer 1 → broker 2; delay peer 2 → broker 2; delay peer 3 → broker 2; 2 more");
 });
 
 test("an isolated leader is not shown in sync, and its partition is named as not writable", () => {
@@ -691,7 +695,7 @@ test("two plays of one script, and the one with its bug, have different labels t
   const run = (id, title, ms, variant = null) => ({ id, title, kind: "scenario", of: "kafka-1211", created_ms: at(ms), variant });
   const title = "A follower cuts off what it was told to be committed";
   const runs = [run("r1", title, 0), run("r1.bug", `${title}: with its bug`, 0, "with its bug"), run("r2", title, 60_000)];
-  assert.deepEqual(runs.map(runLabel), ["kafka-1211 · 03:04:05", "kafka-1211, with its bug · 03:04:05", "kafka-1211 · 03:05:05"]);
+  assert.deepEqual(runs.map(runLabel), ["kafka-1211 · 03:04:05", "kafka-1211 · 03:04:05, with its bug", "kafka-1211 · 03:05:05"]);
   assert.equal(runLabel({ id: "live", title: "The live cluster", kind: "live" }), "live cluster");
   assert.equal(runLabel({ id: "r3", title: "Seed 3 of ensemble", kind: "seed", of: "3", created_ms: at(0) }), "Seed 3 of ensemble · 03:04:05");
 });

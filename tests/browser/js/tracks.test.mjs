@@ -148,6 +148,9 @@ test("marks that are too near for a label of their own share one, others do not"
   const shown = [{ marks: [mark("kill broker 2")], x: 100 }, { marks: [mark("kill broker 3")], x: 106 }, { marks: [mark("start broker 2")], x: 300 }];
   assert.deepEqual(clusters(shown).map(({ from, x, marks }) => [from, x, marks.map(({ text }) => text)]),
     [[100, 106, ["kill broker 2", "kill broker 3"]], [300, 300, ["start broker 2"]]]);
+  const asked = { marks: [mark("POST /brokers/2/kill", "request"), mark("kill broker 2")], x: 100 };
+  assert.deepEqual(clusters([asked]).map(({ marks }) => marks.map(({ text }) => text)), [["kill broker 2"]]);
+  assert.deepEqual(clusters([{ marks: [mark("POST /topics", "request")], x: 100 }])[0].marks.map(({ text }) => text), ["POST /topics"]);
 });
 
 test("a partition whose leader is cut off cannot be written from the cut to its end", () => {
