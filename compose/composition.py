@@ -72,7 +72,7 @@ x-node: &node
     ZABKA_PROFILE: {topology.profile}
     ZABKA_SETTINGS: {_quoted(json.dumps(settings))}
   healthcheck: &health
-    test: [CMD, python, -I, -m, compose.healthcheck, "{AGENT_PORT}"]
+    test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}"]
     # No probe counts against a container until it has had time to start on a machine with much else to do.
     start_period: 180s
     start_interval: 2s
@@ -91,7 +91,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
         own = (
             "    build:\n      <<: *build\n      target: nodes\n"
             "    healthcheck:\n      <<: *health\n"
-            f'      test: [CMD, python, -I, -m, compose.healthcheck, "{AGENT_PORT}", "{API_PORT}"]\n'
+            f'      test: [CMD, python, -I, -m, zabka.compose.healthcheck, "{AGENT_PORT}", "{API_PORT}"]\n'
         )
     if not any(node.startswith("peer-") for node in host.nodes):
         own += "    depends_on: *after-peers\n"
@@ -100,7 +100,7 @@ def _service(topology: Topology, host: HostSpec) -> str:
   {host.address}:
     <<: *node
     hostname: {host.address}
-    command: [python, -m, compose.containers, {host.name}]
+    command: [python, -m, zabka.compose.containers, {host.name}]
     volumes: ["{host.address}:{DATA}", "tokens:{TOKENS}"]
     ports: [{ports}]
 {own}"""

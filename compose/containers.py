@@ -3,7 +3,7 @@
 One image, many commands: each container's first process is a host agent, which owns the one node of that container.  No
 Docker socket is mounted anywhere: the API asks the agents, over the containers' network.  `composition` writes
 compose.yaml of the same topology, `manifests` what Kubernetes takes, and `image` the Dockerfile; `python -m
-compose.kept_files` writes them anew.
+zabka.compose.kept_files` writes them anew.
 """
 
 from __future__ import annotations

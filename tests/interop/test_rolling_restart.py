@@ -21,7 +21,9 @@ needs_no_java = pytest.param((), id="ours")
 KINDS = [
     needs_no_java,
     *(
-        pytest.param(java, id=name, marks=pytest.mark.skipif(missing() is not None, reason="needs Java"))
+        pytest.param(
+            java, id=name, marks=[pytest.mark.long, pytest.mark.skipif(missing() is not None, reason="needs Java")]
+        )
         for name, java in (("Java leader", (2, 3)), ("Java newcomer", (1, 4)))
     ),
 ]
