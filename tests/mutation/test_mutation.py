@@ -62,7 +62,7 @@ from zabka.ensemble.zab.messages import Vote
 from tests.mutation import mutants
 from tests.mutation.patching import RunningFunctions
 
-change = next(each for each in mutants.mutants_of("ensemble/zab/election.py") if each.function == "better")
+change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if each.function == "better")
 vote = Vote(PeerId(1), Zxid(1), Epoch(1))
 assert better(vote, vote) is False
 assert RunningFunctions().plant(change)
@@ -76,7 +76,7 @@ def test_a_planted_change_is_in_force_where_the_function_was_imported_before() -
 
 
 def test_a_change_of_what_ran_on_import_cannot_be_planted() -> None:
-    change = next(each for each in mutants.mutants_of("ensemble/zab/election.py") if not each.function)
+    change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if not each.function)
     assert not RunningFunctions().plant(change)
 
 
