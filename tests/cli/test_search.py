@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import shutil
 from pathlib import Path
 from typing import NamedTuple
 from unittest import mock
@@ -94,6 +95,7 @@ def test_a_tapes_journal_is_the_same_every_time(finding: Finding, tmp_path: Path
     assert journals[0].read_bytes() == journals[1].read_bytes() != b""
 
 
+@pytest.mark.long
 def test_two_processes_find_it_too(tmp_path: Path) -> None:
     assert search("--plant", PLANT, "--jobs", "2", "--out", str(tmp_path))[0] == 1
 
@@ -111,6 +113,7 @@ def test_what_makes_no_sense_gets_one_clear_line(tmp_path: Path) -> None:
         assert len(told.splitlines()) == 1
 
 
+@pytest.mark.long
 def test_a_long_search_does_not_keep_the_worlds_that_have_ended(tmp_path: Path) -> None:
     gc.collect()
     before = _worlds()
@@ -130,11 +133,11 @@ def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
     assert "another --out" in said
 
 
-def test_a_finding_counts_also_where_its_search_is_gone_on_with(tmp_path: Path) -> None:
-    options = ("--plant", PLANT, "--out", str(tmp_path))
-    assert search(*options)[0] == 1
-    (path,) = (tmp_path / "found").glob("*.json")
-    code, said = search(*options)
+def test_a_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: Path) -> None:
+    out = tmp_path / "search"
+    shutil.copytree(finding.path.parents[1], out)
+    path = out / "found" / finding.path.name
+    code, said = search("--plant", PLANT, "--out", str(out))
     assert code == 1
     assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in said
     assert f"zabka replay {path} --story" in said

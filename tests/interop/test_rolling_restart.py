@@ -98,7 +98,7 @@ def test_ensemble_grown_by_rolling_restart_serves(tmp_path: Path, java: tuple[in
 
 
 @pytest.mark.parametrize("java", KINDS)
-@pytest.mark.parametrize("moved", [moved_port, moved_host])
+@pytest.mark.parametrize("moved", [moved_port, pytest.param(moved_host, marks=pytest.mark.long)])
 def test_ensemble_with_a_moved_server_serves_at_each_step(
     tmp_path: Path, java: tuple[int, ...], moved: Callable[[str], str]
 ) -> None:

@@ -31,6 +31,7 @@ def told(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...
     return [tuple(row[name] for name in columns) for row in pq.read_table(place).to_pylist() if row["run"] == run]
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_tables_of_rows_that_grow_are_what_the_fold_says_and_those_of_the_batch_job(
     spark: SparkSession, tmp_path: Path

@@ -121,6 +121,7 @@ def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
     assert json.loads((lake / stream.STATUS).read_text())["lines"] == len(lines)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_lakes_paused_leader_goes_on_with_what_it_says_next_whenever_the_stream_is_started_anew(
     spark: SparkSession, tmp_path: Path
@@ -140,6 +141,7 @@ def test_who_says_that_it_stops_when_its_pause_is_over_does_not_run_in_a_stream_
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
 
 
+@pytest.mark.long
 @pytest.mark.timeout(600)
 def test_a_lakes_leader_whose_end_nobody_saw_is_not_observed_whenever_the_stream_is_started_anew(
     spark: SparkSession, tmp_path: Path

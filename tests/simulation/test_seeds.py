@@ -56,6 +56,7 @@ def test_the_same_seed_gives_the_same_history_in_one_process() -> None:
     assert fingerprint(first) == fingerprint(second)
 
 
+@pytest.mark.long
 def test_another_seed_gives_another_history() -> None:
     first, second = SeedRun(3, CHAOS), SeedRun(4, CHAOS)
     first.execute(), second.execute()

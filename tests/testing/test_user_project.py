@@ -21,7 +21,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return build_wheel(tmp_path_factory.mktemp("wheel"))
 
 
-@pytest.mark.parametrize(("run", "src"), [("pytest", True), ("python -m pytest", False), ("-n 2", True)])
+@pytest.mark.parametrize(
+    ("run", "src"),
+    [("pytest", True), ("python -m pytest", False), pytest.param("-n 2", True, marks=pytest.mark.long)],
+)
 def test_user_project_with_same_names_runs(run: str, src: bool, tmp_path: Path) -> None:
     where = write_project(tmp_path, src=src)
     program, *arguments = RUNS[run]

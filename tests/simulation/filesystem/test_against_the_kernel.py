@@ -14,6 +14,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -370,6 +371,7 @@ CASES: list[list[tuple[Any, ...]]] = [
 ]
 
 
+@pytest.mark.long
 def test_every_state_that_posix_allows_is_left_by_some_seed() -> None:
     for steps in CASES:
         assert states_after(steps, range(1500), journal=False) == model_of(steps).allowed(), steps

@@ -86,6 +86,7 @@ def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and
     run.world.end()
 
 
+@pytest.mark.long
 def test_a_thread_that_sleeps_beside_the_world_spends_none_of_its_time() -> None:
     ended = threading.Event()
 
@@ -174,6 +175,7 @@ PURGING = CALM._replace(
 )
 
 
+@pytest.mark.long
 def test_a_diff_with_a_hole_is_found_where_an_empty_server_joins_behind_a_purge() -> None:
     with the_log_is_read_by_its_numbers():
         run = ServingRun(3, PURGING, "replace_after_purge")
@@ -203,6 +205,7 @@ def acknowledged_before_the_sync() -> Iterator[None]:
         yield
 
 
+@pytest.mark.long
 def test_what_was_acknowledged_without_a_sync_is_missed_on_the_platters() -> None:
     problems = serve_seed(1, [acknowledged_before_the_sync()]).problems()
 
