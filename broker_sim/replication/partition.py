@@ -444,8 +444,10 @@ class Partition:
             self.maybe_advance_high_watermark()
 
     def last_readable(self, from_follower: bool) -> tuple[int, int]:
-        """The offset before which records can be listed, and OFFSET_NOT_AVAILABLE for what lies beyond it until the
-        high watermark reaches this epoch (KIP-207)."""
+        """An error code and the offset before which records can be listed (ListOffsets).
+
+        The code is OFFSET_NOT_AVAILABLE for clients while the high watermark has not reached this leader epoch
+        (KIP-207), else 0."""
         if from_follower:
             return 0, self.log.end_offset
         behind = self.leader_epoch_start is not None and self.leader_epoch_start > self.log.high_watermark

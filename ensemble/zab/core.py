@@ -268,7 +268,7 @@ class Core:
                 self.cause = looking_cause(self.my_id)
 
     def perform(self, effects: Iterable[Effect]) -> None:
-        """Carry out what the application asked for: its own three effects here, all others by the driver."""
+        """Carry out the application's effects: `Submit` and those of `_ASKING` here, all others by the driver."""
         requests: list[ForwardedRequest] = []
         for effect in effects:
             if isinstance(effect, Submit):
@@ -567,5 +567,5 @@ class Core:
 
     @property
     def last_committed(self) -> Zxid:
-        """The newest transaction in the tree."""
+        """The newest committed transaction, which is the newest in the tree: nothing else is applied."""
         return self.application.last_applied
