@@ -66,7 +66,7 @@ async def _play_all(
     await asyncio.gather(*(player.play(done.is_set) for player in players))
     async with asyncio.timeout(LAST_WORDS_S):
         wrong += [said for said in await asyncio.gather(*(p.check_alive() for p in players)) if said is not None]
-        await asyncio.gather(*(player.end() for player in players))
+        await asyncio.gather(*(player.close_session() for player in players))
         # A session whose client never came back ends by its timeout.
         await _emptied(setup, ALIVE)
         await setup.close()

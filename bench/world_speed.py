@@ -107,7 +107,7 @@ def measure(wire: Wire, settings: WorldSettings, partitions: int, records_per_s:
         len(world.record.entries) - events,
         producer.acknowledged - acknowledged,
     )
-    world.scheduler.end()
+    world.scheduler.cancel_all()
     return speed
 
 

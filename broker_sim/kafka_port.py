@@ -149,7 +149,7 @@ class KafkaPort:
                 raise
             else:
                 self.connections[id(connection)] = connection
-                connection.begin()
+                connection.start_reading()
 
     def _evict(self) -> str | None:
         """Close the connection that was silent longest, to make room; whose it was."""
@@ -250,7 +250,7 @@ class _Connection(asyncio.Protocol):
 
     # ---- ours -------------------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
+    def start_reading(self) -> None:
         """There is room for this client: hear it."""
         if self._transport is None or self._transport.is_closing():
             self._port.leave(self)
@@ -393,7 +393,7 @@ class _Connection(asyncio.Protocol):
     def _reply(self, correlation_id: int, response: KafkaMessage, parts: list[bytes]) -> None:
         self._replies += parts
         if self._line is not None and self._line.awaits:
-            self._line.told(correlation_id, response, sum(map(len, parts)))
+            self._line.response_sent(correlation_id, response, sum(map(len, parts)))
         if not self._flushing:
             self._flushing = True
             self._loop.call_soon(self._flush)

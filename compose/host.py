@@ -245,7 +245,7 @@ class Host:
         deadline = time.monotonic() + min(request.wait_ms, 5_000) / 1000
         wanted = [(tail, p) for tail in self._tails if (p := request.positions.get(tail.node)) is not None]
         while True:
-            notice = self._growth.begin()
+            notice = self._growth.next_growth()
             chunks = [chunk for tail, position in wanted if (chunk := tail.read_on(position)) is not None]
             if chunks:
                 self._growth.wrote()

@@ -51,7 +51,7 @@ class JournalGrowth:
         self._written_s = 0.0
         self._notice = asyncio.Event()
 
-    def begin(self) -> asyncio.Event:
+    def next_growth(self) -> asyncio.Event:
         """What to wait for with `grown`; asked for before the journals are read, nothing falls between."""
         if not self._asked:
             self._asked, self._inotify = True, _Inotify.open()

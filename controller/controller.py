@@ -182,7 +182,7 @@ class KafkaController:
         self._timers: dict[str, Timer] = {}
         self._owner_seen = 0
         self._occasion = Occasion()
-        self._occasion.begin(START)
+        self._occasion.start_event(START)
         self._signals = EventSignals(runtime, self._events, lambda: self._reign, self._candidate_events())
 
     # -- what others may know
@@ -375,10 +375,10 @@ class KafkaController:
     async def _process(self, event: ControllerEvent) -> None:
         """Process an event, and count it."""
         began_ms = self._runtime.now().mono_ms
-        self._occasion.begin(event.caused_by)
-        self._stats.begin(event.name, began_ms - event.put_ms)
+        self._occasion.start_event(event.caused_by)
+        self._stats.event_started(event.name, began_ms - event.put_ms)
         await self._process_whatever_comes(event)
-        self._stats.end(self._runtime.now().mono_ms - began_ms)
+        self._stats.event_finished(self._runtime.now().mono_ms - began_ms)
 
     async def _process_whatever_comes(self, event: ControllerEvent) -> None:
         """Every way in which an event can end keeps the queue going."""
@@ -397,7 +397,7 @@ class KafkaController:
             await event.process()
         except ControllerMoved:
             self._resign("controller_moved", owner_cause(self._session_held()))
-            self._occasion.begin(UNKNOWN)
+            self._occasion.start_event(UNKNOWN)
             await self._process_reelect()
         except SessionExpired:
             raise
@@ -540,7 +540,7 @@ class KafkaController:
         if (reign := self._reign) is None:
             return
         self._reign = None
-        reign.end()
+        reign.resign()
         if reason == "session_expired":
             self._lapsed = (reign.context.epoch, reign.context.epoch_zk_version)
         self._emit(journal.ControllerResigned(self._broker_id, reign.context.epoch, reason, caused_by))

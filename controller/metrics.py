@@ -106,12 +106,12 @@ class ControllerStats:
         self.unclean_elections = 0
         """UncleanLeaderElectionsPerSec: counted when chosen, before the write, which may have to be repeated."""
 
-    def begin(self, event: str, waited_ms: int) -> None:
+    def event_started(self, event: str, waited_ms: int) -> None:
         """That event's turn has come."""
         self.state = STATE_DURING.get(event, ControllerState.IDLE)
         self.queue_time = self.queue_time.plus(waited_ms)
 
-    def end(self, took_ms: int) -> None:
+    def event_finished(self, took_ms: int) -> None:
         """The event in hand is over."""
         if self.state in self.timings:
             self.timings[self.state] = self.timings[self.state].plus(took_ms)

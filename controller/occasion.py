@@ -27,7 +27,7 @@ class Occasion:
         self.returned: dict[int, Cause] = {}
         self._topics: dict[str, Cause] = {}
 
-    def begin(self, cause: Cause) -> None:
+    def start_event(self, cause: Cause) -> None:
         """The next event is processed."""
         self.cause = cause
         self.lost.clear()

@@ -123,7 +123,7 @@ class Reign:
         """Topics whose znode could not be read: left out until it is mended."""
         self._rebalance_timer: Timer | None = None
 
-    def end(self) -> None:
+    def resign(self) -> None:
         """Stop everything at once (onControllerResignation)."""
         self.legacy.leave(self.context, self.replica_batch)
         if self._rebalance_timer is not None:

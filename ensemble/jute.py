@@ -37,7 +37,7 @@ class Reader:
         self.pos = pos
         self.end = len(self.data)
 
-    def take(self, size: int) -> int:
+    def skip_bytes(self, size: int) -> int:
         """Pass over `size` bytes; where they begin.  Raises MalformedRecord when there are fewer."""
         start = self.pos
         if size < 0 or start + size > self.end:
@@ -47,25 +47,25 @@ class Reader:
 
     def read_bool(self) -> bool:
         """One byte, zero or not."""
-        return self.data[self.take(1)] != 0
+        return self.data[self.skip_bytes(1)] != 0
 
     def read_byte(self) -> int:
         """One signed byte."""
-        value = self.data[self.take(1)]
+        value = self.data[self.skip_bytes(1)]
         return value - 256 if value > 127 else value
 
     def read_int(self) -> int:
         """A signed 32-bit integer."""
         start = self.pos
         if start + 4 > self.end:
-            self.take(4)
+            self.skip_bytes(4)
         self.pos = start + 4
         value: int = _int_at(self.data, start)[0]
         return value
 
     def read_long(self) -> int:
         """A signed 64-bit integer."""
-        value: int = _LONG.unpack_from(self.data, self.take(8))[0]
+        value: int = _LONG.unpack_from(self.data, self.skip_bytes(8))[0]
         return value
 
     def read_buffer(self) -> bytes | None:
@@ -73,7 +73,7 @@ class Reader:
         size = self.read_int()
         if size == -1:
             return None
-        start = self.take(size)
+        start = self.skip_bytes(size)
         return self.data[start : self.pos]
 
     def read_string(self) -> str:

@@ -56,7 +56,7 @@ class CreateTxn(Record):
         """As `layout` says, written out; raises MalformedRecord."""
         path, data = reader.read_path_and_data()
         acl = ACLS.read(reader)
-        ephemeral, parent_cversion = _CREATE_END.unpack_from(reader.data, reader.take(_CREATE_END.size))
+        ephemeral, parent_cversion = _CREATE_END.unpack_from(reader.data, reader.skip_bytes(_CREATE_END.size))
         return cls(path, data, acl, ephemeral, parent_cversion)
 
 

@@ -221,7 +221,7 @@ class Collector:
             if answer.chunks:
                 self._brought_s[agent.name] = self._mono_s()
             for chunk in answer.chunks:
-                self.take(chunk)
+                self.accept_chunk(chunk)
                 positions[chunk.node] = msgspec.structs.replace(
                     chunk.next, first=self._files.begun_of(chunk.node).first
                 )
@@ -240,7 +240,7 @@ class Collector:
             return ""
         return f"the journal of {', '.join(nodes)} began anew: what it had not told before is gone"
 
-    def take(self, chunk: JournalChunk) -> None:
+    def accept_chunk(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
         of a journal that began anew are numbered behind them."""
         now_s = self._mono_s()
@@ -329,13 +329,13 @@ class Collector:
         self._recent.append(Numbered(entry.seq, line))
         self._fold.apply(entry)
         self._fold.take_closed()
-        self.counts.take(entry)
+        self.counts.count_event(entry)
         if isinstance(entry.event, _STANDINGS):
             self.told_us[entry.node] = entry.wall_us
 
     def _standing(self) -> bytes:
         folded = Folded.of(self._fold.spans)
-        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.told(), self.told_us))
+        return msgspec.json.encode(_Standing(FOLDED, folded, self.counts.as_counts(), self.told_us))
 
     def _take_up(self, standing: bytes) -> bool:
         """Begin from what an earlier run kept; False where it kept nothing that this version can read."""

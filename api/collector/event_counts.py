@@ -41,7 +41,7 @@ class EventCounts:
         self.records_lost = 0
         self._isr_sizes: dict[tuple[str, int], int] = {}
 
-    def take(self, entry: Entry) -> None:
+    def count_event(self, entry: Entry) -> None:
         """Count one event."""
         event = entry.event
         if isinstance(event, IsrChanged):
@@ -64,7 +64,7 @@ class EventCounts:
             for name in [name for name in self._isr_sizes if name[0] == event.topic]:
                 del self._isr_sizes[name]
 
-    def told(self) -> ToldCounts:
+    def as_counts(self) -> ToldCounts:
         """The counts, to be kept."""
         return ToldCounts(
             isr=[(broker_id, way, number) for (broker_id, way), number in self.isr.items()],

@@ -30,12 +30,12 @@ class JoinedBrokers:
         while True:
             fresh = await ensemble.next_look()
             if not fresh.stale:
-                self.take(fresh.reading)
+                self.report_changes(fresh.reading)
                 if not self._own.issuperset(fresh.reading.brokers):
                     # Their reigns may be short.
                     ensemble.look_often()
 
-    def take(self, reading: Reading) -> None:
+    def report_changes(self, reading: Reading) -> None:
         """Tell what is new since the last look."""
         for broker_id, found in sorted(reading.brokers.items()):
             if broker_id not in self._own and self._told(broker_id) != found.broker_epoch:

@@ -53,7 +53,7 @@ class _Running(Protocol):
     """A workload that runs."""
 
     def view(self, workload_id: str, state: State) -> WorkloadView: ...
-    async def end(self) -> None:
+    async def stop_workload(self) -> None:
         """Come to an orderly end, as far as the brokers answer."""
         ...
 
@@ -87,7 +87,7 @@ class _Producer:
             last_error=status.last_error,
         )
 
-    async def end(self) -> None:
+    async def stop_workload(self) -> None:
         await self._workload.stop()
         await self._workload.verify()
 
@@ -124,7 +124,7 @@ class _Consumer:
             last_error=counts.last_error,
         )
 
-    async def end(self) -> None:
+    async def stop_workload(self) -> None:
         await self._workload.stop()
 
     def close(self) -> None:
@@ -258,7 +258,7 @@ class WorkloadManager:
         try:
             with contextlib.suppress(TimeoutError, KafkaUnavailable, KafkaRequestFailed):
                 async with asyncio.timeout(END_S):
-                    await running.end()
+                    await running.stop_workload()
         finally:
             running.close()
             self._running.pop(workload_id, None)

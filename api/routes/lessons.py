@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.history import History
 from zabka.api.runs.run_models import WhyStep
-from zabka.api.runs.why import told
+from zabka.api.runs.why import chain_to_json
 from zabka.api.scenarios.lesson_models import LessonRevealed, LessonTold
 from zabka.api.services import Service
 from zabka.journal.events import Entry
@@ -89,6 +89,6 @@ def _revealed(lesson: Lesson, entries: list[Entry], run: str, pair: str | None) 
         right=lesson.right(scene),
         look_at=lesson.look_at,
         explanation=lesson.explanation,
-        chain=[WhyStep.model_validate(step) for step in told(scene.chain)],
+        chain=[WhyStep.model_validate(step) for step in chain_to_json(scene.chain)],
         beginning=None if begun is None else {"seq": begun.seq, "told": sentences.sentence(begun.node, begun.event)},
     )

@@ -74,7 +74,7 @@ async def post_run(
 
     A line that is no event of this version's schema refuses all of it; `errors` says where.  Nodes' clocks order what
     was not merged yet."""
-    run = await service.runs.uploads.take(await request.body(), name)
+    run = await service.runs.uploads.keep_history(await request.body(), name)
     response.headers["location"] = f"{UPLOADS}/{run.id}"
     return run
 

@@ -67,7 +67,7 @@ class _Schema(msgspec.Struct):
 _schema_of = msgspec.json.Decoder(_Schema).decode
 
 
-def take(data: bytes) -> Taken:
+def read_history(data: bytes) -> Taken:
     """The history in these JSON Lines: one node's journal, several behind each other, or one that is merged already.
 
     Raises NoHistory.

@@ -44,7 +44,7 @@ class NotedFold:
         closed, self._closed = self._closed, []
         return closed
 
-    def end(self) -> list[Span]:
+    def finished_spans(self) -> list[Span]:
         """The spans that ended since it was last asked, and those that last.  No entry may follow."""
         return [*self.take_closed(), *self.spans.take_closed(), *self.spans.lasting()]
 
@@ -136,7 +136,7 @@ class Rewind:
                 break
             found += fold.take_closed()
             await asyncio.sleep(0)
-        found += fold.end()
+        found += fold.finished_spans()
         last_us = fold.spans.state.at_us
         reaching = [span for span in found if span.to_us is None or span.to_us >= from_us]
         return Lasted(reaching, from_us, last_us if to_us is None else min(to_us, last_us))

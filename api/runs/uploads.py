@@ -8,7 +8,7 @@ import time
 from hashlib import sha256
 
 from zabka.api.http.problems import Problem
-from zabka.api.runs.intake import NoHistory, take
+from zabka.api.runs.intake import NoHistory, read_history
 from zabka.api.runs.kept import KeptRuns
 from zabka.api.runs.run_models import Run
 
@@ -23,7 +23,7 @@ class Uploads:
         self._kept = kept
         self._turn = asyncio.Lock()
 
-    async def take(self, data: bytes, name: str) -> Run:
+    async def keep_history(self, data: bytes, name: str) -> Run:
         """Keep the history in these JSON Lines.  Raises Problem: 422 with the bad lines, 503 where it cannot be
         kept."""
         async with self._turn:
@@ -38,7 +38,7 @@ class Uploads:
         return run
 
     def _take(self, data: bytes, name: str) -> Run:
-        taken = take(data)
+        taken = read_history(data)
         run = Run(
             id=f"r{secrets.token_hex(4)}",
             kind="upload",

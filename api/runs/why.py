@@ -67,7 +67,7 @@ class Whys:
         effect = self._event(seq)
         async with self._turn:
             await self._look_through(seq)
-            steps = told(self._causes.chain(effect))
+            steps = chain_to_json(self._causes.chain(effect))
             gap = gap_ended_by(self._state.reigns, effect.event)
             steps[0]["controller_gap"] = None if gap is None else gap_milliseconds(gap)
             return steps
@@ -105,7 +105,7 @@ class Whys:
             await asyncio.sleep(0)
 
 
-def told(chain: Chain) -> list[dict[str, Any]]:
+def chain_to_json(chain: Chain) -> list[dict[str, Any]]:
     """A chain as JSON; its last step says where it ends."""
     steps: list[dict[str, Any]] = []
     link: str | None = None

@@ -41,7 +41,7 @@ class GroupLog:
         self._groups: dict[str, StoredGroup] = {}
         self._offsets: dict[str, dict[TopicPartition, StoredOffset]] = {}
 
-    def take(self, data: bytes) -> Generator[None, None, int | None]:
+    def load_batches(self, data: bytes) -> Generator[None, None, int | None]:
         """Take in whole batches as they stand in the log, with a pause after every so many records; gives back the
         offset after them, None where there are none."""
         next_offset = None
@@ -123,7 +123,7 @@ async def read_group_log(
     offset = replica.log.start_offset
     while offset < replica.log.end_offset:
         data = replica.log.read(offset, buffer_bytes, replica.log.end_offset, True)
-        next_offset = await in_slices(read.take(data), runtime, pause_ms=0)
+        next_offset = await in_slices(read.load_batches(data), runtime, pause_ms=0)
         if next_offset is None:
             break
         offset = next_offset

@@ -62,8 +62,8 @@ class TransactionHandlers:
         """The requests served here."""
         return {
             ApiKey.ADD_PARTITIONS_TO_TXN: self.add_partitions,
-            ApiKey.ADD_OFFSETS_TO_TXN: self.end,
-            ApiKey.END_TXN: self.end,
+            ApiKey.ADD_OFFSETS_TO_TXN: self.refuse_end,
+            ApiKey.END_TXN: self.refuse_end,
             ApiKey.WRITE_TXN_MARKERS: self.write_markers,
             ApiKey.TXN_OFFSET_COMMIT: self.commit_offsets,
             ApiKey.DESCRIBE_TRANSACTIONS: self.describe_transactions,
@@ -80,7 +80,7 @@ class TransactionHandlers:
         ]
         return respond(request, results_by_transaction=rows)
 
-    async def end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
+    async def refuse_end(self, request: KafkaMessage, context: RequestContext) -> KafkaMessage:
         """Answer EndTxn and AddOffsetsToTxn."""
         return respond(request, error_code=NOT_SUPPORTED)
 

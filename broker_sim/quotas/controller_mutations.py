@@ -35,7 +35,7 @@ class TokenBucket:
         self._filled_ms = now_ms
         return self._tokens
 
-    def take(self, count: float) -> None:
+    def take_tokens(self, count: float) -> None:
         """Take tokens, whether there are any or not."""
         self._tokens -= count
 
@@ -85,7 +85,7 @@ class Strict(_Held):
         if owed_ms:
             self._throttled(owed_ms)
             raise Refused(ErrorCode.throttling_quota_exceeded, EXCEEDED)
-        self._quota.take(self._client, partitions)
+        self._quota.take_tokens(self._client, partitions)
 
 
 class Permissive(_Held):
@@ -93,7 +93,7 @@ class Permissive(_Held):
 
     def record(self, partitions: int) -> None:
         """Count them."""
-        self._quota.take(self._client, partitions)
+        self._quota.take_tokens(self._client, partitions)
         owed_ms = self._quota.owed_ms(self._client)
         if owed_ms:
             self._throttled(owed_ms)
@@ -121,14 +121,14 @@ class MutationQuota(ClientMeters[TokenBucket]):
         """The moment by which the buckets fill."""
         return self._runtime.now().mono_ms
 
-    def take(self, client: str, count: int) -> None:
+    def take_tokens(self, client: str, count: int) -> None:
         """Take tokens of a client."""
         now_ms, key = self.now_ms(), self.measured_as(client)
         limit = self.limit_of(key)
         if limit is not None:
             bucket = self.meter(key, now_ms)
             bucket.tokens(limit, now_ms)
-            bucket.take(count)
+            bucket.take_tokens(count)
 
     def owed_ms(self, client: str) -> int:
         """How long until a client's bucket holds nothing rather than less; 0 where it does."""

@@ -7,9 +7,9 @@ class _Sample:
     __slots__ = ("last_ms", "start_ms", "value")
 
     def __init__(self, now_ms: int) -> None:
-        self.begin(now_ms)
+        self.start_window(now_ms)
 
-    def begin(self, now_ms: int) -> None:
+    def start_window(self, now_ms: int) -> None:
         self.start_ms = self.last_ms = now_ms
         self.value = 0.0
 
@@ -36,7 +36,7 @@ class SampledAmount:
             if self._current == len(self._samples):
                 self._samples.append(_Sample(now_ms))
             sample = self._samples[self._current]
-            sample.begin(now_ms)
+            sample.start_window(now_ms)
         sample.value += amount
         sample.last_ms = now_ms
 
@@ -53,7 +53,7 @@ class SampledAmount:
     def _forget(self, now_ms: int) -> None:
         for sample in self._samples:
             if now_ms - sample.last_ms >= self.windows * self.window_ms:
-                sample.begin(now_ms)
+                sample.start_window(now_ms)
 
 
 def simple_rate(amount: SampledAmount, now_ms: int) -> float:

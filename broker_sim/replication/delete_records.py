@@ -28,7 +28,7 @@ class DeletionRow:
         self.deleted: Deleted | None = None
         """None: it waits for its replicas."""
 
-    def begin(self) -> None:
+    def move_log_start(self) -> None:
         """Move the leader's start.
 
         Errors: NOT_LEADER_OR_FOLLOWER, OFFSET_OUT_OF_RANGE above the high watermark, POLICY_VIOLATION where the topic

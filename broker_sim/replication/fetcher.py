@@ -141,7 +141,7 @@ class ReplicaFetcher:
 
     def add(self, partition: Partition) -> None:
         """Fetch that partition from now on."""
-        asks_first = self._truncation.begin(partition)
+        asks_first = self._truncation.needs_epoch_end(partition)
         self._fetching[partition.topic_partition] = one = _Fetching(partition, asks_first)
         self._names[one.topic_id] = partition.topic_partition.topic
         self._questions.begin_anew()

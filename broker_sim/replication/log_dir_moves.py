@@ -36,7 +36,7 @@ class LogDirMoves:
         """The one being copied: it is seen through before the next."""
         self._task: Task | None = None
 
-    def begin(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
+    def start_move(self, topic_partition: TopicPartition, partition: Partition | None, place: int) -> ErrorCode:
         """Move a replica into that one of log.dirs; where it moves elsewhere already that move is given up.
 
         A replica that is not here yet will be created there: REPLICA_NOT_AVAILABLE, as Kafka says.

@@ -371,7 +371,7 @@ class ReplicaManager:
         partitions, absence = self._control.partitions, self._control.absence
         rows = {tp: DeletionRow(partitions.get(tp), offset, absence(tp)) for tp, offset in offsets.items()}
         for row in rows.values():
-            row.begin()
+            row.move_log_start()
 
         def finish(deleted: Mapping[TopicPartition, Deleted]) -> None:
             if not answer.done():
@@ -402,7 +402,7 @@ class ReplicaManager:
         partition = self._control.partitions.get(topic_partition)
         if partition is None and self._control.absence(topic_partition) is ErrorCode.kafka_storage_error:
             return ErrorCode.kafka_storage_error
-        return self._moves.begin(topic_partition, partition, place)
+        return self._moves.start_move(topic_partition, partition, place)
 
     # ---- offsets -----------------------------------------------------------------------------------------------
 

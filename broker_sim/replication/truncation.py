@@ -25,7 +25,7 @@ class EpochEnd(NamedTuple):
 class Truncation(Protocol):
     """One way in which a follower finds where its log and its leader's part (see the module)."""
 
-    def begin(self, partition: Partition) -> bool:
+    def needs_epoch_end(self, partition: Partition) -> bool:
         """The partition follows a leader, or a leader of a new epoch: must that be asked for an epoch's end first?"""
         ...
 
@@ -41,7 +41,7 @@ class Truncation(Protocol):
 class TruncateOnFetch:
     """Kafka 2.7 and later (KIP-595)."""
 
-    def begin(self, partition: Partition) -> bool:
+    def needs_epoch_end(self, partition: Partition) -> bool:
         """Nothing: the first fetch shows whether the logs agree."""
         return False
 
@@ -57,7 +57,7 @@ class TruncateOnFetch:
 class TruncateToHighWatermark:
     """Before Kafka 0.11."""
 
-    def begin(self, partition: Partition) -> bool:
+    def needs_epoch_end(self, partition: Partition) -> bool:
         """Drop what is not known to be committed."""
         truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)
         return False
@@ -74,7 +74,7 @@ class TruncateToHighWatermark:
 class TruncateToEpochEnd:
     """Kafka 0.11 to 1.1 (KIP-101, before KIP-279)."""
 
-    def begin(self, partition: Partition) -> bool:
+    def needs_epoch_end(self, partition: Partition) -> bool:
         """Ask where the log's last epoch ends; a log without epochs goes by its high watermark."""
         if partition.log.epochs.latest == UNDEFINED_EPOCH:
             truncate(partition, partition.log.high_watermark, TO_HIGH_WATERMARK)

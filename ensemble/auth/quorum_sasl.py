@@ -94,7 +94,7 @@ class LearnerSide:
         self._packets = _Packets()
         self._responded = False
 
-    def begin(self) -> bytes:
+    def first_message(self) -> bytes:
         """What to send first: the server is asked for its challenge."""
         return packet(IN_PROGRESS, b"")
 
@@ -115,7 +115,7 @@ class LearnerSide:
         self._responded = True
         return Step(packet(IN_PROGRESS, self._client.respond(token)))
 
-    def end(self) -> Step:
+    def connection_ended(self) -> Step:
         """The other side ended the connection.  Raises Refused."""
         raise Refused("the server ended the connection during authentication")
 
@@ -154,7 +154,7 @@ class ServerSide:
         _, proof = self._server.verify(token or b"")
         return Step(packet(SUCCESS, proof), True, self._packets.buffer)
 
-    def end(self) -> Step:
+    def connection_ended(self) -> Step:
         """The other side ended the connection; one that need not prove anything may have said all it wants.  Raises
         Refused."""
         return self._without(self._packets.buffer)

@@ -86,7 +86,7 @@ class Player:
                 self._sessions += 1
                 await self._client.renew()
 
-    async def end(self) -> None:
+    async def close_session(self) -> None:
         """Close the session."""
         await self._client.close()
 

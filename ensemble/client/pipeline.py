@@ -61,7 +61,7 @@ class Pipeline:
         """What the calls without an answer yet are to leave."""
         return (call.watch for call in chain(self._pending, self._queued) if call.watch is not None)
 
-    def take(self, reply: Reply) -> Call | None:
+    def match_reply(self, reply: Reply) -> Call | None:
         """The call that a reply answers; None where it is not the oldest one's."""
         if not self._pending or self._pending[0].xid != reply.xid:
             return None
@@ -80,7 +80,7 @@ class Pipeline:
         for auth in auths:
             auth.resolve(ConnectionLoss())
 
-    def end(self) -> list[Call]:
+    def drain_unanswered(self) -> list[Call]:
         """The session is over: the calls that nobody will answer."""
         calls = [*self._pending, *self._queued]
         self._pending.clear()

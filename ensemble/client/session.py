@@ -381,7 +381,7 @@ class Session:
         self._resumable = False
         self.session_id, self.password = SessionId(0), NO_PASSWORD
         self.timeout_ms = self._requested_timeout_ms
-        calls = self._calls.end()
+        calls = self._calls.drain_unanswered()
         waiters = self._notices.take_waiters()
         for auth in self._auths:
             auth.resolve(self._ended(""))
@@ -437,7 +437,7 @@ class Session:
             self._lose(f"a reply with xid {message.xid}")
 
     def _on_reply(self, reply: Reply) -> None:
-        call = self._calls.take(reply)
+        call = self._calls.match_reply(reply)
         if call is None:
             self._lose(f"a reply with xid {reply.xid} out of order")
             return
@@ -481,7 +481,7 @@ class Session:
         link.heard = True
         self._heartbeat.heard()
         self._notices.event(event)
-        watchers = self._watches.take(event)
+        watchers = self._watches.take_watchers(event)
         if watchers:
             self._notices.fired(event, watchers)
 

@@ -71,7 +71,7 @@ class Watches:
             table = self._data if exists else self._exists
         table.setdefault(path, {})[watcher] = None
 
-    def take(self, event: WatchEvent) -> list[Watcher]:
+    def take_watchers(self, event: WatchEvent) -> list[Watcher]:
         """The watchers that an event (path as on the server) calls, each once; one-shot ones are removed."""
         if event.type in (EventType.CREATED, EventType.DATA_CHANGED):
             tables: tuple[_Table, ...] = (self._data, self._exists)

@@ -38,7 +38,7 @@ def _write_stat(out: Writer, stat: Stat) -> None:
 
 
 def _read_stat(reader: Reader) -> Stat:
-    return Stat._make(_STAT.unpack_from(reader.data, reader.take(_STAT.size)))
+    return Stat._make(_STAT.unpack_from(reader.data, reader.skip_bytes(_STAT.size)))
 
 
 STAT = Codec(_write_stat, _read_stat)

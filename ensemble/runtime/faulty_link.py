@@ -174,7 +174,7 @@ class FaultyLink(asyncio.Protocol):
         self._out.put(bytes(data))
         self._send()
 
-    def end(self, *, abrupt: bool) -> None:
+    def close_behind_faults(self, *, abrupt: bool) -> None:
         """Close.  Behind a cut the other side must not see it yet."""
         if self.closing:
             return
@@ -241,7 +241,7 @@ class FaultyLink(asyncio.Protocol):
             elif not item.half:
                 self._tell_lost(item.failure)
             elif not self.protocol.eof_received():
-                self.end(abrupt=False)
+                self.close_behind_faults(abrupt=False)
         self._in.wake_at_next(self._deliver)
         self._adjust_reading()
 
@@ -297,11 +297,11 @@ class FacadeTransport(asyncio.Transport):
 
     def close(self) -> None:
         """Close after what is queued."""
-        self._link.end(abrupt=False)
+        self._link.close_behind_faults(abrupt=False)
 
     def abort(self) -> None:
         """Close at once."""
-        self._link.end(abrupt=True)
+        self._link.close_behind_faults(abrupt=True)
 
     def is_closing(self) -> bool:
         """Whether it is closed or closing."""

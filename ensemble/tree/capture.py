@@ -64,9 +64,9 @@ class Capture:
                 count -= 1
                 if not count:
                     return
-        self.end()
+        self.stop_capture()
 
-    def end(self) -> None:
+    def stop_capture(self) -> None:
         """No further piece is wanted."""
         self._pending.clear()
         if self._blocks.keeper == self._keep:
@@ -82,7 +82,7 @@ class Capture:
         records.add(zip(paths, nodes.values_of(paths), strict=True), nodes.acls)
         if block.acls:
             block.forget_acls(nodes.acls)
-        parts = records.take()
+        parts = records.take_parts()
         size, checksum = 0, adler32(b"")
         for part in parts:
             size += len(part)

@@ -135,7 +135,7 @@ class Outstanding:
 
     # -- multi: all or nothing ---------------------------------------------------------------------------------------
 
-    def begin(self) -> tuple[int, int]:
+    def begin_changes(self) -> tuple[int, int]:
         """From now on changes can be taken back, until `commit` or `roll_back`."""
         assert self._undo is None, "a multi inside a multi"
         self._undo = {}

@@ -390,7 +390,7 @@ class Proposer:
         are told apart when it is applied."""
         ops = [as_in_a_multi(operation) for operation in MultiRequest.read_from(Reader(body)).ops]
         refusal = self._session_refusal()
-        mark = self.outstanding.begin()
+        mark = self.outstanding.begin_changes()
         quota_mark = self._quotas.mark() if self._quotas is not None else 0
         failed = False
         size = 0

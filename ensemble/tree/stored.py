@@ -82,7 +82,7 @@ class RecordParts:
             self._whole += (b"".join(self._small), memoryview(value)[HEAD_BYTES:])
             self._small.clear()
 
-    def take(self) -> list[bytes | memoryview]:
+    def take_parts(self) -> list[bytes | memoryview]:
         """All of them."""
         return [*self._whole, b"".join(self._small)]
 
@@ -95,7 +95,7 @@ def records_of(
     while some := list(islice(left, BLOCK_ZNODES)):
         records = RecordParts(table)
         records.add(some, acls)
-        yield from records.take()
+        yield from records.take_parts()
 
 
 class StoredNodes(Sequence[NodeImage]):

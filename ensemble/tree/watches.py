@@ -75,7 +75,7 @@ class _Table:
             return {}
         return watchers if isinstance(watchers, _Shared) else {watchers: None}
 
-    def take(self, path: str) -> dict[ConnectionId, None]:
+    def remove_watchers(self, path: str) -> dict[ConnectionId, None]:
         """Remove and return who watches a path."""
         taken = self.by_path.pop(path, None)
         if taken is None:
@@ -195,9 +195,9 @@ class Watches:
         A connection that watched a deleted node's data and children hears of it once.  One-shot watches are taken."""
         fired: list[Fired] = []
         event, path, parent = change.event, change.path, change.parent
-        watchers = self._data.take(path)
+        watchers = self._data.remove_watchers(path)
         if event is EventType.DELETED and path in self._children.by_path:
-            watchers = watchers | self._children.take(path)
+            watchers = watchers | self._children.remove_watchers(path)
         persistent = self._persistent
         if persistent.count:
             watchers = watchers | persistent.watchers(path)
@@ -206,7 +206,7 @@ class Watches:
         if watchers:
             fired.append(Fired(event, path, watchers, False))
         if parent is not None:
-            watchers = self._children.take(parent)
+            watchers = self._children.remove_watchers(parent)
             if persistent.count:
                 watchers = watchers | persistent.watchers(parent)
             if watchers:

@@ -177,7 +177,7 @@ class _Writing:
             yield from _in_chunks(self._blocks(len(SNAPSHOT_HEADER) + len(head), capture, before, now))
         finally:
             with suppress(RuntimeError):
-                self._post(capture.end)
+                self._post(capture.stop_capture)
         yield ROOT_END
 
     def _blocks(
@@ -270,7 +270,7 @@ class SnapshotWriter:
         self.taken = 0
         """How many snapshots were begun; the number of the last one."""
 
-    def take(self, snapshot: TreeSnapshot) -> bool:
+    def start_snapshot(self, snapshot: TreeSnapshot) -> bool:
         """Begin to write this one, of a tree that has not changed since; False where the one before is still being
         written, or nobody can be had to write it.  It is published once `publish` is called too, which may be before
         it is written.

@@ -158,7 +158,7 @@ class _Parts:
             raise SnapshotDamaged(self._base + self._pos, "bad checksum")
         self._advance(SEAL_BYTES)
 
-    def take(self, size: int) -> bytes:
+    def read_part(self, size: int) -> bytes:
         """The next part's bytes."""
         part = self._data[self._pos : self._pos + size]
         if len(part) < size:
@@ -223,10 +223,10 @@ def _read_checked(file: IO[bytes], zxid: int | None) -> TreeSnapshot:
     parts.check_seal()
     digest_zxid, digest = -1, 0
     if parts.left_bytes not in (0, _LONG.size + SEAL_BYTES):
-        digest_zxid, _, digest = DIGEST.unpack(parts.take(DIGEST.size))
+        digest_zxid, _, digest = DIGEST.unpack(parts.read_part(DIGEST.size))
         parts.check_seal()
     if parts.left_bytes:
-        last: int = _LONG.unpack(parts.take(_LONG.size))[0]
+        last: int = _LONG.unpack(parts.read_part(_LONG.size))[0]
         parts.check_seal()
         zxid = last if zxid is None else zxid
         if last < zxid:

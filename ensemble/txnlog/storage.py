@@ -256,7 +256,7 @@ class Storage:
         """Write an ordinary snapshot, of a tree that has not changed since, while it goes on changing; unless the one
         before is still being written.  The log goes on in a new file, and is durable so far before the snapshot counts.
         """
-        self._snapshots.take(snapshot)
+        self._snapshots.start_snapshot(snapshot)
         self._put([_RollLog(self._snapshots.taken)])
 
     def _read_logs(self) -> Job:

@@ -69,7 +69,7 @@ class Broadcast:
         """Sync requests not answered yet."""
         return len(self._syncs)
 
-    def begin(self, zxid: Zxid) -> None:
+    def start_epoch(self, zxid: Zxid) -> None:
         """The epoch's first zxid, which is no transaction's: proposals follow it."""
         self._last_proposed = self.last_committed = self.acks.last_told = zxid
 
@@ -154,7 +154,7 @@ class Broadcast:
             self._logged[self._core.my_id] = zxid
             self.advance()
             if self._core.pending and self.handover.successor is None and not self._needs_both:
-                self.acks.tell(zxid, self._links.values())
+                self.acks.send_durable(zxid, self._links.values())
 
     def judge_ack(self, peer: LearnerLink, zxid: Zxid) -> str:
         """What is wrong with a learner's acknowledgement of a proposal; empty where nothing is."""

@@ -57,7 +57,7 @@ class Following:
         self.master: ObserverMaster | None = None
         """Where this follower serves observers: who they are, and what they are told."""
 
-    def begin(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
+    def start_serving(self, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
         """Serve, and log what was proposed meanwhile, of which the first `committed` are committed.
 
         Where this peer has lost transactions the first `logged` are in its log already.  It may have committed these
@@ -178,7 +178,7 @@ class Following:
 
     def _commit_common(self) -> None:
         """Commit what both logs hold, except while a change of membership may change what a quorum is."""
-        pending, end = self._core.pending, self._common.end
+        pending, end = self._core.pending, self._common.chosen_zxid
         if pending and pending[0].zxid <= end and not self._core.reconfiguration.under_way:
             self._commit(end)
 

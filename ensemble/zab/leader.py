@@ -347,7 +347,7 @@ class Leader:
             return
         assert self._epoch is not None
         self.phase = Phase.SYNCHRONIZATION
-        self._broadcast.begin(self._newleader_zxid)
+        self._broadcast.start_epoch(self._newleader_zxid)
         core.reconfiguration.open_epoch(self._newleader_zxid)
         core.save_current_epoch(self._epoch, self._own_history_durable)
         for peer in list(self._links.values()):

@@ -55,7 +55,7 @@ class LeaderAcks:
         self.last_told = Zxid(0)
         """Up to where COMMITs were sent, or left out where a learner finds out by itself."""
 
-    def tell(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
+    def send_durable(self, zxid: Zxid, peers: Iterable[LearnerLink]) -> None:
         """This log is durable up to `zxid`, and not all of that is committed yet: say so where it is of use."""
         core = self._core
         if self.asked_by is None or len(core.pending) > OUTSTANDING_MAX or core.leaving is not None:
@@ -139,6 +139,6 @@ class CommonLog:
         self.own = Zxid(0)
 
     @property
-    def end(self) -> Zxid:
+    def chosen_zxid(self) -> Zxid:
         """Up to there all is chosen, where the leader has said anything."""
         return min(self.leaders, self.own)

@@ -51,8 +51,8 @@ Invariants
 3. The ACK of NEWLEADER is sent only when first the history and then currentEpoch are durable (`_history_durable`,
    `_epoch_durable`; ZOOKEEPER-3911, 4643, 4646).
 4. No ACK of a proposal is sent before the ACK of NEWLEADER.  Proposals that are not committed at NEWLEADER are logged
-   after UPTODATE (`Following.begin`; ZOOKEEPER-4685).  Only a follower whose disk has lost transactions logs them with
-   the history, because it may have acknowledged them before.
+   after UPTODATE (`Following.start_serving`; ZOOKEEPER-4685).  Only a follower whose disk has lost transactions logs
+   them with the history, because it may have acknowledged them before.
 5. The history has no gaps: `_queue` accepts only the next zxid or the first of a higher epoch (`follows`).
 6. Commits arrive in the order of the proposals: `_queue_commit` takes any but the oldest for a broken protocol.  A
    cumulative COMMIT, which both sides agree on in FOLLOWERINFO and LEADERINFO, stands for all proposals before it.
@@ -543,7 +543,7 @@ class Learner:
         self._following = following = Following(
             core, self._link, self._epoch, observes=self._observer, cumulative=self._cumulative, broken=self._broken
         )
-        following.begin(tuple(self._queued), logged=self._logged, committed=self._committed)
+        following.start_serving(tuple(self._queued), logged=self._logged, committed=self._committed)
         self._queued.clear()
 
     # -- in step with the leader -------------------------------------------------------------------------------------

@@ -232,7 +232,7 @@ class Peer:
             self._halted = True
             return [Halt(problem)]
         core.load(recovered)
-        core.reconfiguration.begin()
+        core.reconfiguration.restore_current()
         self._look()
         return self._finish()
 

@@ -142,7 +142,7 @@ class Reconfiguration:
             return True
         return self.current.quorum.contains(peers) or (self.under_way and self.last_seen.quorum.contains(peers))
 
-    def begin(self) -> None:
+    def restore_current(self) -> None:
         """The peer starts: whoever runs it knows the membership in force, but not the one that was proposed."""
         if self.under_way:
             self._core.out.append(UseMembership(self.current, self.last_seen))

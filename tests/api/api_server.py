@@ -305,7 +305,7 @@ class Server:
         """What an agent would tell, taken and numbered in the server's own loop, as everything of the collector is."""
 
         async def take() -> None:
-            self.collector.take(chunk)
+            self.collector.accept_chunk(chunk)
             self.collector.number_due(everything=True)
 
         asyncio.run_coroutine_threadsafe(take(), self.loop).result(10)

@@ -72,7 +72,7 @@ def tell(collector: Collector, history: list[Entry]) -> list[Entry]:
         for node in dict.fromkeys(entry.node for entry in piece):
             own = [entry for entry in piece if entry.node == node]
             lines = b"".join(encode_line(e.node, e.node_seq, e.wall_us, e.mono_us, e.event) for e in own)
-            collector.take(JournalChunk(node, lines, Position("f", len(lines))))
+            collector.accept_chunk(JournalChunk(node, lines, Position("f", len(lines))))
         collector.number_due(everything=True)
         numbered += [decode_line(event.json) for event in collector.after(before, 10**6)]
     return numbered

@@ -62,7 +62,7 @@ class Host:
 
     def collect(self) -> None:
         while (found := self._tail.read_on(self._position)) is not None:
-            self.collector.take(found)
+            self.collector.accept_chunk(found)
             self._position = msgspec.structs.replace(found.next, first=self.collector.position(NODE).first)
         self.collector.number_due(everything=True)
 
@@ -184,7 +184,7 @@ def test_an_agent_that_does_not_say_so_is_seen_through(host: Host) -> None:
     found = JournalTail(host.journal, NODE).read_on(Position(after=3))
     assert found is not None
     assert not found.anew
-    host.collector.take(found)
+    host.collector.accept_chunk(found)
     host.collector.number_due(everything=True)
 
     assert host.collected() == once(1, 2, 3, 4)
@@ -196,7 +196,7 @@ def test_what_waited_when_the_disk_was_emptied_is_numbered_before(host: Host) ->
     host.tell(2)
     waiting = JournalTail(host.journal, NODE).read_on(host.collector.position(NODE))
     assert waiting is not None
-    host.collector.take(waiting)
+    host.collector.accept_chunk(waiting)
     host.empty_disk()
     host.tell(3)
     host.collect()
@@ -219,7 +219,7 @@ def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None
 
 def test_a_first_journal_is_none_that_began_anew(host: Host) -> None:
     line = encode_line("peer-1", 1, 1, 1, EpochAccepted(1))
-    host.collector.take(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
+    host.collector.accept_chunk(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
     host.collector.number_due(everything=True)
 
     assert host.collector.begun_anew == ""

@@ -85,8 +85,8 @@ A = EpochAccepted(1)
 def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-2", (1, 1_000, A), (2, 3_000, A)))
-    found.take(chunk("peer-1", (1, 2_000, A), (2, 4_000, A)))
+    found.accept_chunk(chunk("peer-2", (1, 1_000, A), (2, 3_000, A)))
+    found.accept_chunk(chunk("peer-1", (1, 2_000, A), (2, 4_000, A)))
     found.number_due()
 
     assert served(found) == [(1, "peer-2", 1), (2, "peer-1", 1), (3, "peer-2", 2), (4, "peer-1", 2)]
@@ -106,7 +106,7 @@ def test_a_line_is_held_back_for_as_long_as_others_of_its_time_may_take(
     clock = Clock()
     found = collector(clock)
     found._brought_s = dict.fromkeys(agents, clock.mono_s - since_s)
-    found.take(chunk("peer-1", (1, clock.wall_us, A)))
+    found.accept_chunk(chunk("peer-1", (1, clock.wall_us, A)))
     clock.pass_s(passed_s - 0.02)
     assert found.number_due() == 0
     clock.pass_s(0.02)
@@ -116,9 +116,9 @@ def test_a_line_is_held_back_for_as_long_as_others_of_its_time_may_take(
 def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, clock.wall_us, A)))
+    found.accept_chunk(chunk("peer-1", (1, clock.wall_us, A)))
     assert found.number_due() == 0
-    found.take(chunk("peer-2", (1, clock.wall_us - 5, A)))
+    found.accept_chunk(chunk("peer-2", (1, clock.wall_us - 5, A)))
     clock.pass_s(0.2)
     found.number_due()
 
@@ -165,7 +165,7 @@ def test_a_line_is_held_back_less_while_every_agent_brings_something(
 def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
+    found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
     assert found.number_due() == 0
     clock.pass_s(0.6)
 
@@ -175,7 +175,7 @@ def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeColl
 def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))
+    found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))
     assert found.number_due() == 0
     clock.pass_s(0.6)
     found.number_due()
@@ -186,11 +186,11 @@ def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeColl
 def test_numbers_go_on_after_a_restart_and_nothing_is_taken_twice(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
-    first.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     first.number_due()
     # Killed: not closed.
     second = collector(clock)
-    second.take(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
+    second.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
     second.number_due()
 
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
@@ -199,12 +199,12 @@ def test_numbers_go_on_after_a_restart_and_nothing_is_taken_twice(collector: Mak
 def test_a_torn_line_of_a_killed_collector_is_numbered_again(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
-    first.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     first.number_due()
     path = next(tmp_path.glob("*.collected"))
     path.write_bytes(path.read_bytes()[:-7])
     second = collector(clock)
-    second.take(chunk("peer-1", (1, 10, A), (2, 20, A)))
+    second.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     second.number_due()
 
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
@@ -213,14 +213,14 @@ def test_a_torn_line_of_a_killed_collector_is_numbered_again(tmp_path: Path, col
 def test_a_quiet_node_is_remembered_when_older_files_are_gone(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
-    first.take(chunk("peer-1", (1, 10, A)))
+    first.accept_chunk(chunk("peer-1", (1, 10, A)))
     first.number_due()
     second = collector(clock)
-    second.take(chunk("peer-2", (1, 20, A)))
+    second.accept_chunk(chunk("peer-2", (1, 20, A)))
     second.number_due()
     min(tmp_path.glob("*.collected")).unlink()
     third = collector(clock)
-    third.take(chunk("peer-1", (1, 10, A)))
+    third.accept_chunk(chunk("peer-1", (1, 10, A)))
     third.number_due()
 
     assert served(third) == [(2, "peer-2", 1)]
@@ -229,8 +229,8 @@ def test_a_quiet_node_is_remembered_when_older_files_are_gone(tmp_path: Path, co
 def test_the_fold_is_that_of_the_history_also_after_a_restart(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
-    first.take(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
-    first.take(chunk("peer-1", (1, 20, SessionExpired(7, 6000))))
+    first.accept_chunk(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
+    first.accept_chunk(chunk("peer-1", (1, 20, SessionExpired(7, 6000))))
     first.number_due()
 
     for found in (first, collector(clock)):
@@ -242,7 +242,7 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     good = chunk("peer-1", (1, 10, A)).lines
-    found.take(JournalChunk("peer-1", b'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
+    found.accept_chunk(JournalChunk("peer-1", b'garbage\n{"type":"unheard_of"}\n' + good, Position("f", 1)))
     found.number_due()
 
     assert found.bad_lines == 2
@@ -264,7 +264,7 @@ def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
     assert found is not None
     sent = msgspec.json.decode(msgspec.json.encode(found), type=JournalChunk)
     first = collector(clock)
-    first.take(sent)
+    first.accept_chunk(sent)
     first.number_due()
 
     for one in (first, collector(clock)):
@@ -285,8 +285,8 @@ def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
 )
 def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, line: bytes) -> None:
     found = collector(Clock())
-    found.take(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
-    found.take(chunk("peer-1", (1, 10, A)))
+    found.accept_chunk(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
+    found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
 
     assert found.bad_lines == 1
@@ -298,12 +298,12 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
 ) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, 10, A)))
+    found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
     size = next(tmp_path.glob("*.collected")).stat().st_size
     # In the middle of the second of two lines.
     with no_file_grows_beyond(size + 150):
-        found.take(chunk("peer-1", (2, 20, A), (3, 30, A)))
+        found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
             assert found.number_due() == 0
         assert found.trouble == "the history stands still, because it cannot be kept: File too large"
@@ -311,7 +311,7 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
         # A collector that is restarted now has what was served, and takes the others anew.
         again = collector(clock)
         assert served(again) == [(1, "peer-1", 1)]
-        found.take(chunk("peer-2", (1, 25, A)))
+        found.accept_chunk(chunk("peer-2", (1, 25, A)))
     found.number_due()
 
     assert found.trouble == ""
@@ -327,7 +327,7 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
 def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, 10, A)))
+    found.accept_chunk(chunk("peer-1", (1, 10, A)))
     with no_file_grows_beyond(10):
         assert found.number_due() == 0 and found.trouble
     assert found.number_due() == 1 and not found.trouble
@@ -367,7 +367,7 @@ def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch:
 def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, served_max=10)
-    found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
+    found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
     found.number_due()
 
     assert [n.seq for n in found.after(0, 3)] == [21, 22, 23]
@@ -383,7 +383,7 @@ def test_events_that_are_not_in_memory_any_more_are_served_from_the_files(collec
     clock = Clock()
     found = collector(clock, recent_max=10)
     for begin in range(1, 1201, 100):
-        found.take(chunk("peer-1", *[(i, i, A) for i in range(begin, begin + 100)]))
+        found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(begin, begin + 100)]))
         found.number_due()
 
     numbers = list(range(1, 1201))
@@ -397,7 +397,7 @@ def test_events_of_earlier_runs_are_served_from_their_files(collector: MakeColle
     clock = Clock()
     for run in range(3):
         found = collector(clock, recent_max=5)
-        found.take(chunk("peer-1", *[(i, i, A) for i in range(run * 300 + 1, run * 300 + 301)]))
+        found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(run * 300 + 1, run * 300 + 301)]))
         found.number_due()
         found.close()
 
@@ -411,7 +411,7 @@ def test_an_unreadable_line_of_an_older_file_is_left_out_and_nothing_else(
 ) -> None:
     clock = Clock()
     before = collector(clock)
-    before.take(chunk("peer-1", *[(i, i, A) for i in range(1, 21)]))
+    before.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 21)]))
     before.number_due()
     before.close()
     path = next(tmp_path.glob("*.collected"))
@@ -432,7 +432,7 @@ def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
 ) -> None:
     clock = Clock()
     before = collector(clock)
-    before.take(chunk("peer-1", *[(i, i, A) for i in range(1, 6)]))
+    before.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 6)]))
     before.number_due()
     before.close()
     path = next(tmp_path.glob("*.collected"))
@@ -442,7 +442,7 @@ def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
     path.write_bytes(b"\n".join(lines))
 
     again = collector(clock, recent_max=2)
-    again.take(chunk("peer-2", *[(i, 10 + i, A) for i in range(1, 6)]))
+    again.accept_chunk(chunk("peer-2", *[(i, 10 + i, A) for i in range(1, 6)]))
     again.number_due()
     of_2 = [(4 + i, "peer-2", i) for i in range(1, 6)]
     assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was free"
@@ -503,7 +503,7 @@ def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_
 def test_a_long_answer_is_read_in_batches_and_is_whole(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, recent_max=100)
-    found.take(chunk("peer-1", *[(i, i, A) for i in range(1, 5001)]))
+    found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 5001)]))
     found.number_due()
 
     answer = asyncio.run(events.some(found, 10, 4500))
@@ -514,7 +514,7 @@ def test_a_long_answer_is_read_in_batches_and_is_whole(collector: MakeCollector)
 def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
-    found.take(chunk("peer-1", (1, 10, A)))
+    found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
 
     text = events.encode(found.after(0, 9)).decode()
@@ -590,7 +590,7 @@ def test_no_line_of_a_journal_stops_the_history_or_is_numbered_twice(collector: 
     clock = Clock()
     found = collector(clock)
     others = [encode_line("host-1", n, 20 + n, 0, A) for n in range(3, 300)]
-    found.take(JournalChunk("host-1", bad + b"".join(others), Position("f", 1)))
+    found.accept_chunk(JournalChunk("host-1", bad + b"".join(others), Position("f", 1)))
     for _ in range(3):
         found.number_due(everything=True)
 
@@ -605,9 +605,11 @@ def test_what_goes_wrong_with_numbered_events_numbers_none_of_them_twice(
 ) -> None:
     """They are in the files by then, whatever the fold makes of them."""
     found = collector(Clock())
-    found.take(JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None))
+    found.accept_chunk(
+        JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None)
+    )
     with monkeypatch.context() as patched, pytest.raises(ZeroDivisionError):
-        patched.setattr(found.counts, "take", lambda _entry: 1 // 0)
+        patched.setattr(found.counts, "count_event", lambda _entry: 1 // 0)
         found.number_due(everything=True)
 
     assert found.number_due(everything=True) == 0

@@ -9,7 +9,7 @@ from zabka.journal.events import Entry, Event, IsrChanged, LeaderElected, TopicD
 def counted(*events: Event) -> EventCounts:
     counts = EventCounts()
     for number, event in enumerate(events, 1):
-        counts.take(Entry("broker-1", number, number, number, event))
+        counts.count_event(Entry("broker-1", number, number, number, event))
     return counts
 
 
@@ -24,7 +24,7 @@ def changed(topic: str, isr: list[int]) -> Event:
 
 
 def test_a_topic_that_is_deleted_leaves_no_size_of_its_isr_behind() -> None:
-    told = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).told()
+    told = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
     assert told.isr_sizes == [("other", 0, 2)]
 
 

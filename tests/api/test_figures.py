@@ -61,7 +61,7 @@ def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: http
         chunks[entry["node"]].append(entry)
     for node, entries in chunks.items():
         lines = b"".join(json.dumps(entry).encode() + b"\n" for entry in entries)
-        server.collector.take(JournalChunk(node, lines, Position("f", 1)))
+        server.collector.accept_chunk(JournalChunk(node, lines, Position("f", 1)))
     server.collect(JournalChunk("peer-2", b"", Position("f", 0)))
 
     gap = {"gap_before_ms": 11_065.0, "detection_ms": 5_001.9, "election_ms": 6_003.1, "loading_ms": 60.0}

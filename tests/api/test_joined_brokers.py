@@ -76,23 +76,23 @@ def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
 def test_a_joined_brokers_registration_and_reign_are_told_once() -> None:
     joined, told = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
-    joined.take(reading)
-    joined.take(reading)
+    joined.report_changes(reading)
+    joined.report_changes(reading)
     assert told == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
     reading.brokers[4] = JOINED._replace(broker_epoch=50)
-    joined.take(reading)
+    joined.report_changes(reading)
     assert told[2:] == [BrokerRegistered(4, 50, 0x400)]
 
 
 def test_brokers_of_our_own_tell_for_themselves() -> None:
     joined, told = looking(ClusterState())
-    joined.take(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
+    joined.report_changes(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
     assert told == []
 
 
 def test_a_controller_epoch_read_beside_the_controller_of_another_transaction_is_no_election() -> None:
     joined, told = looking(ClusterState())
-    joined.take(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
+    joined.report_changes(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
     assert told == [BrokerRegistered(4, 41, 0x400)]
 
 
@@ -101,7 +101,7 @@ def test_events_that_an_earlier_process_told_are_not_told_again() -> None:
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
     joined, told = looking(state)
-    joined.take(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
+    joined.report_changes(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
     assert told == []
 
 

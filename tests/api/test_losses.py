@@ -47,7 +47,7 @@ def journalled(server: Server) -> Server:
     own = Journal("api")
 
     def emit(event: Event) -> None:
-        server.collector.take(own.chunk(event))
+        server.collector.accept_chunk(own.chunk(event))
         server.collector.number_due(everything=True)
 
     server.services.emit = emit

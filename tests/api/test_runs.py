@@ -96,7 +96,7 @@ def test_any_moment_of_the_live_cluster_is_exact_though_its_oldest_events_went(t
     collector.close()
     again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
     assert again.state == fold(history)
-    assert again.counts.told() == collector.counts.told()
+    assert again.counts.as_counts() == collector.counts.as_counts()
     assert again.told_us == collector.told_us
     check(again.rewind)
     again.close()
@@ -126,7 +126,7 @@ def test_what_another_version_folded_of_events_that_are_gone_is_where_this_one_g
     again = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
 
     assert again.state == fold(history)
-    assert again.counts.told() == collector.counts.told()
+    assert again.counts.as_counts() == collector.counts.as_counts()
     for seq in (oldest - 1, oldest, oldest + 700, len(history)):
         assert as_json(asyncio.run(again.rewind.state(seq))) == as_json(fold(history[:seq])), seq
     again.close()

@@ -13,7 +13,7 @@ import pytest
 from tests.api.api_server import Server
 from tests.api.histories import played
 from zabka.api.runs import intake
-from zabka.api.runs.intake import SIMULATION_BEGINS_US, NoHistory, take
+from zabka.api.runs.intake import SIMULATION_BEGINS_US, NoHistory, read_history
 from zabka.journal.events import Entry, EpochAccepted, FaultInjected, LeaderElected
 from zabka.journal.fold import fold
 from zabka.journal.writer import encode_line
@@ -30,7 +30,7 @@ def lines(history: Iterable[Entry]) -> bytes:
 
 
 def order(data: bytes) -> list[tuple[str, int]]:
-    return [(entry.node, entry.node_seq) for entry in take(data).entries]
+    return [(entry.node, entry.node_seq) for entry in read_history(data).entries]
 
 
 # ---- one history of what comes in -----------------------------------------------------------------------------------
@@ -57,7 +57,7 @@ def test_a_collected_history_keeps_the_order_of_its_numbers() -> None:
 
 def test_a_simulated_history_keeps_its_order_and_is_put_on_its_worlds_clock() -> None:
     """Its nodes' clocks are wrong on purpose; what replay writes stands in the order in which it happened."""
-    taken = take(lines(played()))
+    taken = read_history(lines(played()))
 
     assert [(e.node, e.node_seq) for e in taken.entries] == [(e.node, e.node_seq) for e in played()]
     assert all(entry.wall_us == SIMULATION_BEGINS_US + entry.mono_us for entry in taken.entries)
@@ -68,7 +68,7 @@ def test_a_simulated_history_keeps_its_order_and_is_put_on_its_worlds_clock() ->
 def test_a_last_line_without_its_end_counts_where_it_is_whole() -> None:
     assert order((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-1]) == [("peer-1", 1), ("peer-1", 2)]
     with pytest.raises(NoHistory) as refused:
-        take((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-9])
+        read_history((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-9])
     assert [bad.line for bad in refused.value.bad] == [2]
 
 
@@ -94,7 +94,7 @@ STRANGE = {
 def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind: str) -> None:
     wrong, why = STRANGE[kind]
     with pytest.raises(NoHistory) as refused:
-        take(GOOD + wrong + line("peer-2", 1, 30))
+        read_history(GOOD + wrong + line("peer-2", 1, 30))
 
     [bad] = refused.value.bad
     assert bad.line == 2
@@ -104,14 +104,14 @@ def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind
 
 def test_of_many_bad_lines_the_first_are_named_and_all_are_counted() -> None:
     with pytest.raises(NoHistory, match="500 lines are no events") as refused:
-        take(GOOD + b"x\n" * 500)
+        read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"   "])
 def test_nothing_is_no_history(data: bytes) -> None:
     with pytest.raises(NoHistory, match="there is no event in it"):
-        take(data)
+        read_history(data)
 
 
 def test_what_would_take_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,16 +122,16 @@ def test_what_would_take_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatc
     )
 
     with pytest.raises(NoHistory, match="up to event 141 of 999 there is more to fold"):
-        take(data)
+        read_history(data)
     monkeypatch.undo()
-    assert len(take(data).entries) == 999
+    assert len(read_history(data).entries) == 999
 
 
 def test_an_event_that_nobody_could_tell_again_is_refused() -> None:
     elected = encode_line("broker-1", 1, 20, 0, LeaderElected("t", 0, 7, 0, [1], [1], 0, 0, unclean=False, cause=""))
     with pytest.raises(NoHistory):
-        take(GOOD + elected.replace(b'"leader":7', b'"leader":%d' % (1 << 70)))
-    assert len(take(GOOD + elected).entries) == 2
+        read_history(GOOD + elected.replace(b'"leader":7', b'"leader":%d' % (1 << 70)))
+    assert len(read_history(GOOD + elected).entries) == 2
 
 
 # ---- over HTTP ------------------------------------------------------------------------------------------------------

@@ -25,7 +25,7 @@ class SlowToEnd:
     def view(self, workload_id: str, state: State) -> Workload:
         return Workload(id=workload_id, topic="orders", state=state, last_error=None)
 
-    async def end(self) -> None:
+    async def stop_workload(self) -> None:
         self.ended += 1
         await self.ends.wait()
 

@@ -50,7 +50,7 @@ def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> Non
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    with mock.patch("zabka.simulation.search.tape_search.TapeSearch.take", interrupted):
+    with mock.patch("zabka.simulation.search.tape_search.TapeSearch.record_run", interrupted):
         assert search("--runs", "20", "--out", str(tmp_path))[0] == 130
     nothing = Exploration(
         Bounds(), states=7, transitions=6, depth=2, settled=0, cut=0, turns=6, exhausted=False, steps=(), problems=[],

@@ -47,7 +47,7 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
 @told
 def test_a_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
-        notice = growth.begin()
+        notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
         await asyncio.sleep(0)
         add(journal / FIRST)
@@ -60,7 +60,7 @@ def test_a_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
 @told
 def test_a_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
-        notice = growth.begin()
+        notice = growth.next_growth()
         add(journal / FIRST)
         await growth.grown(notice, 2 * LONG_S)
         assert notice.is_set()
@@ -71,11 +71,11 @@ def test_a_line_between_reading_and_waiting_is_not_missed(journal: Path, growth:
 @told
 def test_everybody_who_waits_is_told(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
-        waiting = [asyncio.create_task(growth.grown(growth.begin(), 2 * LONG_S)) for _ in range(3)]
+        waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
         # Another one that begins takes the kernel's word from under those who wait.
-        growth.begin()
+        growth.next_growth()
         await asyncio.gather(*waiting)
 
     play(scene())
@@ -84,7 +84,7 @@ def test_everybody_who_waits_is_told(journal: Path, growth: JournalGrowth) -> No
 @told
 def test_a_message_log_wakes_nobody(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
-        notice = growth.begin()
+        notice = growth.next_growth()
         add(journal / MESSAGES)
         await growth.grown(notice, 0.05)
         assert not notice.is_set()
@@ -95,10 +95,10 @@ def test_a_message_log_wakes_nobody(journal: Path, growth: JournalGrowth) -> Non
 @told
 def test_a_file_that_is_begun_is_watched_from_then_on(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
-        notice = growth.begin()
+        notice = growth.next_growth()
         add(journal / SECOND)
         await growth.grown(notice, 2 * LONG_S)
-        notice = growth.begin()
+        notice = growth.next_growth()
         add(journal / SECOND)
         await growth.grown(notice, 2 * LONG_S)
 
@@ -112,12 +112,12 @@ def test_a_directory_that_was_made_anew_is_watched_again(
     monkeypatch.setattr(journal_growth, "RETRY_S", -1.0)
 
     async def scene() -> None:
-        notice = growth.begin()
+        notice = growth.next_growth()
         shutil.rmtree(journal)
         await growth.grown(notice, 2 * LONG_S)
-        growth.begin()
+        growth.next_growth()
         os.mkdir(journal)  # noqa: PTH102
-        notice = growth.begin()
+        notice = growth.next_growth()
         add(journal / FIRST)
         await growth.grown(notice, 2 * LONG_S)
         assert notice.is_set()
@@ -130,12 +130,12 @@ def test_after_a_wait_in_vain_a_directory_that_was_moved_away_is_watched_where_i
     journal: Path, growth: JournalGrowth
 ) -> None:
     async def scene() -> None:
-        growth.begin()
+        growth.next_growth()
         os.rename(journal, journal.with_name("old"))  # noqa: PTH104
         os.mkdir(journal)  # noqa: PTH102
         add(journal / FIRST)
-        await growth.grown(growth.begin(), 0.01)
-        notice = growth.begin()
+        await growth.grown(growth.next_growth(), 0.01)
+        notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
         await asyncio.sleep(0)
         add(journal / FIRST)
@@ -149,7 +149,7 @@ def looked_soon(growth: JournalGrowth) -> bool:
     """Whether the wait ends untold, long before its time."""
 
     async def scene() -> bool:
-        notice = growth.begin()
+        notice = growth.next_growth()
         await growth.grown(notice, 2 * LONG_S)
         return not notice.is_set()
 

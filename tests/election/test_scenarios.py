@@ -41,7 +41,7 @@ def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_clus
     try:
         assert play_script(stage, scenario, False) == []
     finally:
-        stage.end()
+        stage.stop_clients()
     assert stage.kafka.history.acknowledged == 10
 
 

@@ -154,7 +154,7 @@ def test_a_script_is_not_played_over_znodes_that_are_there_and_what_it_made_is_r
         assert stage.zookeeper(lambda client: client.get("/e"))[0] == b"somebody's"
         stage.zookeeper(lambda client: client.delete("/e"))
     finally:
-        stage.end()
+        stage.stop_clients()
 
 
 def test_two_scripts_are_not_played_at_once(zabka_cluster: LiveCluster) -> None:
@@ -164,7 +164,7 @@ def test_two_scripts_are_not_played_at_once(zabka_cluster: LiveCluster) -> None:
         stage.ask(stage.clients.ask("other", "create_ephemeral", running.LEASE, ""))
         refused = RunningPlayer(zabka_cluster.url).play(WorldScenario("s", "", "", "", "", steps=(PAUSE,)))
     finally:
-        stage.end()
+        stage.stop_clients()
     assert refused.problems == ["another script is played on this cluster just now"]
 
 

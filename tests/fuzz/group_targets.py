@@ -43,7 +43,7 @@ def group_records(data: bytes) -> None:
             read(data)
     records = [(data, data), (group_key("g"), data), (offset_key("g", _PARTITION), data), (data, None)]
     log = GroupLog()
-    for _ in log.take(build_batch([Record(key, value) for key, value in records])):
+    for _ in log.load_batches(build_batch([Record(key, value) for key, value in records])):
         pass
     for group in log.groups(1):
         assert group.group_id is not None

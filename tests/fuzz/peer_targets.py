@@ -322,9 +322,9 @@ def quorum_sasl(data: bytes) -> None:
 
 def _sasl_streams() -> list[bytes]:
     learner, server = LearnerSide(QUORUM_LOGIN, "c"), ServerSide(QUORUM_LOGIN, "nonce")
-    challenge = server.feed(learner.begin()).send
+    challenge = server.feed(learner.first_message()).send
     response = learner.feed(challenge).send
-    parts = learner.begin(), challenge, response, learner.begin() + response, packet(-1, None)
+    parts = learner.first_message(), challenge, response, learner.first_message() + response, packet(-1, None)
     return [bytes(8) + part for part in parts]
 
 

@@ -116,7 +116,7 @@ def take_over(directory: Path, tree: DataTree) -> None:
         Directories(directory, directory), "", lambda call, *args: posted.put(partial(call, *args)), end, end, end
     )
     for number in (1, 2):
-        assert writer.take(tree.to_snapshot())
+        assert writer.start_snapshot(tree.to_snapshot())
         writer.publish(number)
         while (callback := posted.get()) is not None:
             callback()

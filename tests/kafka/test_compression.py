@@ -53,7 +53,7 @@ def test_it_does_not_matter_in_which_pieces_one_packs(codec: Codec) -> None:
         size = random.choice((1, 100, 70_000))
         packed.append(packer.add(COMPRESSIBLE[at : at + size]))
         at += size
-    packed.append(packer.end())
+    packed.append(packer.finish())
     assert unpack(codec, b"".join(packed)) == COMPRESSIBLE
 
 

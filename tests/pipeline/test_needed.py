@@ -33,8 +33,8 @@ def test_of_types_that_no_table_needs_the_latest_by_either_clock_stand_for_all(t
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
     readings = [(70, 10), (60, 30), (50, 20)]
     others = [{**entry, "wall_us": wall, "mono_us": mono} for wall, mono in readings]
-    needed.take(committed(tmp_path, 0, wanted=[entry], other=others[:1], **{SET_ASIDE: [aside]}))
-    needed.take(committed(tmp_path, 1, other=[*others[1:], {**entry, "run": "s"}]))
+    needed.add_commit(committed(tmp_path, 0, wanted=[entry], other=others[:1], **{SET_ASIDE: [aside]}))
+    needed.add_commit(committed(tmp_path, 1, other=[*others[1:], {**entry, "run": "s"}]))
     found = [
         (row["run"], row["type"], row["wall_us"], row["mono_us"], row["problem"]) for row in needed.rows().to_pylist()
     ]
@@ -44,7 +44,7 @@ def test_of_types_that_no_table_needs_the_latest_by_either_clock_stand_for_all(t
         ("s", "latest", 5, 5, None), ("s", "latest", 5, 5, None),
     ]  # fmt: skip
     again = Needed(tmp_path, ["wanted"])
-    again.begin(needed.rows())
+    again.load_lake(needed.rows())
     assert again.rows().to_pylist() == needed.rows().to_pylist()
 
 
@@ -66,23 +66,23 @@ def words(needed: Needed) -> list[tuple[str, str, int]]:
 
 def test_the_first_line_after_a_pause_and_the_last_before_a_start_stand_for_that_a_node_ran(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
-    needed.take(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
+    needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
     assert words(needed) == []
     others = [line("r", "n", 14), line("r", "n", 12), line("s", "n", 11), line("r", "m", 11)]
-    needed.take(committed(tmp_path, 1, other=others, another=[line("r", "n", 13)]))
+    needed.add_commit(committed(tmp_path, 1, other=others, another=[line("r", "n", 13)]))
     assert words(needed) == [("r", "n", 12)]
-    needed.take(committed(tmp_path, 2, node_started=[line("r", "n", 20)], other=[line("r", "n", 21)]))
+    needed.add_commit(committed(tmp_path, 2, node_started=[line("r", "n", 20)], other=[line("r", "n", 21)]))
     assert words(needed) == [("r", "n", 12), ("r", "n", 14)]
-    needed.take(committed(tmp_path, 3, node_started=[line("r", "n", 30), line("r", "m", 30)]))
+    needed.add_commit(committed(tmp_path, 3, node_started=[line("r", "n", 30), line("r", "m", 30)]))
     assert words(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
 
 
 def test_pauses_of_a_thousand_histories_that_are_over_cost_the_next_batches_next_to_nothing(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected"])
     pauses = [pause(f"seed-{run}", f"broker-{broker}", 10) for run in range(1000) for broker in (1, 2)]
-    needed.take(committed(tmp_path, 0, fault_injected=pauses))
+    needed.add_commit(committed(tmp_path, 0, fault_injected=pauses))
     others = {f"kind-{number}": [line("seed-1000", "broker-1", 5)] for number in range(40)}
     begin = time.process_time()
-    needed.take(committed(tmp_path, 1, **others))
+    needed.add_commit(committed(tmp_path, 1, **others))
     # Each of them looked for in each file took twenty seconds.
     assert time.process_time() - begin < 4

@@ -41,7 +41,7 @@ def test_tables_of_rows_that_grow_are_what_the_fold_says_and_those_of_the_batch_
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
     for seed in (2, 11):
         play(seed, histories)
-        prepared.take(rows_below(histories))
+        prepared.set_rows(rows_below(histories))
         out = tmp_path / f"with-{seed}"
         out.mkdir()
         made = {each.name: each for each in prepared.make(out, TABLES)}
@@ -65,7 +65,7 @@ def test_a_row_that_breaks_an_expectation_is_counted(spark: SparkSession, tmp_pa
     bodies = ['{"fault_id":"a","kind":"pause"}', '{"fault_id":"b","kind":"pause"}']
     row = {"run": "r", "node": "api", "node_seq": 1, "wall_us": 1, "mono_us": 1, "type": "fault_injected"}
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
-    prepared.take(pa.Table.from_pylist([{**row, "body": body} for body in bodies], ARROW_SCHEMA))
+    prepared.set_rows(pa.Table.from_pylist([{**row, "body": body} for body in bodies], ARROW_SCHEMA))
     (made,) = prepared.make(tmp_path, [faults])
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 

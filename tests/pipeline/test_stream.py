@@ -167,7 +167,7 @@ def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
         while query.status["isTriggerActive"]:
             pass
         history.write("broker-1", e.NodeStopped("shutdown"))
-        stream.end(query)
+        stream.stop_query(query)
         stream.start(spark, history.directory, lake, follow=False, wanted=SOME).awaitTermination()
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 

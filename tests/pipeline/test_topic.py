@@ -117,7 +117,7 @@ class Brokers:
 def published(root: Path, brokers: Brokers) -> int:
     async def run() -> int:
         publisher = Publisher(root, brokers, "t")  # type: ignore[arg-type]
-        await publisher.begin()
+        await publisher.load_published()
         return await publisher.publish_what_is_there()
 
     return asyncio.run(run())

@@ -10,7 +10,7 @@ from zabka.pipeline import versions
 
 
 def make(out: Path, **tables: str) -> int:
-    number, directory = versions.begin(out)
+    number, directory = versions.new_version(out)
     for name, text in tables.items():
         (directory / name).mkdir()
         (directory / name / "part-0.parquet").write_text(text)

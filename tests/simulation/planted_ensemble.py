@@ -306,7 +306,7 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
     def hasty(self: Broadcast, requests: Any, origin: Any) -> None:
         propose(self, requests, origin)
         if self._core.pending:
-            self.acks.tell(self._last_proposed, self._links.values())
+            self.acks.send_durable(self._last_proposed, self._links.values())
 
     with broken(Broadcast, propose=hasty):
         yield
@@ -315,7 +315,7 @@ def leader_acknowledges_before_its_fsync() -> Iterator[None]:
 @contextmanager
 def committed_by_the_leaders_log_alone() -> Iterator[None]:
     """A follower that hears that its leader's log is durable does not look at its own."""
-    with broken(CommonLog, end=property(lambda self: self.leaders)):
+    with broken(CommonLog, chosen_zxid=property(lambda self: self.leaders)):
         yield
 
 

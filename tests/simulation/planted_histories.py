@@ -170,7 +170,7 @@ def who_has_lost_history_serves_what_its_leader_knows() -> Iterator[None]:
 @contextmanager
 def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
     """The same, but that it serves only with all that is proposed, too."""
-    begin = Following.begin
+    begin = Following.start_serving
 
     def later(self: Following, proposed: Sequence[Txn], *, logged: int, committed: int) -> None:
         serve = self._serve
@@ -179,7 +179,7 @@ def who_has_lost_history_votes_with_what_its_leader_knows() -> Iterator[None]:
         self._serve = serve  # type: ignore[method-assign]
         self._lacks = proposed[-1].zxid if proposed else Zxid(0)
 
-    with who_has_lost_history_serves_what_its_leader_knows(), broken(Following, begin=later):
+    with who_has_lost_history_serves_what_its_leader_knows(), broken(Following, start_serving=later):
         yield
 
 

@@ -159,7 +159,7 @@ def search(bug: Bug, limits: Limits, seed: int = 0, way: str = SEARCH) -> Tried:
     while limits.allow(searching.runs, cpu_s):
         with bug.plant():
             ran = run_one_of_many(searching.runs, searching.next_tape(), wanted.scenario, settings)
-        searching.take(ran)
+        searching.record_run(ran)
         problem = bug.plant.shown(ran.problems)
         is_found = problem is not None and _holds_without(bug, wanted.scenario, ran.written)
         cpu_s = time.process_time() - begin

@@ -94,7 +94,7 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
     except KeyboardInterrupt:
         say(f"stopped; the same command goes on from what {target} holds", error=True)
         raise typer.Exit(INTERRUPTED) from None
-    _tell(found, target)
+    _print_results(found, target)
     raise typer.Exit(1 if found.violating else 0)
 
 
@@ -122,7 +122,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
     with progress:
         bar = progress.add_task("starting Spark", total=None)
 
-        def tell(stand: Stand) -> None:
+        def show_progress(stand: Stand) -> None:
             progress.update(bar, description="runs", total=stand.most, completed=stand.done)
             if stand.played is not None:
                 for problem in stand.played.problems:
@@ -130,7 +130,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
 
         try:
             with spark_players(master, target) as players:
-                return run_campaign(campaign, ledger, players, tell)
+                return run_campaign(campaign, ledger, players, show_progress)
         except (NotPacked, NoSpark, NotPlayed) as reason:
             fail(reason, USAGE)
         except (*FAILURES, OSError) as reason:
@@ -161,7 +161,7 @@ def _written(campaign: Campaign, ledger: Ledger, ended: Ended, target: Path, def
     return found
 
 
-def _tell(found: Results, target: Path) -> None:
+def _print_results(found: Results, target: Path) -> None:
     from zabka.pipeline.campaign.answer import answer
 
     say(found.campaign.question)

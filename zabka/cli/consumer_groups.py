@@ -48,7 +48,9 @@ def main(arguments: list[str]) -> int:
         "delete_offsets": _delete_offsets,
     }  # fmt: skip
     work = next(works[name] for name in works if getattr(options, name))
-    return run(options, lambda client: work(_Asked(client, GroupAdmin(client, asyncio_runtime()), options)), _tell, 0)
+    return run(
+        options, lambda client: work(_Asked(client, GroupAdmin(client, asyncio_runtime()), options)), _print_failure, 0
+    )
 
 
 class _Asked(NamedTuple):
@@ -75,7 +77,7 @@ def _check_options(made: argparse.ArgumentParser, options: argparse.Namespace) -
         made.error("Option [delete-offsets] takes the following options: [group], [topic]")
 
 
-def _tell(reason: Exception) -> None:
+def _print_failure(reason: Exception) -> None:
     error(f"Executing consumer group command failed due to {reason}")
 
 

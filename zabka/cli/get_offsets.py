@@ -28,10 +28,10 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--time", default="latest", help=f"milliseconds, or one of {', '.join(TIMES)}")
     made.add_argument("--exclude-internal-topics", action="store_true")
     options = made.parse_args(arguments)
-    return run(options, lambda client: _offsets(client, options), _tell)
+    return run(options, lambda client: _offsets(client, options), _print_failure)
 
 
-def _tell(reason: Exception) -> None:
+def _print_failure(reason: Exception) -> None:
     print(f"Error occurred: {reason}", file=sys.stderr)  # noqa: T201
 
 

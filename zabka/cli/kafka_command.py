@@ -74,11 +74,11 @@ def _check_texts(options: argparse.Namespace) -> None:
                 raise CommandFailed(f"{text!r} is no UTF-8") from None
 
 
-Tell = Callable[[Exception], None]
+PrintFailure = Callable[[Exception], None]
 """How a tool says what went wrong."""
 
 
-def tell(reason: Exception) -> None:
+def print_error(reason: Exception) -> None:
     """On standard error, in one line."""
     print(f"Error while executing command : {reason}", file=sys.stderr)  # noqa: T201
 
@@ -86,7 +86,7 @@ def tell(reason: Exception) -> None:
 def run(
     options: argparse.Namespace,
     work: Callable[[AdminClient], Awaitable[None]],
-    tell_failure: Tell = tell,
+    print_failure: PrintFailure = print_error,
     failed_code: int = 1,
 ) -> int:
     """Do the work with a client; the exit code, `failed_code` where something was refused or cannot be reached."""
@@ -106,7 +106,7 @@ def run(
     try:
         asyncio.run(connected())
     except (CommandFailed, KafkaRequestFailed, KafkaUnavailable) as reason:
-        tell_failure(reason)
+        print_failure(reason)
         return failed_code
     return 0
 

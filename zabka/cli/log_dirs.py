@@ -21,10 +21,10 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--topic-list", default="", metavar="TOPIC,…")
     made.add_argument("--broker-list", default="", metavar="1,2")
     options = made.parse_args(arguments)
-    return run(options, lambda client: _log_dirs(client, options), _tell)
+    return run(options, lambda client: _log_dirs(client, options), _print_failure)
 
 
-def _tell(reason: Exception) -> None:
+def _print_failure(reason: Exception) -> None:
     print(reason, file=sys.stderr)  # noqa: T201
 
 

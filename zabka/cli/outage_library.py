@@ -165,7 +165,7 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
         if wanted.as_json:
             reports.append(report(scenario, verdict, again))
         else:
-            _tell(scenario, verdict, again, with_story=wanted.with_story)
+            _print_results(scenario, verdict, again, with_story=wanted.with_story)
     try:
         if wanted.out is not None:
             # Where there is an outage to see, it is that.
@@ -196,7 +196,7 @@ def _as_wanted(scenario: AnyScenario, wanted: Wanted) -> AnyScenario:
     return configured(scenario if wanted.seed is None else seeded(scenario, wanted.seed), wanted.settings)
 
 
-def _tell(scenario: AnyScenario, verdict: Verdict, again: str, *, with_story: bool) -> None:
+def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_story: bool) -> None:
     sys.stdout.write(f"{scenario.name}: {'held' if verdict.held else 'VIOLATED'}: {scenario.hypothesis}\n")
     for problem in verdict.problems:
         sys.stdout.write(f"  {problem}  replay: {again}\n")

@@ -199,11 +199,11 @@ def stream(
                     job.note_progress(query, lake)
                     if while_up and isinstance(place, Path) and not _is_up(place):
                         # Its last words came since the last look; others may go on writing.
-                        job.end(query)
+                        job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
             if asked.is_set():
                 _err.print("stopping, after the batch that is under way")
-            job.end(query)
+            job.stop_query(query)
         finally:
             (lake / job.PROGRESS).unlink(missing_ok=True)
             stop(spark)

@@ -77,7 +77,7 @@ async def _read(source: BinaryIO) -> bytes:
     loop = asyncio.get_running_loop()
     answer: asyncio.Future[bytes] = loop.create_future()
 
-    def take(data: bytes | OSError) -> None:
+    def settle(data: bytes | OSError) -> None:
         if answer.done():
             return
         if isinstance(data, OSError):
@@ -92,7 +92,7 @@ async def _read(source: BinaryIO) -> bytes:
         except OSError as failed:
             data = failed
         with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(take, data)
+            loop.call_soon_threadsafe(settle, data)
 
     threading.Thread(target=read, name="standard input", daemon=True).start()
     return await answer

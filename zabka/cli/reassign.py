@@ -92,7 +92,7 @@ def main(arguments: list[str]) -> int:
     works = {
         "verify": _verify, "generate": _generate, "execute": _execute, "cancel": _cancel, "list": _list,
     }  # fmt: skip
-    return run(options, lambda client: works[action](client, options), _tell)
+    return run(options, lambda client: works[action](client, options), _print_failure)
 
 
 def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespace) -> None:
@@ -108,7 +108,7 @@ def _check(made: argparse.ArgumentParser, action: str, options: argparse.Namespa
             made.error(f'Option "[{name}]" can\'t be used with action "[{action}]"')
 
 
-def _tell(reason: Exception) -> None:
+def _print_failure(reason: Exception) -> None:
     say(str(reason) if isinstance(reason, TerseFailure) else f"Error: {reason}")
 
 

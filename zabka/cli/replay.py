@@ -81,7 +81,7 @@ def replay(
 def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
     """Play a tape's file: its journal, or its story.  0 when every invariant held, 1 otherwise, 2 where it is none."""
     from zabka.simulation.scenarios.story import story
-    from zabka.simulation.search.runs import tell
+    from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_file import read_tape
     from zabka.simulation.search.tape_search import planted
 
@@ -90,7 +90,7 @@ def replay_tape(path: Path, out: Path | None, *, as_story: bool) -> int:
         check_output(out)
         import_from_here()
         with planted(file.plant), seldom_collected():
-            verdict = tell(file.tape, file.scenario, world_settings(file.settings))
+            verdict = play_tape(file.tape, file.scenario, world_settings(file.settings))
     except (OSError, ValueError, BadSetting) as reason:
         say(f"{path}: {reason}", error=True)
         return USAGE

@@ -87,7 +87,7 @@ class _Shown:
 def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
     """Make it short, write it down, and say how it is played again."""
     from zabka.simulation.scenarios.story import told_acts
-    from zabka.simulation.search.runs import tell
+    from zabka.simulation.search.runs import play_tape
     from zabka.simulation.search.tape_search import planted, shrunk
 
     wanted = search.wanted
@@ -96,7 +96,7 @@ def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
     folder.found(found, found.tape, found.problems, [])
     with planted(wanted.plant):
         tape, problems, runs = shrunk(found, wanted)
-        verdict = tell(tape, wanted.scenario, wanted.world())
+        verdict = play_tape(tape, wanted.scenario, wanted.world())
     acts = told_acts(verdict)
     path = folder.found(found, tape, problems, acts)
     say(f"  made short in {runs} runs: {len(acts)} acts, {verdict.virtual_ms / 1000:.1f} simulated seconds")
@@ -121,7 +121,7 @@ def search_for(wanted: Wanted, folder: TapeFolder, jobs: int, ended: Callable[[T
     with shown.progress, seldom_collected(), suppress(KeyboardInterrupt), closing(_results(search, jobs)) as results:
         try:
             while not ended(search):
-                kept, found = search.take(next(results))
+                kept, found = search.record_run(next(results))
                 if kept is not None:
                     folder.keep(search.runs, kept)
                 if found is not None:

@@ -49,15 +49,15 @@ def main(arguments: list[str]) -> int:
     if options.replica_assignment and (options.partitions or options.replication_factor) and options.create:
         made.error('Option "[replica-assignment]" can\'t be used with option "[partitions]"')
     if options.create:
-        return run(options, lambda client: _create(client, options), _tell)
+        return run(options, lambda client: _create(client, options), _print_failure)
     if options.alter:
-        return run(options, lambda client: _alter(client, options), _tell)
+        return run(options, lambda client: _alter(client, options), _print_failure)
     if options.delete:
-        return run(options, lambda client: _delete(client, options), _tell)
-    return run(options, lambda client: _show(client, options), _tell)
+        return run(options, lambda client: _delete(client, options), _print_failure)
+    return run(options, lambda client: _show(client, options), _print_failure)
 
 
-def _tell(reason: Exception) -> None:
+def _print_failure(reason: Exception) -> None:
     """Kafka's tool says it on standard output."""
     say(f"Error while executing topic command : {reason}")
 

@@ -160,13 +160,13 @@ class Packer:
             self._add, self._end = gzip.compress, gzip.flush
         elif codec is Codec.SNAPPY:
             snappy = SnappyWriter()
-            self._add, self._end = snappy.add, snappy.end
+            self._add, self._end = snappy.add, snappy.finish
         elif codec is Codec.LZ4:
             lz4 = Lz4FrameWriter(None if level == DEFAULT_LEVELS[codec] else level, header_is_checked=magic > 0)
-            self._add, self._end = lz4.add, lz4.end
+            self._add, self._end = lz4.add, lz4.finish
         elif codec is Codec.ZSTD:
             zstd = _ZstdPacker(level)
-            self._add, self._end = zstd.add, zstd.end
+            self._add, self._end = zstd.add, zstd.finish
         else:
             self._add, self._end = bytes, bytes
 
@@ -174,7 +174,7 @@ class Packer:
         """Take this in as well; what is ready of the packed bytes."""
         return self._add(data)
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         """That was all; the rest of the packed bytes."""
         return self._end()
 
@@ -187,11 +187,11 @@ class _ZstdPacker:
         self._packer.compress(bytes(data))
         return b""
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         return bytes(self._packer.finish())
 
 
 def pack(codec: Codec, data: Data, level: int | None = None, magic: int = 2) -> bytes:
     """Pack all of `data`."""
     packer = Packer(codec, level, magic)
-    return packer.add(data) + packer.end()
+    return packer.add(data) + packer.finish()

@@ -89,7 +89,7 @@ class ServerLine:
         content.subject["correlation"] = number
         self._line.received(content, f"request@{number}", size)
 
-    def told(self, number: int, response: KafkaMessage, size: int) -> None:
+    def response_sent(self, number: int, response: KafkaMessage, size: int) -> None:
         """A response leaves."""
         group = self.awaits.pop(number, None)
         if group is not None:

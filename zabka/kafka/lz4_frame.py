@@ -139,7 +139,7 @@ class Lz4FrameWriter:
         del self._waiting[:full]
         return self._taken()
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         """The last block, and the mark of the end."""
         if self._waiting:
             self._write(bytes(self._waiting))

@@ -183,7 +183,7 @@ class _Conversion:
         self._magic = magic
         self.wrapper: Message | None = None
 
-    def take(self, message: Message, checksum_holds: bool) -> None:
+    def add_message(self, message: Message, checksum_holds: bool) -> None:
         """One more.  Raises RecordsRefused where that ends it all."""
         wrapper, index = self.wrapper, self._index
         self._index += 1
@@ -237,10 +237,10 @@ def convert_up(
     conversion = _Conversion(append, target, first.magic)
     if source is not Codec.NONE:
         conversion.wrapper = first
-        yield from _inner_messages(first, conversion.take, pause)
+        yield from _inner_messages(first, conversion.add_message, pause)
         return conversion.done()
     for at, end in places:
-        conversion.take(read_message(data, at, end), True)
+        conversion.add_message(read_message(data, at, end), True)
         if pause.is_time():
             yield
     return conversion.done()
@@ -317,7 +317,7 @@ def _convert_batch(
             yield
     if base < 0:
         return b""
-    out += [packer.add(b"".join(waiting)), packer.end()]
+    out += [packer.add(b"".join(waiting)), packer.finish()]
     messages = b"".join(out)
     if codec is Codec.NONE:
         return messages

@@ -421,7 +421,7 @@ def _packed(codec: Codec, body: bytearray) -> Generator[None, None, bytes]:
     for at in range(0, len(body), PIECE_BYTES):
         packed.append(packer.add(bytes(body[at : at + PIECE_BYTES])))
         yield
-    packed.append(packer.end())
+    packed.append(packer.finish())
     return b"".join(packed)
 
 

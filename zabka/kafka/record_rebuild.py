@@ -89,7 +89,7 @@ class BatchBuilder:
 
     def _done(self, base_timestamp: int, max_timestamp: int, count: int) -> tuple[bytes, BatchHeader]:
         self._pack(self._packer.add(bytes(self._waiting)))
-        self._pack(self._packer.end())
+        self._pack(self._packer.finish())
         body = b"".join(self._packed)
         stamps, producer = self._append.rules.stamps, self._producer
         header = BatchHeader(

@@ -74,7 +74,7 @@ class SnappyWriter:
         del self._waiting[:full]
         return self._taken()
 
-    def end(self) -> bytes:
+    def finish(self) -> bytes:
         """The last chunk."""
         if self._waiting:
             self._write(bytes(self._waiting))

@@ -74,7 +74,7 @@ def write_tables(
     for table in wanted:
         versions.check_table(out / table.name)
     with versions.locked(out):
-        number, directory = versions.begin(out)
+        number, directory = versions.new_version(out)
         journal.stage = directory / STAGE
         written = Written({}, {})
         for name, rows, broken in make_tables(journal, directory, wanted):

@@ -56,7 +56,7 @@ class Prepared:
         self._journal = _Growing(own, place)
         self._plans: dict[str, DataFrame] = {}
 
-    def take(self, rows: pa.Table) -> None:
+    def set_rows(self, rows: pa.Table) -> None:
         """From now on these are the rows, in the columns of `zabka-journal`.  Not while tables are made."""
         aside = self._place.with_name(f"{self._place.name}.new")
         with pa.OSFile(str(aside), "wb") as sink, pa.ipc.new_file(sink, ARROW_SCHEMA.append(_SHARE_FIELD)) as writer:

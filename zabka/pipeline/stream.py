@@ -168,10 +168,10 @@ class _Trailing:
         self._due = {table.name for table in wanted}
         self._needed = Needed(lake, TYPES)
         if (lake / "bronze").is_dir():
-            self._needed.begin(read_lake(spark, lake).toArrow())
+            self._needed.load_lake(read_lake(spark, lake).toArrow())
         self._tables = Prepared(spark, lake / ROWS)
 
-    def take(self, frame: DataFrame, batch: int) -> None:
+    def process_batch(self, frame: DataFrame, batch: int) -> None:
         begin = time.monotonic()
         self._note(write_batch(frame, self._lake, batch))
         self._make(begin)
@@ -188,7 +188,7 @@ class _Trailing:
             self._status.batch = commit.batch
             self._status.lines += commit.rows
             self._status.set_aside += commit.set_aside
-            self._needed.take(commit)
+            self._needed.add_commit(commit)
         self._status.latest_us = max(self._status.latest_us, commit.latest_us)
         self._due |= {table.name for table in self._wanted if commit.types.intersection(table.sources)}
         if commit.set_aside:
@@ -198,8 +198,8 @@ class _Trailing:
 
     def _make(self, begin: float) -> None:
         """The tables that are due, as a new version."""
-        number, directory = versions.begin(self._lake)
-        self._tables.take(self._needed.rows())
+        number, directory = versions.new_version(self._lake)
+        self._tables.set_rows(self._needed.rows())
         for table in self._wanted:
             if table.name not in self._due:
                 versions.keep(self._lake, number, table.name)
@@ -241,7 +241,7 @@ def start(
         versions.check_table(lake / name)
     source = places.stream(spark, place, lake / HELD)
     writer = (
-        source.writeStream.foreachBatch(_Trailing(spark, lake, wanted, done).take)
+        source.writeStream.foreachBatch(_Trailing(spark, lake, wanted, done).process_batch)
         .option("checkpointLocation", str(lake / CHECKPOINT))
         .queryName(f"zabka-{lake.name}")
     )
@@ -249,7 +249,7 @@ def start(
     return writer.start()
 
 
-def end(query: StreamingQuery) -> None:
+def stop_query(query: StreamingQuery) -> None:
     """Stop a query, between two batches where the one under way ends in time.
 
     A batch that is broken off is taken again; but Spark tells of it with stacks that are not worth a person's time.

@@ -58,7 +58,7 @@ def current(out: Path) -> int:
     return int(link.readlink().name) if link.is_symlink() else 0
 
 
-def begin(out: Path) -> tuple[int, Path]:
+def new_version(out: Path) -> tuple[int, Path]:
     """A new version and its directory, which nobody sees yet.  What a job that died left behind goes first."""
     newest = current(out)
     for number in numbers(out):

@@ -200,11 +200,11 @@ class World(Site):
         fault_id = self._announce("delay", source, target, delay_ms=delay_ms)
         self.network.delay(source, target, delay_ms * 1000)
 
-        def end() -> None:
+        def end_fault() -> None:
             self.network.delay(source, target, 0)
             self._emit(FaultRemoved(fault_id))
 
-        return end
+        return end_fault
 
     def prioritise(self, delays_ms: dict[tuple[str, str], int]) -> Callable[[], None]:
         """Delay every direction by its own measure; call what is returned to end it."""
@@ -212,12 +212,12 @@ class World(Site):
         for link, delay_ms in delays_ms.items():
             self.network.delay(*link, delay_ms * 1000)
 
-        def end() -> None:
+        def end_fault() -> None:
             for link in delays_ms:
                 self.network.delay(*link, 0)
             self._emit(FaultRemoved(fault_id))
 
-        return end
+        return end_fault
 
     def slow_disk(self, name: str, factor: int) -> Callable[[], None]:
         """Make a peer's disk slower by that factor; call what is returned to end it."""
@@ -226,11 +226,11 @@ class World(Site):
         assert isinstance(node, PeerNode)
         node.disk.slow_factor = factor
 
-        def end() -> None:
+        def end_fault() -> None:
             node.disk.slow_factor = 1
             self._emit(FaultRemoved(fault_id))
 
-        return end
+        return end_fault
 
     # -- the present state, from the nodes themselves ----------------------------------------------------------------
 

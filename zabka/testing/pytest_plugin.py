@@ -117,7 +117,7 @@ def zabka_session_cluster(
 @pytest.fixture(scope="module")
 def zabka_module_cluster(zabka_session_cluster: LiveCluster) -> LiveCluster:
     """The shared live cluster, made whole once, before a module's first test that asks for it."""
-    zabka_session_cluster.begin()
+    zabka_session_cluster.start_test()
     return zabka_session_cluster
 
 
@@ -133,12 +133,12 @@ def zabka_cluster(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
     if not wanted:
         cluster: LiveCluster = request.getfixturevalue("zabka_session_cluster")
         # Whatever a test leaves broken is mended here, when the next one wants it whole.
-        cluster.begin()
+        cluster.start_test()
         yield cluster
         return
     cluster = start_live(tmp_path_factory.mktemp("zabka"), **{**_by_default(request.config), **wanted})
     try:
-        cluster.begin()
+        cluster.start_test()
         yield cluster
     finally:
         stop_live(cluster)

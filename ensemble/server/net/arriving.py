@@ -14,7 +14,7 @@ class Arriving:
         self._pieces: list[bytes] = []
         self._missing = 0
 
-    def take(self, data: bytes) -> bytes:
+    def append(self, data: bytes) -> bytes:
         """All that has come since the last whole frame, `data` included; nothing while that is not enough."""
         if not self._pieces:
             return data

@@ -291,7 +291,7 @@ class ClientConnection(asyncio.Protocol):
         if self._transport is None or self._transport.is_closing():
             return
         self._port.bytes_received += len(data)
-        buffer = self._arriving.take(data)
+        buffer = self._arriving.append(data)
         if not buffer:
             return
         if self._fresh and len(buffer) >= 4 and self._is_word(buffer):

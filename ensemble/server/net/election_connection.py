@@ -111,7 +111,7 @@ class ElectionConnection(asyncio.Protocol):
         side = auth.learner_side() if auth is not None else None
         if side is not None:
             self._side, self.proved = side, asyncio.get_running_loop().create_future()
-            transport.write(side.begin())
+            transport.write(side.first_message())
         else:
             self._called(transport, self._dialled)
 
@@ -164,7 +164,7 @@ class ElectionConnection(asyncio.Protocol):
             transport.write(step.send)
         if refused is not None:
             self.refused = True
-            auth.tell(self._port.listener.on_peer_broken, self.remote, "election port", refused)
+            auth.report_refusal(self._port.listener.on_peer_broken, self.remote, "election port", refused)
             self._close()
         elif step.done:
             self._side = None

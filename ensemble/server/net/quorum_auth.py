@@ -40,7 +40,7 @@ class QuorumAuth:
         """For a connection that this server accepts."""
         return ServerSide(self._settings, self._new_nonce())
 
-    def tell(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
+    def report_refusal(self, report: Report, remote: str, purpose: str, refused: SaslError) -> None:
         """Say why somebody was refused; once, since one that is configured wrongly comes again and again."""
         told = (remote.rpartition(":")[0], f"{purpose}: SASL: {refused}")
         if told not in self._told and len(self._told) < TOLD_MAX:
@@ -51,7 +51,7 @@ class QuorumAuth:
 def step_of(side: Side, data: bytes | None) -> tuple[Step, SaslError | None]:
     """What follows bytes (None: the end of them), and why that is the end, if it is."""
     try:
-        return (side.feed(data) if data is not None else side.end()), None
+        return (side.feed(data) if data is not None else side.connection_ended()), None
     except SaslError as bad:
         return Step(bad.send if isinstance(bad, Refused) else b""), bad
 
@@ -94,7 +94,7 @@ class SaslDoor(asyncio.Protocol):
             return
         self._deadline = asyncio.get_running_loop().call_later(self._timeout_s, transport.abort)
         if isinstance(self._side, LearnerSide):
-            transport.write(self._side.begin())
+            transport.write(self._side.first_message())
 
     def data_received(self, data: bytes) -> None:
         """The other side's next packet, or a part of one."""

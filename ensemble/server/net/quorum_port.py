@@ -131,7 +131,7 @@ class QuorumPort:
 
     def _door(self, auth: QuorumAuth, link: QuorumLink, side: ServerSide | LearnerSide) -> SaslDoor:
         def refused(remote: str, reason: SaslError) -> None:
-            auth.tell(self.listener.on_peer_broken, remote, "quorum port", reason)
+            auth.report_refusal(self.listener.on_peer_broken, remote, "quorum port", reason)
 
         return SaslDoor(auth, side, link, link.is_welcome, refused, self.init_limit_s)
 

@@ -339,7 +339,7 @@ class AdminCommands:
         if not self._peer.status().serving:
             # Its tree is all of its log, and part of that may never have been committed.
             return _failed("snapshot", "This server has no leader: not all that it holds need be committed", 503)
-        taken = await self._snapshots.take()
+        taken = await self._snapshots.take_snapshot()
         headers = {"last_zxid": f"0x{taken.zxid:x}", "snapshot_size": str(taken.size_bytes)}
         if request.query.get("streaming", "true").lower() == "false":
             return Answer({"command": "snapshot", "error": None}, headers=headers)

@@ -95,7 +95,7 @@ class OnDemandSnapshots:
             return Refusal(429, "Snapshot request was rate limited; see admin.rateLimiterIntervalInMS")
         return None
 
-    async def take(self) -> SnapshotTaken:
+    async def take_snapshot(self) -> SnapshotTaken:
         """Write one of the tree as it is now, or join one that is being written."""
         self._last_ms = _now_ms()
         future: asyncio.Future[SnapshotTaken] = asyncio.get_running_loop().create_future()

@@ -86,9 +86,9 @@ def test_a_client_may_change_at_once_as_many_partitions_as_all_windows_allow(win
     config = configured(controller_quota_window_num=windows, controller_quota_window_size_seconds=seconds)
     quota = client_throttles(config, watch.runtime).mutations
     quota.limit("", "app", 2)
-    quota.take("app", 2 * windows * seconds)
+    quota.take_tokens("app", 2 * windows * seconds)
     assert quota.owed_ms("app") == 0
-    quota.take("app", 2)
+    quota.take_tokens("app", 2)
     assert quota.owed_ms("app") == 1_000
 
 

@@ -250,7 +250,7 @@ def test_a_large_batch_of_offsets_is_read_with_pauses() -> None:
     rows = [Record(offset_key(f"group-{n}", P0), offset_value(OffsetAndMetadata(n, -1, "", 1))) for n in range(1_000)]
     for codec in (Codec.NONE, Codec.GZIP):
         log = GroupLog()
-        assert sum(1 for _ in log.take(build_batch(rows, codec=codec))) >= len(rows) // SLICE_RECORDS
+        assert sum(1 for _ in log.load_batches(build_batch(rows, codec=codec))) >= len(rows) // SLICE_RECORDS
         assert [group.offsets.get(P0).offset for group in log.groups(1)] == list(range(1_000))
 
 
@@ -264,7 +264,7 @@ def test_of_a_damaged_batch_of_offsets_nothing_counts_and_what_is_around_it_does
     damaged = bytearray(batch(1, Codec.GZIP))
     damaged[-12] ^= 0xFF
     log = GroupLog()
-    for _ in log.take(batch(0) + damaged + batch(2) + batch(3)[:-1]):
+    for _ in log.load_batches(batch(0) + damaged + batch(2) + batch(3)[:-1]):
         pass
     assert (log.unreadable, [group.group_id for group in log.groups(1)]) == (1, ["group-0", "group-2"])
 

@@ -53,18 +53,18 @@ def test_a_client_of_an_older_version_is_throttled_for_what_it_got() -> None:
 def test_a_bucket_never_holds_more_than_all_windows_allow() -> None:
     watch = Watch()
     held = quota(watch, 2)
-    held.take("app", 1)
+    held.take_tokens("app", 1)
     watch.wait(3_600_000)
-    held.take("app", 22 + 4)
+    held.take_tokens("app", 22 + 4)
     assert held.owed_ms("app") == 2_000
 
 
 def test_a_quota_that_was_lowered_holds_at_once_and_one_of_nothing_lets_one_request_in() -> None:
     watch = Watch()
     held = quota(watch, 100)
-    held.take("app", 1)
+    held.take_tokens("app", 1)
     held.limit("", "app", 1)
-    held.take("app", 12)
+    held.take_tokens("app", 12)
     assert held.owed_ms("app") == 1_000
     held.limit("", "app", 0)
     assert held.owed_ms("app") == 2**31 - 1

@@ -244,7 +244,7 @@ def test_no_block_is_encoded_for_a_snapshot_that_is_given_up() -> None:
     w = World()
     w.create("/a")
     capture, came = w.begin()
-    capture.end()
+    capture.stop_capture()
     w.set("/a", b"changed")
     assert not came and w.tree.blocks.keeper is None
 

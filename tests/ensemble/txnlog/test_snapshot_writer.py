@@ -59,7 +59,7 @@ class Owner(World):
             self.create(f"/n{n}", b"x")
 
     def take(self) -> bool:
-        return self.writer.take(self.tree.to_snapshot())
+        return self.writer.start_snapshot(self.tree.to_snapshot())
 
     def run_one(self) -> None:
         callback, args = self.posted.get(timeout=20)
@@ -255,7 +255,7 @@ def test_a_peer_that_ends_meanwhile_leaves_no_snapshot(owner: Owner) -> None:
 
 def test_a_snapshot_counts_only_when_the_log_is_durable_as_far(owner: Owner) -> None:
     """Or, after a power loss, the log has a hole that only this snapshot covers: seed 11238 of the simulated world."""
-    assert owner.writer.take(some_snapshot())
+    assert owner.writer.start_snapshot(some_snapshot())
     while not [each for each in owner.directory.iterdir() if each.stat().st_size]:
         pass
     owner.writer.publish(0)
@@ -277,7 +277,7 @@ def test_a_snapshot_tells_how_long_it_took_by_the_clock_of_who_wrote_it(owner: O
             return self.at_s
 
     owner.writer._workers = Slow()
-    assert owner.writer.take(some_snapshot())
+    assert owner.writer.start_snapshot(some_snapshot())
     owner.writer.publish(1)
     written = owner.outcome()
     assert isinstance(written, WrittenSnapshot) and written.duration_ms == 1500
@@ -330,7 +330,7 @@ def full_disk(descriptor: int) -> None:
 
 
 def test_a_peer_that_ends_before_its_log_is_durable_leaves_no_snapshot(owner: Owner) -> None:
-    assert owner.writer.take(some_snapshot())
+    assert owner.writer.start_snapshot(some_snapshot())
     owner.writer.cancel()
     assert list(owner.directory.iterdir()) == []
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.pipeline.campaign.test_engine import NOTHING
 from zabka.pipeline.campaign.answer import answer
-from zabka.pipeline.campaign.charts import _names, number_axis, told
+from zabka.pipeline.campaign.charts import _names, format_number, number_axis
 from zabka.pipeline.campaign.definition import parse_campaign
 from zabka.pipeline.campaign.engine import Ended
 from zabka.pipeline.campaign.play import Played
@@ -215,7 +215,7 @@ def test_a_mark_stands_where_its_value_lies() -> None:
     ],
 )  # fmt: skip
 def test_a_number_is_told_with_the_digits_that_it_needs(value: float, text: str) -> None:
-    assert told(value) == text
+    assert format_number(value) == text
 
 
 def test_an_axis_holds_its_values_and_has_round_ticks() -> None:

@@ -47,7 +47,7 @@ class SmallWorld:
         """It is over."""
         for machine in self.machines.values():
             machine.kill()
-        self.ground.end()
+        self.ground.end_world()
 
 
 class Noted(asyncio.Protocol):

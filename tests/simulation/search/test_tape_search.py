@@ -15,7 +15,7 @@ from zabka.simulation.kernel.tape import STRIKE, Stream, Tape, TapedSeed
 from zabka.simulation.run import SCENARIOS
 from zabka.simulation.search.corpus import Corpus
 from zabka.simulation.search.mutation import gone_on_from, mutated
-from zabka.simulation.search.runs import SEARCHED, run_tape, tell
+from zabka.simulation.search.runs import SEARCHED, play_tape, run_tape
 from zabka.simulation.search.shrinking import Shrinking
 from zabka.simulation.search.tape_file import TapeFile, read_tape, write_tape
 from zabka.simulation.search.tape_folder import OtherSearch, TapeFolder
@@ -70,7 +70,7 @@ def test_a_run_over_files_is_the_same_every_time() -> None:
 
 
 def test_an_act_of_zeros_does_nothing() -> None:
-    verdict = tell(Tape(4, {ACTS: Stream(ends=True)}), "swarm", SETTINGS)
+    verdict = play_tape(Tape(4, {ACTS: Stream(ends=True)}), "swarm", SETTINGS)
     assert verdict.taken == []
     assert verdict.held
 
@@ -87,28 +87,28 @@ def test_acts_are_changed_whole_or_within_themselves() -> None:
 
 def test_a_tape_is_kept_for_what_it_reached_first_or_more_often() -> None:
     corpus = Corpus()
-    assert corpus.take(Tape(1), {10: 1}) is not None
-    assert corpus.take(Tape(2), {10: 1}) is None
-    assert corpus.take(Tape(3), {10: 2}) is not None
-    assert corpus.take(Tape(4), {10: 1, 11: 1}) is not None
+    assert corpus.keep_run(Tape(1), {10: 1}) is not None
+    assert corpus.keep_run(Tape(2), {10: 1}) is None
+    assert corpus.keep_run(Tape(3), {10: 2}) is not None
+    assert corpus.keep_run(Tape(4), {10: 1, 11: 1}) is not None
     assert [kept.tape.seed for kept in corpus.kept] == [1, 3, 4]
 
 
 def test_what_few_runs_reached_is_chosen_more_often() -> None:
     corpus, random = Corpus(), Random(1)
-    corpus.take(Tape(1), {10: 1})
-    corpus.take(Tape(2), {20: 1})
+    corpus.keep_run(Tape(1), {10: 1})
+    corpus.keep_run(Tape(2), {20: 1})
     for _ in range(50):
-        corpus.take(Tape(3), {10: 1})
+        corpus.keep_run(Tape(3), {10: 1})
     chosen = [corpus.choose(random).tape.seed for _ in range(20)]
     assert chosen.count(2) > chosen.count(1)
 
 
 def test_a_run_goes_on_from_where_it_reached_something_rare() -> None:
     corpus, random = Corpus(), Random(1)
-    kept = corpus.take(Tape(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
+    kept = corpus.keep_run(Tape(1), {10: 1, 20: 1, 30: 1}, {10: 4, 20: 9})
     for _ in range(500):
-        corpus.take(Tape(2), {10: 1})
+        corpus.keep_run(Tape(2), {10: 1})
     assert kept is not None
     assert kept.places == {10: 4, 20: 9}
     assert [corpus.place(kept, random) for _ in range(20)].count(9) > 15
@@ -116,7 +116,7 @@ def test_a_run_goes_on_from_where_it_reached_something_rare() -> None:
 
 def test_a_tape_of_which_no_place_is_known_is_gone_on_from_nowhere() -> None:
     corpus = Corpus()
-    kept = corpus.take(Tape(1), {10: 1})
+    kept = corpus.keep_run(Tape(1), {10: 1})
     assert kept is not None
     assert corpus.place(kept, Random(1)) == 0
 
@@ -150,7 +150,7 @@ def test_a_planted_bug_is_found_made_short_and_needs_the_bug_to_show() -> None:
     with planted(PLANT):
         tape, problems, runs = shrunk(found, wanted)
         assert run_tape(tape, PROTOCOL, SETTINGS).problems == problems
-        verdict = tell(tape, PROTOCOL, SETTINGS)
+        verdict = play_tape(tape, PROTOCOL, SETTINGS)
     assert "committed and durable only on" in problems[0]
     assert runs > 0
     # Start, elect and let everything happen; then a write whose proposal no disk gets to.
@@ -169,7 +169,7 @@ def test_the_same_search_is_the_same_every_time() -> None:
 
 def test_a_search_that_is_to_be_plain_has_seeds_alone() -> None:
     search = TapeSearch(Wanted(PROTOCOL), plain_share=1)
-    search.corpus.take(Tape(1, {"steps": Stream(words=(1, 2))}), {1: 1})
+    search.corpus.keep_run(Tape(1, {"steps": Stream(words=(1, 2))}), {1: 1})
     assert [search.next_tape().streams for _ in range(60)] == [{}] * 60
 
 

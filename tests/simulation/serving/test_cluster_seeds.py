@@ -91,7 +91,7 @@ def test_a_broker_whose_only_directory_fails_ends_and_is_started_again() -> None
     damages = [entry.event for entry in run.world.record.entries if isinstance(entry.event, LogDamageFound)]
     assert [damage.action for damage in damages] == ["taken offline"]
     assert run.problems() == []
-    run.world.end()
+    run.world.end_world()
 
 
 def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_does_not() -> None:
@@ -110,7 +110,7 @@ def test_a_broker_that_is_told_to_stop_leaves_its_mark_and_one_that_loses_power_
     reasons = [entry.event.reason for entry in run.world.record.entries if isinstance(entry.event, NodeStopped)]
     assert reasons == ["shutdown"]
     assert run.problems() == []
-    run.world.end()
+    run.world.end_world()
 
 
 PLANTED: dict[Callable[[], AbstractContextManager[None]], tuple[int, str]] = {

@@ -26,7 +26,7 @@ from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.kernel.tape import STRIKE, Tape
 from zabka.simulation.run import run_seed
 from zabka.simulation.scenarios.story import told_acts
-from zabka.simulation.search.runs import run_tape, tell
+from zabka.simulation.search.runs import play_tape, run_tape
 from zabka.simulation.search.tape_search import Found, Wanted, kind_of, shrunk
 from zabka.simulation.serving.platters import NAME as PLATTERS
 from zabka.simulation.serving.reached import DAMAGE, DIFF_FROM_MEMORY, PLACES, PURGE_BEFORE_JOIN, SNAP
@@ -83,7 +83,7 @@ def test_an_ensemble_of_whole_processes_to_which_nothing_happens_elects_once_and
     assert names["LeaderEstablished"] == 1
     assert names["SessionExpired"] == 0
     assert names["SnapshotTaken"] > 3
-    run.world.end()
+    run.world.end_world()
 
 
 @pytest.mark.long
@@ -122,7 +122,7 @@ def test_a_server_that_was_replaced_by_an_empty_one_is_given_everything() -> Non
         run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
     assert run.problems() == []
     assert run.world.reached.counts[SNAP] == 1
-    run.world.end()
+    run.world.end_world()
 
 
 def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
@@ -140,7 +140,7 @@ def test_damage_on_a_disk_is_found_at_the_next_start() -> None:
         run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
     assert run.problems() == []
     assert run.world.reached.counts[DAMAGE] >= 1
-    run.world.end()
+    run.world.end_world()
 
 
 def test_a_fault_of_a_peers_own_that_ends_its_process_is_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,7 +158,7 @@ def test_a_fault_of_a_peers_own_that_ends_its_process_is_a_violation(monkeypatch
         run.world.run(3_000)
         run.world.until(run.world.every_peer_serves, 20_000, "everybody in service")
     assert [problem for problem in run.problems() if "KeyError: 'planted'" in problem]
-    run.world.end()
+    run.world.end_world()
 
 
 PURGING = CALM._replace(
@@ -222,7 +222,7 @@ def test_a_finding_of_whole_processes_is_made_short_until_no_fault_is_left_but_t
         ran = run_tape(Tape(1), WHOLE, wanted.world())
         found = Found(1, kind_of(ran.problems[0]), ran.problems, ran.written)
         tape, problems, _ = shrunk(found, wanted, runs_max=20)
-        told = told_acts(tell(tape, WHOLE, wanted.world()))
+        told = told_acts(play_tape(tape, WHOLE, wanted.world()))
     assert kind_of(problems[0]) == found.invariant
     assert [act for act in told if "power" in act]
     comes = [name for name, stream in ran.written.streams.items() if name.startswith(STRIKE) and len(stream.words) > 1]

@@ -20,7 +20,7 @@ class GroupProgress:
     def __init__(self) -> None:
         self._next: dict[TopicPartition, int] = {}
 
-    def take(self, topic_partition: TopicPartition, offset: int) -> bool:
+    def record_read(self, topic_partition: TopicPartition, offset: int) -> bool:
         """One record was read; is it new to the group?"""
         if offset < self._next.get(topic_partition, 0):
             return False
@@ -115,7 +115,7 @@ class ConsumerWorkload:
             if record.offset <= last:
                 self._out_of_order += 1
             last = max(last, record.offset)
-            if self._progress.take(topic_partition, record.offset):
+            if self._progress.record_read(topic_partition, record.offset):
                 self._consumed += 1
             else:
                 self._duplicates += 1

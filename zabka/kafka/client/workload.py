@@ -167,7 +167,7 @@ class Workload:
 
     async def _produce(self, partition: _Partition) -> None:
         while True:
-            numbers = await partition.take(self._runtime)
+            numbers = await partition.take_batch(self._runtime)
             self.sent += len(numbers)
             now_ms = self._runtime.now().wall_ms
             records = [Record(None, self._value(number), now_ms) for number in numbers]
@@ -277,7 +277,7 @@ class _Partition:
         if self._wake is not None and not self._wake.done():
             self._wake.set_result(None)
 
-    async def take(self, runtime: Runtime) -> list[int]:
+    async def take_batch(self, runtime: Runtime) -> list[int]:
         while not self.pending:
             self._wake = runtime.future()
             await self._wake

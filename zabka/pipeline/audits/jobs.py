@@ -105,7 +105,7 @@ def audit_rows(told: DataFrame, out: Path) -> int:
 
 def _written(found: DataFrame, out: Path) -> int:
     own = own_place(out)
-    number, directory = versions.begin(own)
+    number, directory = versions.new_version(own)
     found.write.parquet(str(directory / AUDITS))
     versions.publish(own, number)
     versions.lead(out / AUDITS, f"{own.name}/{AUDITS}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from zabka.pipeline.campaign.charts import told
+from zabka.pipeline.campaign.charts import format_number
 from zabka.pipeline.campaign.engine import seeds_wanted
 from zabka.pipeline.campaign.figures import FIGURES
 from zabka.pipeline.campaign.results import Results
@@ -29,7 +29,7 @@ def interval(estimate: Estimate, unit: str) -> str:
     """A mean with its interval and unit."""
     if estimate.mean is None or estimate.low is None or estimate.high is None:
         return "not measured"
-    return f"{told(estimate.mean)} {unit} ({told(estimate.low)} to {told(estimate.high)})"
+    return f"{format_number(estimate.mean)} {unit} ({format_number(estimate.low)} to {format_number(estimate.high)})"
 
 
 def _decision(found: Results) -> str:
@@ -144,7 +144,7 @@ def _other_end(found: Results, numbers: list[int]) -> int:
 
 def _plain(found: Results, figure: str, number: int) -> str:
     mean = found.estimates[figure][number].mean
-    return "unknown" if mean is None else told(mean)
+    return "unknown" if mean is None else format_number(mean)
 
 
 def _evidence(found: Results) -> str:

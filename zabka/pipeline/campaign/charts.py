@@ -67,7 +67,7 @@ def _round_step(rough: float) -> float:
     return next(float(power * factor) for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * 0.999)
 
 
-def told(value: float) -> str:
+def format_number(value: float) -> str:
     """A number as a person reads it: as many digits as it needs, thousands apart.
 
     What is a little more than nothing, or less than a hundred per cent, is not told as that.
@@ -128,7 +128,7 @@ def _tick(x: Axis, value: float, text: str, right: float, bottom: float) -> str:
 def _mark(at: float, mark: Mark, y: Axis, bottom: float, kind: str) -> str:
     middle = y.place(mark.y, bottom, TOP)
     low, high = y.place(mark.low, bottom, TOP), y.place(mark.high, bottom, TOP)
-    said = f"{mark.label}: {told(mark.y)} ({told(mark.low)} to {told(mark.high)})"
+    said = f"{mark.label}: {format_number(mark.y)} ({format_number(mark.low)} to {format_number(mark.high)})"
     return (
         f'<g class="{kind}"><title>{escape(said)}</title>'
         f'<line class="whisker" x1="{at:.1f}" x2="{at:.1f}" y1="{low:.1f}" y2="{high:.1f}"/>'

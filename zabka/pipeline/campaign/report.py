@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from html import escape
 
 from zabka.pipeline.campaign.answer import answer, short
-from zabka.pipeline.campaign.charts import Axis, Mark, Series, chart, number_axis, scatter, told
+from zabka.pipeline.campaign.charts import Axis, Mark, Series, chart, format_number, number_axis, scatter
 from zabka.pipeline.campaign.figures import FIGURES, Figure
 from zabka.pipeline.campaign.results import Results
 from zabka.pipeline.campaign.statistics import Difference, unseen_share
@@ -108,9 +108,9 @@ def _heading(figure: Figure) -> str:
 def _always(found: Results, name: str, value: float) -> str:
     """What is told in a chart's place where every run had the same value."""
     seeds = [seen.seeds for seen in found.estimates[name]]
-    said = f"{told(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
+    said = f"{format_number(value)} {FIGURES[name].unit} in each of {sum(seeds):,} runs, so there is nothing to draw."
     if value == 0:
-        share = told(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
+        share = format_number(100 * unseen_share(min(seeds), found.campaign.stop.confidence))
         said += f" What strikes up to {share} % of all seeds need not have shown in {min(seeds)} of them."
     return f"<h2>{escape(_heading(FIGURES[name]))}</h2><p>{escape(said)}</p>"
 
@@ -200,10 +200,10 @@ def _cell(found: Results, name: str, number: int) -> str:
     seen = found.estimates[name][number]
     if seen.mean is None or seen.low is None or seen.high is None:
         return "not measured"
-    below = "" if math.isclose(seen.low, seen.high) else f"{told(seen.low)} to {told(seen.high)}"
+    below = "" if math.isclose(seen.low, seen.high) else f"{format_number(seen.low)} to {format_number(seen.high)}"
     if seen.seeds != len(found.ended.seeds):
         below += f"{'<br>' if below else ''}{_counted(seen.seeds, 'seed')}"
-    return told(seen.mean) + (f"<br><span>{below}</span>" if below else "")
+    return format_number(seen.mean) + (f"<br><span>{below}</span>" if below else "")
 
 
 def _counted(count: int, noun: str) -> str:
@@ -217,7 +217,7 @@ def _difference(seen: Difference) -> str:
 
 
 def _signed(value: float) -> str:
-    return f"{'+' if value > 0 else ''}{told(value)}"
+    return f"{'+' if value > 0 else ''}{format_number(value)}"
 
 
 def _violations(found: Results) -> Iterator[str]:
@@ -231,14 +231,14 @@ def _violations(found: Results) -> Iterator[str]:
 
 def _method(found: Results) -> Iterator[str]:
     stop = found.campaign.stop
-    share = told(100 * stop.confidence)
+    share = format_number(100 * stop.confidence)
     level = (1 - stop.confidence) / (found.ended.looks * max(1, len(found.points) - 1))
     yield "<h2>How it was measured</h2>"
     yield (
         f"<p>Every setting suffers the same faults at the same times, seed by seed; figures are taken while faults are "
         f"done, and records count as lost where they were acknowledged and are in the end not in their log. Means have "
         f"{share} % percentile bootstrap intervals over seeds. A difference is called one where the paired sign-flip "
-        f"test's p is at most {level:.2g}: {told(100 - 100 * stop.confidence)} % shared out among "
+        f"test's p is at most {level:.2g}: {format_number(100 - 100 * stop.confidence)} % shared out among "
         f"{_counted(found.ended.looks, 'look')} and {_counted(max(1, len(found.points) - 1), 'comparison')}, so that "
         f"looking early makes "
         f"no false alarm likelier; what else the answer tells is tested as often as the answer looks. The intervals of "

@@ -53,7 +53,7 @@ class Needed:
         self._last = self._chosen.select(_TOLD)
         """Of each node of a run, the last line that no table needs."""
 
-    def begin(self, told: pa.Table) -> None:
+    def load_lake(self, told: pa.Table) -> None:
         """Take what a lake held before (`zabka.pipeline.stream.read_lake`)."""
         stands = _is(told, LATEST)
         self._chosen = told.select(ARROW_SCHEMA.names).filter(pc.invert(stands)).cast(ARROW_SCHEMA)
@@ -61,7 +61,7 @@ class Needed:
         self._last = self._chosen.filter(_is(self._chosen, WORD)).select(_TOLD)
         self._note_pauses(self._chosen)
 
-    def take(self, commit: Commit) -> None:
+    def add_commit(self, commit: Commit) -> None:
         """Take what came with a commit."""
         brought, others = [ARROW_SCHEMA.empty_table()], [self._last]
         for name in commit.files:

@@ -62,7 +62,7 @@ class Publisher:
         self._sequences: dict[TopicPartition, int] = {}
         self.lines = self.cut = 0
 
-    async def begin(self) -> None:
+    async def load_published(self) -> None:
         """Learn what the topic holds.  Raises KafkaUnavailable, KafkaRequestFailed, LostRecords."""
         self._partitions = await partitions_of(self._client, self._topic)
         for partition in self._partitions:
@@ -164,7 +164,7 @@ async def publish(root: Path, place: TopicPlace, *, follow: bool, tell: Callable
         cluster = await client.metadata([place.topic])
         with alone(root, place, cluster.cluster_id):
             publisher = Publisher(root, client, place.topic)
-            await publisher.begin()
+            await publisher.load_published()
             while True:
                 if await publisher.publish_what_is_there():
                     tell(publisher.lines)

@@ -88,7 +88,7 @@ class Cores:
         lowest = min(rounds, default=1)
         if lowest > 1:
             for peer in self.voters:
-                self.nodes[peer], _ = self.turns.take(self.nodes[peer], CoreNode.lower_round, lowest - 1)
+                self.nodes[peer], _ = self.turns.apply_input(self.nodes[peer], CoreNode.lower_round, lowest - 1)
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
@@ -187,7 +187,7 @@ class Cores:
 
     def _turn(self, peer: int, call: Callable[..., None], *args: object) -> None:
         self.steps += 1
-        node, outcome = self.turns.take(self.nodes[peer], call, *args)
+        node, outcome = self.turns.apply_input(self.nodes[peer], call, *args)
         self.nodes[peer] = node
         if outcome.waited_ms:
             self._let_others_wait(peer, outcome.waited_ms)
@@ -211,7 +211,7 @@ class Cores:
     def _let_others_wait(self, peer: int, waited_ms: int) -> None:
         for other in self.voters:
             if other != peer:
-                self.nodes[other], _ = self.turns.take(self.nodes[other], CoreNode.wait, waited_ms)
+                self.nodes[other], _ = self.turns.apply_input(self.nodes[other], CoreNode.wait, waited_ms)
 
     def _dial(self, source: int, to: int) -> None:
         if not self.is_up(source):

@@ -1,7 +1,7 @@
 """One server of the bare protocol: what its disk holds, what waits for it, and the process, if there is one.
 
-A node hears of the rest of the world through its inputs alone (`CoreNode.take`), and has no say in it but by what comes
-of them (`Outcome`): so the same node with the same input always does the same.
+A node receives everything through its inputs (`CoreNode.apply_input`) and affects the rest only through their results
+(`Outcome`).  So the same node with the same input always does the same.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ class CoreNode:
 
     # -- inputs ------------------------------------------------------------------------------------------------------
 
-    def take(self, call: Callable[..., None], *args: object) -> Outcome:
+    def apply_input(self, call: Callable[..., None], *args: object) -> Outcome:
         """Take one of the inputs below; returns what came of it."""
         self._collected = collected = _Collected()
         self._status = None

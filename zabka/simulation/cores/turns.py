@@ -65,7 +65,7 @@ class Monitor:
 class Turns(Protocol):
     """How nodes and monitors change."""
 
-    def take(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
+    def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
         """The node after that input, and what came of it."""
         ...
 
@@ -83,9 +83,9 @@ class Turns(Protocol):
 class DirectTurns:
     """Nodes and monitor change in place."""
 
-    def take(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
+    def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
         """Do it."""
-        return node, node.take(call, *args)
+        return node, node.apply_input(call, *args)
 
     def watch(
         self, monitor: Monitor, peer: int, outcome: Outcome, entries: Callable[[], list[Entry]]
@@ -115,7 +115,7 @@ class RememberedTurns:
         self._turns: dict[tuple[object, ...], tuple[CoreNode, Outcome]] = {}
         self._watched: dict[tuple[int, int, int], tuple[Monitor, list[str]]] = {}
 
-    def take(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
+    def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
         """Look it up, or do it on a copy."""
         node = self.keep_node(node)
         key = (node.number, call, *[arg if type(arg) in (int, str) else id(arg) for arg in args])
@@ -123,7 +123,7 @@ class RememberedTurns:
         if known is None:
             self.missed += 1
             twin = node.twin()
-            outcome = self._kept(twin.take(call, *args))
+            outcome = self._kept(twin.apply_input(call, *args))
             known = self._turns[key] = self.keep_node(twin), outcome
         return known
 

@@ -135,7 +135,7 @@ class Stage:
                 self.world.resume(name)
         self.world.start()
 
-    def act(self, words: Words, deeds: Sequence[Deed]) -> None:
+    def perform_step(self, words: Words, deeds: Sequence[Deed]) -> None:
         """Wait, and do what these words say."""
         before_ms = self.world.now_ms
         self.begun.append(len(self.world.record.entries))

@@ -76,11 +76,11 @@ class Nemesis:
         self._undo[number] = undo
         lasts_ms = lasts_ms or self.draw_lasts_ms()
 
-        def end() -> None:
+        def undo_once() -> None:
             if self._undo.pop(number, None) is not None:
                 undo()
 
-        self.world.scheduler.after(lasts_ms * 1000, end)
+        self.world.scheduler.after(lasts_ms * 1000, undo_once)
 
     def draw_lasts_ms(self) -> int:
         """Draw how long a fault lasts."""

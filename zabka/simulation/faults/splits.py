@@ -36,9 +36,9 @@ class Splits:
             few.append(self._client)
         undos = [self._world.cut(a, b) for a in few for b in most]
 
-        def end() -> None:
+        def end_split() -> None:
             for undo in undos:
                 undo()
             self._heal()
 
-        self._world.scheduler.after(self._random.randrange(SPLIT_MS_MIN, SPLIT_MS_MAX) * 1000, end)
+        self._world.scheduler.after(self._random.randrange(SPLIT_MS_MIN, SPLIT_MS_MAX) * 1000, end_split)

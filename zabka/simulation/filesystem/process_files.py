@@ -110,7 +110,7 @@ class ProcessFiles:
             return 0
         written = bytes(data)
         new = node.new_blocks(position, len(written))
-        room = self.volume.take(len(new) * BLOCK_BYTES) // BLOCK_BYTES
+        room = self.volume.allocate(len(new) * BLOCK_BYTES) // BLOCK_BYTES
         if room < len(new):
             written = written[: max(new[room] * BLOCK_BYTES - position, 0)]
             if not written:
@@ -274,7 +274,7 @@ class ProcessFiles:
     def _begin(self, operation: str, path: str) -> None:
         if not self.is_alive:
             raise trouble(errno.EIO, path)
-        self.took_us += self.volume.begin(operation, path)
+        self.took_us += self.volume.begin_operation(operation, path)
 
     def _at(self, descriptor: int) -> _Open:
         if descriptor not in self._open:

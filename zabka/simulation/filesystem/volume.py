@@ -155,7 +155,7 @@ class Volume:
 
     # -- what its processes do ---------------------------------------------------------------------------------------
 
-    def begin(self, operation: str, path: str) -> int:
+    def begin_operation(self, operation: str, path: str) -> int:
         """An operation is about to be carried out; how long it takes, in µs.  Raises OSError and PowerLost as the
         faults have it."""
         if self._power_until is not None and self.operations >= self._power_until:
@@ -214,7 +214,7 @@ class Volume:
             if isinstance(after, FileNode):
                 after.names += 1
 
-    def take(self, size: int) -> int:
+    def allocate(self, size: int) -> int:
         """Take room for new blocks: for how many bytes of `size` there is any."""
         if self.room_bytes is None:
             return size

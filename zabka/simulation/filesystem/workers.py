@@ -92,7 +92,7 @@ class SimWorkers:
         """The process is gone: no job goes on."""
         self._files.kill()
         for work in self._jobs:
-            work.end()
+            work.stop_work()
         self._jobs.clear()
 
     def delay_us(self) -> int:
@@ -161,7 +161,7 @@ class _SimWork:
             self._step()
         raise AssertionError(f"{self.name} does not end")
 
-    def end(self) -> None:
+    def stop_work(self) -> None:
         """The process is gone."""
         if self._next is not None:
             self._next.cancel()

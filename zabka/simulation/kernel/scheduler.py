@@ -95,7 +95,7 @@ class Scheduler:
         callback()
         return True
 
-    def end(self) -> None:
+    def cancel_all(self) -> None:
         """Nothing happens any more: tasks that were to go on are cancelled, for they never will."""
         waiting = [callback for _, _, callback in sorted(self._heap, key=lambda entry: entry[:2])]
         waiting += self._ready

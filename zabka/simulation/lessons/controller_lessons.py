@@ -56,7 +56,7 @@ def _led_again_when_asked(scene: Scene) -> bool:
 
 
 def _never_led_again(scene: Scene) -> bool:
-    return bool(scene.end.partitions[PARTITION].leader != scene.event.replicas[0])
+    return bool(scene.final_state.partitions[PARTITION].leader != scene.event.replicas[0])
 
 
 def _target(scene: Scene) -> set[int]:
@@ -66,16 +66,16 @@ def _target(scene: Scene) -> set[int]:
 
 
 def _ends_with_the_target(scene: Scene) -> bool:
-    return set(scene.end.partitions[PARTITION].replicas) == _target(scene)
+    return set(scene.final_state.partitions[PARTITION].replicas) == _target(scene)
 
 
 def _is_forgotten(scene: Scene) -> bool:
     created = scene.earlier(e.TopicCreated)[0].assignment[0]
-    return sorted(scene.end.partitions[PARTITION].replicas) == sorted(created)
+    return sorted(scene.final_state.partitions[PARTITION].replicas) == sorted(created)
 
 
 def _stays_half_done(scene: Scene) -> bool:
-    return set(scene.end.partitions[PARTITION].replicas) > _target(scene)
+    return set(scene.final_state.partitions[PARTITION].replicas) > _target(scene)
 
 
 CONTROLLER_LESSONS: tuple[Lesson, ...] = (

@@ -64,7 +64,7 @@ class Scene:
         return fold(self.entries[: self.place + 1])
 
     @cached_property
-    def end(self) -> ClusterState:
+    def final_state(self) -> ClusterState:
         """What is true when the play is over."""
         return fold(self.entries)
 

@@ -48,7 +48,7 @@ def _acknowledged_with_it(scene: Scene) -> bool:
 
 
 def _some_are_lost(scene: Scene) -> bool:
-    return bool(scene.end.losses)
+    return bool(scene.final_state.losses)
 
 
 def _led_and_lost(scene: Scene) -> bool:

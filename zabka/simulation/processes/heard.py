@@ -80,7 +80,7 @@ class Heard:
         if not waiting:
             del self._under_way[line, ends[0], key]
 
-    def end(self) -> None:
+    def stop_hearing(self) -> None:
         """The world is over."""
         for waiting in self._under_way.values():
             for message in waiting:

@@ -47,7 +47,7 @@ class Ground:
         """Keep the tasks of a killed process: to let go of them would run their `finally`."""
         self._dead += [task for task in tasks if not task.done()]
 
-    def end(self) -> None:
+    def end_world(self) -> None:
         """The world is over: whatever `finally` there is may run now, and moves nobody."""
         dead, self._dead = self._dead, []
         for task in dead:
@@ -61,7 +61,7 @@ class Ground:
                     # It awaits something in a `finally`, or touches what is gone.
                     continue
         if self.heard is not None:
-            self.heard.end()
+            self.heard.stop_hearing()
 
 
 class MachineFiles(ProcessFiles):

@@ -268,7 +268,7 @@ class Socket:
             self.say(Kind.ACK)
         return data
 
-    def end(self) -> None:
+    def shutdown_write(self) -> None:
         """No more is sent (shutdown): FIN, after what is queued."""
         if not self._ends and not self.is_gone:
             self._ends = True
@@ -283,7 +283,7 @@ class Socket:
         if not self.is_open or self.inbox:
             self.reset()
         else:
-            self.end()
+            self.shutdown_write()
             self._leave_if_done()
 
     def reset(self) -> None:

@@ -169,7 +169,7 @@ class SocketTransport(asyncio.Transport):
             if self._closing:
                 self._lose(None)
             elif self._ends:
-                self._socket.end()
+                self._socket.shutdown_write()
 
     def _watch_water(self) -> None:
         size = len(self._waiting)
@@ -199,7 +199,7 @@ class SocketTransport(asyncio.Transport):
         """No more is written."""
         self._ends = True
         if not self._waiting:
-            self._socket.end()
+            self._socket.shutdown_write()
 
     def can_write_eof(self) -> bool:
         """Yes."""

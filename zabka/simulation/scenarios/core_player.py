@@ -60,13 +60,13 @@ def play(scenario: CoreScenario) -> Verdict:
 def _play(scenario: CoreScenario, cores: Cores) -> Verdict:
     taken: list[StepTaken] = []
 
-    def take(text: str) -> None:
+    def note_step(text: str) -> None:
         taken.append(StepTaken(cores.now_ms, text, len(cores.journal)))
 
     with _counter_ends_at(scenario.counter_max):
-        problems = play_steps(cores, scenario.steps, lambda step: take(step_text(step)))
+        problems = play_steps(cores, scenario.steps, lambda step: note_step(step_text(step)))
         if not problems:
-            take(HEALING)
+            note_step(HEALING)
             problems = recover(cores)
     faults = sum(isinstance(step, _FAULTS) for step in scenario.steps)
     return Verdict(

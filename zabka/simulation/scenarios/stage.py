@@ -131,7 +131,7 @@ class Stage:
         self._runtimes.pop(name).stop()
         del self.clients[name]
 
-    def end(self) -> None:
+    def stop_clients(self) -> None:
         """The curtain: no client goes on."""
         for runtime in [*self._runtimes.values(), self.kafka_runtime]:
             runtime.stop()
@@ -185,7 +185,7 @@ class Stage:
         assert isinstance(answer, str)
         return answer
 
-    def begin(self, name: str, operation: str, path: str, data: str) -> None:
+    def start_operation(self, name: str, operation: str, path: str, data: str) -> None:
         """Ask, and go on."""
         self._runtimes[name].spawn(self._answer(name, operation, path, data), operation)
 

@@ -57,7 +57,7 @@ def _play(scenario: WorldScenario, with_bug: bool, tap: MessageTap | None) -> Ve
         taken.append(_taken(stage, HEALING))
         problems += _recover(stage)
     problems = [problem for problem in [*_violations(world), *problems] if not _is_among(problem, scenario.provokes)]
-    stage.end()
+    stage.stop_clients()
     return Verdict(
         name=scenario.name,
         problems=problems[:SHOWN_MAX],

@@ -159,7 +159,7 @@ class Begin(WorldStep, frozen=True):
 
     def play(self, stage: Stage) -> None:
         """Send the request, and go on."""
-        stage.begin(self.client, self.operation, self.path, self.data)
+        stage.start_operation(self.client, self.operation, self.path, self.data)
 
 
 class Becomes(WorldStep, frozen=True):

@@ -41,7 +41,7 @@ class Corpus:
         self.reached: dict[int, int] = {}
         self.hits: dict[int, int] = {}
 
-    def take(self, tape: Tape, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
+    def keep_run(self, tape: Tape, reached: dict[int, int], places: Mapping[int, int] = NOWHERE) -> Kept | None:
         """Note what a run reached, and behind how many steps; the tape, if it is kept for that."""
         news = [feature for feature, count in reached.items() if self.reached.get(feature, 0) < count]
         for feature, count in reached.items():

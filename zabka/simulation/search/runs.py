@@ -69,7 +69,7 @@ def run_one_of_many(number: int, tape: Tape, scenario: str, settings: WorldSetti
     return ran
 
 
-def tell(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
+def play_tape(tape: Tape, scenario: str, settings: WorldSettings) -> Verdict:
     """Play it, for its journal and its story."""
     seed = TapedSeed(tape)
     if scenario in _DRAWN_STEPS:

@@ -96,14 +96,14 @@ class TapeSearch:
         self.runs = self._asked = runs
         self._random = Random(f"{self.wanted.seed} {runs}")
         for each in kept:
-            self.corpus.take(each.tape, dict.fromkeys(each.news, 1), each.places)
+            self.corpus.keep_run(each.tape, dict.fromkeys(each.news, 1), each.places)
 
-    def take(self, ran: Ran) -> tuple[Kept | None, Found | None]:
+    def record_run(self, ran: Ran) -> tuple[Kept | None, Found | None]:
         """A run has ended: the tape where it is kept, and what is found where that is new."""
         self.runs += 1
         self.cpu_s += ran.cpu_s
         if not ran.problems:
-            return self.corpus.take(ran.written, ran.reached, ran.places), None
+            return self.corpus.keep_run(ran.written, ran.reached, ran.places), None
         invariant = kind_of(ran.problems[0])
         if invariant in self.found:
             return None, None
@@ -114,7 +114,7 @@ class TapeSearch:
         """Search in this process, within the planted context, if there is to be one."""
         settings = self.wanted.world()
         for number in range(runs_max):
-            yield self.take(run_one_of_many(number, self.next_tape(), self.wanted.scenario, settings))
+            yield self.record_run(run_one_of_many(number, self.next_tape(), self.wanted.scenario, settings))
 
 
 def kind_of(problem: str) -> str:

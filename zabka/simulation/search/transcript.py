@@ -35,8 +35,8 @@ class _Told(DirectTurns):
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def take(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
-        node, outcome = super().take(node, call, *args)
+    def apply_input(self, node: CoreNode, call: Callable[..., None], *args: object) -> tuple[CoreNode, Outcome]:
+        node, outcome = super().apply_input(node, call, *args)
         said = ", ".join(packet_text(packet) for _, packet in outcome.traffic if packet is not None)
         if said:
             self.lines.append(f"{node.id} sends {said}")

@@ -123,7 +123,7 @@ class SeedRun:
         except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
             self.failures.append(f"crash: {crash!r}")
         world = self.world
-        world.scheduler.end()
+        world.scheduler.cancel_all()
         self.failures += [f"{v.invariant}: {v.detail}" for v in broken_chains(world.record.entries)]
         return Outcome(
             seed=int(self.seed),

@@ -147,7 +147,7 @@ def _play(run: SeedRun) -> None:
     count = derive_random(run.seed, "length").randrange(ACTS_MIN, ACTS_MAX)
     tape, end_ms = derive_random(run.seed, ACTS), world.now_ms + HARM_MS_MAX
     for _ in range(count):
-        stage.act(Words(tape), deeds)
+        stage.perform_step(Words(tape), deeds)
         if world.now_ms > end_ms:
             break
     world.run(CALM_MS)

@@ -212,14 +212,14 @@ def draw_episode(nemesis: ServingNemesis, name: str | None = None) -> None:
         nemesis.holds_still = True
         nemesis.finish_all()
         nemesis.world.start()
-        begin(CALM_MS_MAX)
+        go_on(CALM_MS_MAX)
 
-    def begin(patience_ms: int) -> None:
+    def go_on(patience_ms: int) -> None:
         if nemesis.world.every_peer_serves():
             nemesis.holds_still = False
             episode(nemesis)
         elif patience_ms > 0:
-            nemesis.after(50, lambda: begin(patience_ms - 50))
+            nemesis.after(50, lambda: go_on(patience_ms - 50))
             return
         else:
             nemesis.holds_still = False

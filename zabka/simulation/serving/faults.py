@@ -85,11 +85,11 @@ class ServingNemesis:
         number = self._number
         self._undo[number] = undo
 
-        def end() -> None:
+        def end_fault() -> None:
             if self._undo.pop(number, None) is not None:
                 undo()
 
-        self.after(lasts_ms or self.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX), end)
+        self.after(lasts_ms or self.random.randrange(LASTS_MS_MIN, LASTS_MS_MAX), end_fault)
 
     @property
     def is_calm(self) -> bool:
@@ -176,11 +176,11 @@ def slow_disk(nemesis: ServingNemesis) -> None:
     fault_id = nemesis.world.announce("slow_disk", machine.name)
     machine.volume.slow_factor = nemesis.random.randrange(5, 300)
 
-    def end() -> None:
+    def end_fault() -> None:
         machine.volume.slow_factor = 1
         nemesis.world.over(fault_id)
 
-    nemesis.until_healed(end)
+    nemesis.until_healed(end_fault)
 
 
 def cut(nemesis: ServingNemesis) -> None:

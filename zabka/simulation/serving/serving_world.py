@@ -163,12 +163,12 @@ class ServingWorld:
         for machine in self.servers():
             machine.switch_on()
 
-    def end(self) -> None:
+    def end_world(self) -> None:
         """Nothing happens any more."""
         for machine in (*self.servers(), *self.clients.values()):
             machine.kill()
-        self.scheduler.end()
-        self.ground.end()
+        self.scheduler.cancel_all()
+        self.ground.end_world()
 
     # -- faults ------------------------------------------------------------------------------------------------------
 
@@ -204,11 +204,11 @@ class ServingWorld:
         ends = self.machine(source).address, self.machine(target).address
         self.ground.network.slow(*ends, delay_ms * 1000)
 
-        def end() -> None:
+        def end_fault() -> None:
             self.ground.network.slow(*ends, 0)
             self.over(fault_id)
 
-        return end
+        return end_fault
 
 
 def server_line(peer: int, *, observer: bool = False) -> str:

@@ -47,7 +47,7 @@ class WholeRun(ABC):
             self._failures.append(f"liveness: {stuck}")
         except Exception as crash:  # Whatever it is, this seed has found it; others may still run.
             self._failures.append(f"crash: {crash!r}")
-        world.end()
+        world.end_world()
         # Snapshots freeze what there is; of a world that is over nothing is to stay.
         gc.unfreeze()
         return Outcome(

@@ -129,7 +129,7 @@ class LiveCluster(HttpApi):
         return self._ask(lambda client: read_all(client, TopicPartition(topic, partition), timeout_s))
 
     def _ask(self, work: Callable[[AdminClient], Awaitable[T]]) -> T:
-        async def told() -> T:
+        async def ask() -> T:
             client, channel = make_client(self.bootstrap, "test")
             try:
                 return await work(client)
@@ -139,7 +139,7 @@ class LiveCluster(HttpApi):
                 await asyncio.sleep(0.01)
 
         try:
-            return asyncio.run(told())
+            return asyncio.run(ask())
         except (KafkaRequestFailed, KafkaUnavailable) as refused:
             raise ClusterFailed(f"{type(refused).__name__}: {refused}") from None
 
@@ -189,7 +189,7 @@ class LiveCluster(HttpApi):
                 node.start()
         self.until_ready(HEAL_TIMEOUT_S)
 
-    def begin(self) -> None:
+    def start_test(self) -> None:
         """A test begins: everything whole, no topic but Kafka's own, and `events` tells what happens from now on."""
         self.heal()
         for name in self.topics.names():

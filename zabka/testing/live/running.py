@@ -110,7 +110,7 @@ class RunningPlayer:
             found, left = _played_and_undone(stage, script)
         finally:
             with suppress(*_WRONG):
-                stage.end()
+                stage.stop_clients()
         found = [each for each in found if not any(word in each for word in scenario.provokes)]
         verdict.problems = [*left, *found][:SHOWN_MAX]
         verdict.faults = stage.faults_made

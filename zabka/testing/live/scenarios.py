@@ -280,7 +280,7 @@ def _play(scenario: WorldScenario, with_bug: bool) -> Verdict:
             stage = LiveStage(cluster, with_bug, acks)
             problems = play_script(stage, scenario, with_bug)
             events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
-            stage.end()
+            stage.stop_clients()
         finally:
             stop_live(cluster)
     problems = [f"{v.invariant}: {v.detail}" for v in check(events)] + problems

@@ -91,7 +91,7 @@ class LiveStage:
         """Begin it, and go on."""
         asyncio.run_coroutine_threadsafe(work, self._loop)
 
-    def end(self) -> None:
+    def stop_clients(self) -> None:
         """No client goes on."""
 
         async def close() -> None:

@@ -41,14 +41,14 @@ class SimHost:
         outcome: list[T] = []
         refusals: list[str] = []
 
-        async def told() -> None:
+        async def settle() -> None:
             try:
                 outcome.append(await work)
             except (KafkaRequestFailed, KafkaUnavailable) as refused:
                 refusals.append(f"{type(refused).__name__}: {refused}")
 
         try:
-            run_task(self.world.scheduler, runtime or self.runtime, told())
+            run_task(self.world.scheduler, runtime or self.runtime, settle())
         except Deadlock as stuck:
             raise ClusterFailed(f"{self}: {stuck}") from None
         if refusals:

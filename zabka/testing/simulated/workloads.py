@@ -53,13 +53,13 @@ class SimWorkload:
     def stop(self) -> WorkloadCounts:
         """End it; its last word."""
 
-        async def end() -> None:
+        async def end_workload() -> None:
             await self._workload.stop()
             # Where a partition has no leader there is nobody to read it from: the counts say so.
             with suppress(KafkaRequestFailed, KafkaUnavailable):
                 await self._workload.verify()
 
-        self._test.ask(end(), self._runtime)
+        self._test.ask(end_workload(), self._runtime)
         self._workload.close()
         return self.counts
 

@@ -420,19 +420,19 @@ def test_a_client_that_reads_gets_what_was_left_for_it_when_its_connection_was_c
 
 def test_a_frame_that_comes_in_many_pieces_is_put_together_once() -> None:
     arriving = Arriving()
-    assert arriving.take(b"abc") == b"abc"
+    assert arriving.append(b"abc") == b"abc"
     arriving.keep(b"c", 0)
-    assert arriving.take(b"de") == b"cde", "its length was not known: whoever parses it looks again"
+    assert arriving.append(b"de") == b"cde", "its length was not known: whoever parses it looks again"
     arriving.keep(b"cde", 5)
-    assert [arriving.take(piece) for piece in (b"12", b"34", b"567", b"8")] == [b"", b"", b"cde1234567", b"8"]
+    assert [arriving.append(piece) for piece in (b"12", b"34", b"567", b"8")] == [b"", b"", b"cde1234567", b"8"]
 
 
 def test_a_large_request_is_read_in_a_time_that_grows_with_its_length_alone() -> None:
     reads: list[int] = []
 
     class Counted(Arriving):
-        def take(self, data: bytes) -> bytes:
-            whole = super().take(data)
+        def append(self, data: bytes) -> bytes:
+            whole = super().append(data)
             reads.append(len(whole))
             return whole
 

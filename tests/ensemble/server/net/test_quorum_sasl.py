@@ -37,7 +37,7 @@ def settings(password: str = "sesame", *, learner: bool = True, server: bool = T
 
 def exchange(learner: LearnerSide, server: ServerSide, cut: int) -> tuple[Step, Step]:
     """Carry the bytes to and fro in pieces of `cut`; the last steps of both."""
-    to_server, answers = learner.begin(), []
+    to_server, answers = learner.first_message(), []
     while True:
         to_learner, to_server = to_server, b""
         step = Step(b"")
@@ -68,7 +68,7 @@ def test_servers_that_both_know_the_password_let_each_other_in(cut: int) -> None
 
 def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
-    response = learner.feed(server.feed(learner.begin()).send).send
+    response = learner.feed(server.feed(learner.first_message()).send).send
     done = server.feed(response + b"FOLLOWERINFO")
     assert (done.done, done.rest) == (True, b"FOLLOWERINFO")
     assert learner.feed(done.send + b"LEADERINFO").rest == b"LEADERINFO"
@@ -76,7 +76,7 @@ def test_bytes_behind_the_sasl_exchange_are_not_lost() -> None:
 
 def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
     learner, server = LearnerSide(settings("guess"), "c"), ServerSide(settings(), "n")
-    response = learner.feed(server.feed(learner.begin()).send).send
+    response = learner.feed(server.feed(learner.first_message()).send).send
     with pytest.raises(Refused, match="a wrong password") as caught:
         server.feed(response)
     assert caught.value.send == packet(-1, b"")
@@ -86,7 +86,7 @@ def test_a_wrong_password_is_refused_and_the_learner_hears_of_it() -> None:
 
 def test_a_server_that_only_pretends_to_know_the_password_is_found_out() -> None:
     learner = LearnerSide(settings(), "c")
-    learner.feed(ServerSide(settings(), "n").feed(learner.begin()).send)
+    learner.feed(ServerSide(settings(), "n").feed(learner.first_message()).send)
     with pytest.raises(SaslError, match="does not know the password"):
         learner.feed(packet(1, b"rspauth=" + b"0" * 32))
 
@@ -95,15 +95,15 @@ def test_a_server_without_proof_gets_in_only_where_none_is_demanded() -> None:
     with pytest.raises(Refused, match="does not authenticate itself"):
         ServerSide(settings(), "n").feed(b"\0\0\0\x0b")
     with pytest.raises(Refused, match="does not authenticate itself"):
-        ServerSide(settings(), "n").end()
+        ServerSide(settings(), "n").connection_ended()
     lenient = settings(server=False)
     assert ServerSide(lenient, "n").feed(b"\0\0\0\x0b") == Step(b"", True, b"\0\0\0\x0b")
-    assert ServerSide(lenient, "n").end() == Step(b"", True, b"")
+    assert ServerSide(lenient, "n").connection_ended() == Step(b"", True, b"")
 
 
 def test_a_login_that_asks_to_act_for_another_is_refused() -> None:
     learner, server = LearnerSide(settings(), "c"), ServerSide(settings(), "n")
-    response = learner.feed(server.feed(learner.begin()).send).send[16:].decode()
+    response = learner.feed(server.feed(learner.first_message()).send).send[16:].decode()
     uri = "zookeeper-quorum/zk-quorum-sasl-md5"
     secret = secret_of("zk", "zk-quorum-sasl-md5", "sesame", "n", "c", "root")
     asked = response[: response.index("response=")] + 'authzid="root",qop=auth,response='
@@ -115,7 +115,7 @@ def test_a_server_that_does_not_speak_sasl_is_one_clear_line() -> None:
     with pytest.raises(Refused, match=r"is quorum\.auth\.enableSasl=true there"):
         LearnerSide(settings(), "c").feed(b"\0\0\0\x11")
     with pytest.raises(Refused, match="ended the connection"):
-        LearnerSide(settings(), "c").end()
+        LearnerSide(settings(), "c").connection_ended()
 
 
 @budget(max_examples=40)
