@@ -8,13 +8,12 @@ any more, whatever becomes ready.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import math
 import signal
 import socket as real
-from asyncio import events
+from asyncio.events import _set_running_loop
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Callable, Coroutine
 from contextvars import Context
 from functools import partial
 from random import Random
@@ -92,8 +91,8 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             return
         self._turn_due = True
         now_us = self.scheduler.now_us
-        begins_us = max(now_us + TURN_US_MIN + draw_below(self._random, TURN_US_SPREAD), self._busy_until_us)
-        self.scheduler.post(begins_us, self._take_turn)
+        begins_us = now_us + TURN_US_MIN + draw_below(self._random, TURN_US_SPREAD)
+        self.scheduler.post(begins_us if begins_us > self._busy_until_us else self._busy_until_us, self._take_turn)
 
     def _take_turn(self) -> None:
         self._turn_due = False
@@ -103,33 +102,37 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             self._wake()
             return
         ready = self._ready
-        with self.at_turn():
+        self._begin_turn()
+        try:
             for _ in range(len(ready)):
                 if not ready:
                     # It was killed in this turn.
                     break
                 handle = ready.popleft()
-                if not handle.cancelled():
+                if not handle._cancelled:
                     handle._run()
+        finally:
+            self._end_turn()
         if ready:
             self._wake()
 
-    @contextlib.contextmanager
-    def at_turn(self) -> Generator[None, None, None]:
-        """Within it, this process is the one that runs."""
+    def _begin_turn(self) -> None:
+        """From now on this process is the one that runs."""
         self._turn.taker = self
-        events._set_running_loop(self)
-        try:
-            yield
-        finally:
-            events._set_running_loop(None)
-            self._turn.taker = None
-            spent_us = self.spent_us
-            if spent_us:
-                self._busy_until_us = self.scheduler.now_us + spent_us
-                self._spent_us = 0
-                if self.disk is not None:
-                    self.disk.took_us = 0
+        _set_running_loop(self)
+
+    def _end_turn(self) -> None:
+        """No process runs.  The next turn begins when this one's work on the disk is done."""
+        _set_running_loop(None)
+        self._turn.taker = None
+        spent_us = self._spent_us
+        disk = self.disk
+        if disk is not None and disk.took_us:
+            spent_us += disk.took_us
+            disk.took_us = 0
+        if spent_us:
+            self._busy_until_us = self.scheduler.now_us + spent_us
+            self._spent_us = 0
 
     def pause(self) -> None:
         """SIGSTOP."""
@@ -184,8 +187,13 @@ class ProcessLoop(asyncio.AbstractEventLoop):
                 self._held.append(run)
                 return
             busy_until_us, self._is_beside = self._busy_until_us, True
-            with self.at_turn(), contextlib.suppress(PowerLost):
+            self._begin_turn()
+            try:
                 callback(*args)
+            except PowerLost:
+                pass
+            finally:
+                self._end_turn()
             self._busy_until_us, self._is_beside = busy_until_us, False
 
         self.scheduler.post(self.scheduler.now_us + delay_us, run)
@@ -194,23 +202,24 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def time(self) -> float:
         """Seconds of the monotonic clock."""
-        return (self.scheduler.now_us + self.spent_us) / 1e6
+        return self.world_us() / 1e6
 
     def mono_ns(self) -> int:
         """The monotonic clock."""
-        return (self.scheduler.now_us + self.spent_us) * 1000
+        return self.world_us() * 1000
 
     def wall_ns(self) -> int:
         """This machine's wall clock."""
-        return (self._wall_us + self.scheduler.now_us + self.spent_us) * 1000
+        return (self._wall_us + self.world_us()) * 1000
 
     def world_us(self) -> int:
         """The clock of the world itself, as this process would see it."""
-        return self.scheduler.now_us + self.spent_us
+        spent_us = self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
+        return self.scheduler.now_us + spent_us
 
     def busy_us(self) -> int:
         """As `spent_us`, for the kernel."""
-        return self.spent_us
+        return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
 
     @property
     def spent_us(self) -> int:
@@ -230,10 +239,11 @@ class ProcessLoop(asyncio.AbstractEventLoop):
             return handle
         if self._is_beside:
             # A thread says so when it has come so far.
-            self.scheduler.post(self.scheduler.now_us + self.spent_us, partial(self._due, handle))
+            self.scheduler.post(self.world_us(), partial(self._due, handle))
         else:
             self._ready.append(handle)
-            self._wake()
+            if not self._turn_due:
+                self._wake()
         return handle
 
     call_soon_threadsafe = call_soon  # type: ignore[assignment]
@@ -242,7 +252,7 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> asyncio.TimerHandle:
         """After so many seconds."""
-        due_us = self.scheduler.now_us + self.spent_us + max(0, math.ceil(delay * 1e6))
+        due_us = self.world_us() + max(0, math.ceil(delay * 1e6))
         return self._call_at(due_us, callback, args, context)
 
     def call_at(  # type: ignore[override]
@@ -260,9 +270,10 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         return handle
 
     def _due(self, handle: asyncio.Handle) -> None:
-        if not handle.cancelled() and not self.killed:
+        if not handle._cancelled and not self.killed:
             self._ready.append(handle)
-            self._wake()
+            if not self._turn_due:
+                self._wake()
 
     def _timer_handle_cancelled(self, handle: asyncio.TimerHandle) -> None:
         return

@@ -13,6 +13,7 @@ import os
 from collections import deque
 from collections.abc import Callable
 from enum import Enum, auto
+from functools import partial
 from random import Random
 from typing import NamedTuple
 
@@ -105,20 +106,25 @@ class TcpNetwork:
     def carry(self, segment: Segment, leaves_in_us: int = 0) -> None:
         """Deliver it after a while, unless it is lost."""
         link = segment.source, segment.target
-        if self._cut.get(link):
+        if self._cut and self._cut.get(link):
             return
-        delay_us = (
-            leaves_in_us + LATENCY_US_MIN + draw_below(self._random, LATENCY_US_SPREAD) + self._slow_us.get(link, 0)
-        )
-        if draw_below(self._random, SLOW_CHANCE) == 0:
-            delay_us += draw_below(self._random, SLOW_US)
-        at_us = max(self.scheduler.now_us + delay_us, self._last_us.get(link, 0))
+        random, scheduler = self._random, self.scheduler
+        at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + draw_below(random, LATENCY_US_SPREAD)
+        if self._slow_us:
+            at_us += self._slow_us.get(link, 0)
+        if draw_below(random, SLOW_CHANCE) == 0:
+            at_us += draw_below(random, SLOW_US)
+        last_us = self._last_us.get(link, 0)
+        if at_us < last_us:
+            at_us = last_us
         self._last_us[link] = at_us
-        self.scheduler.post(at_us, lambda: self._arrive(segment))
+        scheduler.post(at_us, partial(self._arrive, segment))
 
     def _arrive(self, segment: Segment) -> None:
         kernel = self._kernels.get(segment.target)
-        if kernel is not None and kernel.has_power and not self._cut.get((segment.source, segment.target)):
+        if kernel is None or not kernel.has_power:
+            return
+        if not self._cut or not self._cut.get((segment.source, segment.target)):
             kernel.receive(segment)
 
 

@@ -44,28 +44,25 @@ def virtual_time(turn: Turn) -> Iterator[None]:
     host = time.monotonic, time.monotonic_ns, time.time, time.time_ns, time.sleep
     monotonic, monotonic_ns, wall, wall_ns, sleep = host
 
-    def taker_here() -> Clocked | None:
-        return turn.taker if get_ident() == player else None
-
     def now() -> float:
-        taker = taker_here()
-        return monotonic() if taker is None else taker.mono_ns() / 1e9
+        taker = turn.taker
+        return monotonic() if taker is None or get_ident() != player else taker.mono_ns() / 1e9
 
     def now_ns() -> int:
-        taker = taker_here()
-        return monotonic_ns() if taker is None else taker.mono_ns()
+        taker = turn.taker
+        return monotonic_ns() if taker is None or get_ident() != player else taker.mono_ns()
 
     def now_wall() -> float:
-        taker = taker_here()
-        return wall() if taker is None else taker.wall_ns() / 1e9
+        taker = turn.taker
+        return wall() if taker is None or get_ident() != player else taker.wall_ns() / 1e9
 
     def now_wall_ns() -> int:
-        taker = taker_here()
-        return wall_ns() if taker is None else taker.wall_ns()
+        taker = turn.taker
+        return wall_ns() if taker is None or get_ident() != player else taker.wall_ns()
 
     def rest(seconds: float, /) -> None:
-        taker = taker_here()
-        if taker is None:
+        taker = turn.taker
+        if taker is None or get_ident() != player:
             sleep(seconds)
         else:
             taker.spend(round(seconds * 1e6))
