@@ -590,6 +590,7 @@ def build_newer_checkpoint_again(tmp_path: Path) -> str:
     checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, {TP: 7})
     assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {TP: 7}
     log = a_log(tmp_path)
+    log.epochs.assign(3, 0)
     data = batch("a")
     log.append_as_leader(data, headers_of(data), 3)
     log.close()
