@@ -12,13 +12,14 @@ import uvicorn
 
 from zabka.agent.bounded_http import BoundedConnection
 from zabka.agent.loopback import loopback
-from zabka.agent.protocol import API_NODE
+from zabka.agent.protocol import API_NODE, NEWER_STATE
 from zabka.agent.quiet_server import QuietServer
 from zabka.agent.token_file import read_token
 from zabka.api.app import create_app
 from zabka.api.collector.agents import Agent, Agents
 from zabka.api.collector.collector import Collector
 from zabka.api.collector.joined_brokers import JoinedBrokers
+from zabka.api.collector.numbered import NewerHistory
 from zabka.api.kafka.cluster_admin import KafkaAdmin
 from zabka.api.kafka.workloads import WorkloadManager
 from zabka.api.runs.catalogue import Runs
@@ -40,7 +41,7 @@ ANYWHERE = ("", "0.0.0.0", "::")
 def build(settings: Settings, player: Sequence[str]) -> Services:
     """Make the services that these settings describe; `player` is the player's command line.
 
-    Raises OSError where a token or directory is not to be had.
+    Raises OSError where a token or directory is not to be had, NewerHistory.
     """
     agent_token = read_token(settings.agent_token_file)
     agents = Agents([Agent(address, agent_token) for address in settings.agents])
@@ -97,6 +98,9 @@ def main(config: Path, player: Sequence[str]) -> int:
     except (OSError, ValueError) as reason:
         print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
         return 1
+    except NewerHistory as reason:
+        print(f"zabka: the API cannot start: {reason}", file=sys.stderr)  # noqa: T201
+        return NEWER_STATE
     server = QuietServer(
         uvicorn.Config(
             create_app(services, token),

@@ -14,7 +14,15 @@ import msgspec
 import structlog
 
 from zabka.agent.protocol import API_NODE as API
-from zabka.agent.protocol import JournalAnswer, JournalRequest, NodeAction, NodeStatus, ProcessInfo, Snapshot
+from zabka.agent.protocol import (
+    NEWER_STATE,
+    JournalAnswer,
+    JournalRequest,
+    NodeAction,
+    NodeStatus,
+    ProcessInfo,
+    Snapshot,
+)
 from zabka.compose.control_link import ControlLink
 from zabka.compose.faults_left import faults_left
 from zabka.compose.journal_files import JournalTail
@@ -195,12 +203,12 @@ class Host:
             self._api_down.set()
 
     async def _keep_api(self) -> None:
-        """Start the API again whenever it ends without having been told to."""
+        """Start the API again whenever it ends without having been told to, unless it cannot read its own state."""
         api = self.processes[API]
         while True:
             await self._api_down.wait()
             await asyncio.sleep(API_RESTART_S)
-            if not self._stopping and api.state == "down":
+            if not self._stopping and api.state == "down" and api.exit_code != NEWER_STATE:
                 await api.start()
             self._api_down.clear()
 

@@ -150,6 +150,10 @@ class BadTopology(ValueError):
     """A topology file that cannot be used, and why."""
 
 
+class _Layout(msgspec.Struct):
+    layout: int = LAYOUT_VERSION
+
+
 def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
     """Keep the topology in its data directory, atomically.  Settings may hold passwords."""
     path = data / TOPOLOGY_FILE
@@ -158,19 +162,23 @@ def save(topology: Topology, data: Path, mode: int = PRIVATE) -> Path:
 
 
 def load(data: Path) -> Topology | None:
-    """The topology kept in a data directory, None where there is none.  Raises BadTopology where it is damaged."""
+    """The topology kept in a data directory, None where there is none.  Raises BadTopology where it is damaged, or has
+    another layout, which is checked before anything else of the file is read."""
     path = data / TOPOLOGY_FILE
     try:
         raw = path.read_bytes()
     except FileNotFoundError:
         return None
     try:
-        topology = msgspec.json.decode(raw, type=Topology)
+        layout = msgspec.json.decode(raw, type=_Layout).layout
+        if layout != LAYOUT_VERSION:
+            raise BadTopology(
+                f"{path} has layout {layout}, and this zabka reads {LAYOUT_VERSION}: use the zabka that wrote it, or "
+                "another data directory"
+            )
+        return msgspec.json.decode(raw, type=Topology)
     except msgspec.MsgspecError as bad:
         raise BadTopology(f"{path} is damaged ({bad}); remove it to lay the cluster out anew") from None
-    if topology.layout != LAYOUT_VERSION:
-        raise BadTopology(f"{path} has layout {topology.layout}; this zabka knows {LAYOUT_VERSION}")
-    return topology
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:

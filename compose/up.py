@@ -15,7 +15,7 @@ import httpx
 import msgspec
 
 from zabka.agent.loopback import loopback
-from zabka.agent.protocol import Snapshot
+from zabka.agent.protocol import API_NODE, NEWER_STATE, Snapshot
 from zabka.agent.token_file import read_token
 from zabka.compose.files import (
     API_TOKEN_FILE,
@@ -243,7 +243,7 @@ def _missing(topology: Topology, client: httpx.Client) -> list[str]:
 
 
 def _look_for_dead(topology: Topology, data: Path, client: httpx.Client, token: str) -> None:
-    """Raise CannotStart where a node's process ended at start."""
+    """Raise CannotStart where a node's process ended at start, or the API's with NEWER_STATE."""
     host = topology.hosts[0]
     try:
         answer = client.get(f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"})
@@ -253,7 +253,8 @@ def _look_for_dead(topology: Topology, data: Path, client: httpx.Client, token: 
     except (httpx.HTTPError, msgspec.MsgspecError):
         return
     for process in snapshot.processes:
-        if process.process == "down" and process.exit_code is not None and process.name != "api":
+        ended = process.process == "down" and process.exit_code is not None
+        if ended and (process.name != API_NODE or process.exit_code == NEWER_STATE):
             tail = _tail(node_directory(data, process.name) / f"{process.name}.log")
             raise CannotStart(f"{process.name} ended with exit code {process.exit_code}{tail}")
 

@@ -73,7 +73,7 @@ class Collector:
     """One history of all nodes, its recent part in memory, all of what is kept in files.
 
     `served_max` is how many of the newest events are served at all (None: all that are kept, which is up to
-    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.
+    `kept_bytes_max` in files of `file_bytes_max`), `recent_max` how many of them are in memory.  Raises NewerHistory.
     """
 
     def __init__(

@@ -19,8 +19,8 @@ from typing import NamedTuple
 import msgspec
 
 from zabka.api.collector.begun import Begun
-from zabka.journal.events import Entry
-from zabka.journal.reader import decode_line, split_lines
+from zabka.journal.events import SCHEMA_VERSION, Entry
+from zabka.journal.reader import decode_line, schema_of, split_lines
 
 FILE_BYTES_MAX = 8 * 1024 * 1024
 KEPT_BYTES_MAX = 512 * 1024 * 1024
@@ -30,6 +30,10 @@ MARK_EVERY = 256
 """Of every so many events it is known where they begin in their file."""
 
 _encode = msgspec.json.Encoder().encode
+
+
+class NewerHistory(Exception):
+    """A newer zabka wrote the collected history; the text is fit for the user."""
 
 
 class Numbered(NamedTuple):
@@ -47,13 +51,15 @@ _seq_of = msgspec.json.Decoder(_Seq).decode
 
 
 class _Head(msgspec.Struct):
-    """A file's first line; what follows `node_seqs` is empty in those of earlier versions."""
+    """A file's first line; what follows `node_seqs` is empty in those of earlier versions.  `schema` is that of the
+    file's events."""
 
     checkpoint: int
     node_seqs: dict[str, int]
     standing: msgspec.Raw = msgspec.Raw(b"")
     begun: dict[str, Begun] = {}
     history: str = ""
+    schema: int = SCHEMA_VERSION
 
 
 _head_of = msgspec.json.Decoder(_Head).decode
@@ -86,6 +92,15 @@ class _KeptFile:
         if not self._seqs:
             self._look(0)
         return self._seqs[0] if self._seqs else None
+
+    def check_schema(self) -> None:
+        """Raise NewerHistory where its events have a newer schema than this version reads."""
+        with contextlib.suppress(OSError), self.path.open("rb") as file:
+            if (schema := schema_of(file.readline())) > SCHEMA_VERSION:
+                raise NewerHistory(
+                    f"{self.path} holds events of schema {schema}, and this zabka reads schemas up to "
+                    f"{SCHEMA_VERSION}. Start the newer zabka again, or move {self.path.parent} away."
+                )
 
     def head(self) -> _Head | None:
         """Its first line; None where that is gone or unreadable."""
@@ -247,8 +262,11 @@ class NumberedJournal:
         self, take_up: Callable[[bytes], bool] = lambda _: False, take_over: Callable[[bytes], bool] = lambda _: False
     ) -> Iterator[tuple[Entry, bytes]]:
         """What is kept after the latest standing that `take_up` accepts, oldest first; all of it where it accepts none:
-        then `take_over` is told the oldest.  Afterwards numbering goes on where it stood."""
+        then `take_over` is told the oldest.  Afterwards numbering goes on where it stood.  Raises NewerHistory."""
         self._kept = [_KeptFile(path) for path in self._paths() if path.stem.isdecimal()]
+        for kept in self._kept:
+            # Numbers of events that cannot be read would be given again.
+            kept.check_schema()
         begin = 0
         for place in range(len(self._kept) - 1, -1, -1):
             head = self._kept[place].head()

@@ -1,4 +1,4 @@
-"""The OpenAPI document as one page of plain HTML: no script, and nothing that is loaded from elsewhere."""
+"""The OpenAPI document as one page of plain HTML: no script, and nothing that is loaded but the dashboard's icon."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def page(document: dict[str, Any]) -> str:
     )
     return (
         '<!doctype html><html lang="en"><head><meta charset="utf-8">'
+        '<link rel="icon" type="image/svg+xml" href="/web/icon.svg">'
         f"<title>{escape(info['title'])}: HTTP API</title></head><body><h1>{escape(info['title'])}: HTTP API</h1>"
         f"<p>{escape(info['description'])}</p>"
         '<p>The same as a document: <a href="/openapi.json">/openapi.json</a>. <a href="/">The dashboard</a></p>'

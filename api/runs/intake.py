@@ -10,7 +10,6 @@ import msgspec
 
 from zabka.journal.cluster_state import ClusterState
 from zabka.journal.events import (
-    SCHEMA_VERSION,
     BrokerRegistered,
     Entry,
     NodeStarted,
@@ -60,13 +59,6 @@ class Taken(NamedTuple):
     last_us: int
 
 
-class _Schema(msgspec.Struct):
-    schema: int = SCHEMA_VERSION
-
-
-_schema_of = msgspec.json.Decoder(_Schema).decode
-
-
 def read_history(data: bytes) -> Taken:
     """The history in these JSON Lines: one node's journal, several behind each other, or one that is merged already.
 
@@ -97,13 +89,6 @@ def read_history(data: bytes) -> Taken:
 
 def _entry(line: bytes) -> Entry:
     """Raises ValueError."""
-    try:
-        if (schema := _schema_of(line).schema) > SCHEMA_VERSION:
-            raise ValueError(f"it is of schema {schema}, and this version knows {SCHEMA_VERSION}")
-    except msgspec.MsgspecError as reason:
-        raise ValueError(str(reason)) from None
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
     entry = decode_line(line)
     for name in ("seq", "node_seq", "wall_us", "mono_us"):
         if not 0 <= getattr(entry, name) <= _INT64_MAX:

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from zabka.api.http.problems import Problem
 from zabka.api.runs.run_models import Run
-from zabka.journal.events import Entry
+from zabka.journal.events import SCHEMA_VERSION, Entry
+from zabka.journal.reader import schema_of
 
 RUNS_MAX = 50
 RUNS_BYTES_MAX = 512 * 1024 * 1024
@@ -53,9 +54,14 @@ class KeptRuns:
             return None
         try:
             run = Run.model_validate_json((path / ABOUT).read_bytes())
+            with (path / JOURNAL).open("rb") as journal:
+                schema = schema_of(journal.readline())
             self._sizes[run.id] = _size(path)
         except (OSError, ValidationError) as reason:
             log.warning("set a kept run aside", path=str(path), reason=str(reason))
+            return None
+        if schema > SCHEMA_VERSION:
+            log.warning("set a kept run of a newer zabka aside", path=str(path), schema=schema)
             return None
         return run if run.id == path.name else None
 

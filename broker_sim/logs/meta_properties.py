@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import re
+
 from zabka.broker_sim.ports import LogDirectory
 from zabka.ensemble.properties import BadProperties, read_properties, trimmed
 
 FILE = "meta.properties"
+VERSION = 0
+"""The version of brokers in ZooKeeper mode; a file without one has it, too (MetaPropertiesVersion.V0)."""
+_INTEGER = re.compile(r"[+-]?[0-9]{1,10}")
 
 
 class InconsistentMetaProperties(Exception):
-    """The log directory belongs to another cluster or another broker; the text is fit for the user."""
+    """The log directory belongs to another cluster or another broker, or its file has another version; the text is fit
+    for the user."""
 
 
 def stored_broker_id(directory: LogDirectory) -> int | None:
@@ -29,6 +35,7 @@ def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int
         stored = _read(text)
     except BadProperties as bad:
         raise InconsistentMetaProperties(f"{FILE} is not a Java properties file: {bad}") from None
+    _check_version(stored.get("version", str(VERSION)))
     stored_cluster, stored_broker = stored.get("cluster.id"), stored.get("broker.id")
     if stored_cluster is not None and stored_cluster != cluster_id:
         raise InconsistentMetaProperties(
@@ -42,7 +49,20 @@ def claim_log_directory(directory: LogDirectory, cluster_id: str, broker_id: int
             "remove all data in your data directories (log.dirs)."
         )
     if stored_cluster is None or stored_broker is None:
-        directory.write_text("", FILE, f"#\ncluster.id={cluster_id}\nversion=0\nbroker.id={broker_id}\n")
+        directory.write_text("", FILE, f"#\ncluster.id={cluster_id}\nversion={VERSION}\nbroker.id={broker_id}\n")
+
+
+def _check_version(stored: str) -> None:
+    """Raise InconsistentMetaProperties where the file has another version (MetaPropertiesVersion.fromNumberString).
+
+    Kafka also reads the versions of KRaft, 1 and 2, which name the broker by node.id."""
+    if _INTEGER.fullmatch(stored) is None:
+        raise InconsistentMetaProperties(f"Invalid {FILE} version string '{stored}'")
+    if int(stored) != VERSION:
+        raise InconsistentMetaProperties(
+            f"Unknown {FILE} version number {int(stored)}: this broker reads version {VERSION}, that of ZooKeeper "
+            "mode. Start it with the software that wrote the file, or with empty log directories (log.dirs)."
+        )
 
 
 def _read(text: str | None) -> dict[str, str]:

@@ -467,9 +467,11 @@ def test_the_documents_page_has_every_route_and_schema_and_loads_nothing(http: h
             assert f"<code>{method.upper()} {path}</code>" in answer.text
     for name in document["components"]["schemas"]:
         assert f'<h3 id="{name}">' in answer.text
-    assert re.search(r"<(script|link|img|iframe|style)|src=|style=", answer.text) is None
+    assert re.search(r"<(script|img|iframe|style)|src=|style=", answer.text) is None
+    assert re.findall("<link[^>]*>", answer.text) == ['<link rel="icon" type="image/svg+xml" href="/web/icon.svg">']
+    assert http.get("/web/icon.svg").headers["content-type"].startswith("image/svg+xml")
     targets = set(re.findall(r'href="([^"]*)"', answer.text))
-    assert {target for target in targets if not target.startswith("#")} == {"/", "/openapi.json"}
+    assert {target for target in targets if not target.startswith("#")} == {"/", "/openapi.json", "/web/icon.svg"}
     assert {target[1:] for target in targets if target.startswith("#")} <= document["components"]["schemas"].keys()
 
 

@@ -79,7 +79,7 @@ STRANGE = {
     "no event": (b'{"schema":1,"node":"a","node_seq":9,"wall_us":1,"mono_us":1,"type":"x"}\n', "'x'"),
     "a newer schema": (
         line("peer-1", 2, 20).replace(b'"schema":1', b'"schema":2'),
-        "schema 2, and this version knows 1",
+        "schema 2 is newer than 1",
     ),
     "a checkpoint": (b'{"checkpoint":7,"node_seqs":{}}\n', "'type'"),
     "the same event again": (GOOD, "peer-1 has an event 1 in line 1 already"),

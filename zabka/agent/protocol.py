@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +13,8 @@ from zabka.ensemble.runtime.link_fault import HeldFault
 JOURNAL_CHUNK_BYTES_MAX = 1024 * 1024
 API_NODE = "api"
 """The API's process, as a node that has a journal of its own."""
+NEWER_STATE = os.EX_CONFIG
+"""Exit code of an API process whose own state was written by a newer zabka: it is not started again."""
 
 
 class NodeAction(StrEnum):

@@ -344,7 +344,8 @@ def vacuum(
         _err.print(f"There is no {lake}.")
         raise typer.Exit(2)
     with _answered(), versions.locked(lake):
-        removed, orphans = versions.vacuum(lake, older_than_s), job.remove_orphans(lake)
+        # A lake of a newer format is refused before anything is removed.
+        orphans, removed = job.remove_orphans(lake), versions.vacuum(lake, older_than_s)
     own = own_place(lake)
     if own.is_dir():
         with _answered(), versions.locked(own):

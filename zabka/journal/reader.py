@@ -16,6 +16,13 @@ CLOCK_US_MAX = 2**53
 _decoder = msgspec.json.Decoder(dict[str, Any])
 
 
+class _Schema(msgspec.Struct):
+    schema: int = SCHEMA_VERSION
+
+
+_decode_schema = msgspec.json.Decoder(_Schema).decode
+
+
 class BadLine(NamedTuple):
     """A line that is no entry: where it stands and why."""
 
@@ -42,12 +49,22 @@ def split_lines(data: bytes) -> Iterator[bytes]:
         begin = end + 1
 
 
+def schema_of(line: bytes) -> int:
+    """Return the schema that a line names: an event, or the head of a file.  SCHEMA_VERSION where it names none, or
+    cannot be read."""
+    try:
+        return _decode_schema(line).schema
+    except (msgspec.MsgspecError, RecursionError):
+        return SCHEMA_VERSION
+
+
 def decode_line(line: bytes) -> Entry:
     """The entry in one line.  Raises ValueError (with the reason) when it is none, is of a schema that is newer than
     what is known here, or has a number beyond 64 bits or a moment beyond any clock: no node writes one, and whoever
     keeps what is folded of it could not, or would take that moment for the present for good."""
     try:
         raw = _decoder.decode(line)
+        _check_schema(raw)
         if _is_any_beyond_64_bits(raw.values()):
             raise ValueError("a number is out of range: beyond 64 bits")
         entry = entry_from_dict(raw)
@@ -57,16 +74,23 @@ def decode_line(line: bytes) -> Entry:
         raise ValueError(str(bad)) from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    schema = raw.get("schema", SCHEMA_VERSION)
     if type(entry.node) is not str or not all(
-        type(number) is int for number in (schema, entry.node_seq, entry.wall_us, entry.mono_us, entry.seq)
+        type(number) is int for number in (entry.node_seq, entry.wall_us, entry.mono_us, entry.seq)
     ):
         raise ValueError("a field of the envelope has the wrong type")
-    if schema > SCHEMA_VERSION:
-        raise ValueError(f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here")
     if max(abs(entry.wall_us), abs(entry.mono_us)) > CLOCK_US_MAX:
         raise ValueError("a moment is out of range: beyond any clock")
     return entry
+
+
+def _check_schema(raw: dict[str, Any]) -> None:
+    """Check the schema of a line before anything else of it is read: a newer schema may define other types and fields.
+    Raises ValueError."""
+    schema = raw.get("schema", SCHEMA_VERSION)
+    if type(schema) is not int:
+        raise ValueError("a field of the envelope has the wrong type")
+    if schema > SCHEMA_VERSION:
+        raise ValueError(f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here")
 
 
 def _is_any_beyond_64_bits(values: Iterable[Any]) -> bool:

@@ -19,7 +19,7 @@ from typing import Annotated, Any, NamedTuple, Union, get_args, get_origin, get_
 import msgspec
 
 from zabka.journal.events import BY_NAME, SCHEMA_VERSION, Event
-from zabka.journal.reader import CLOCK_US_MAX
+from zabka.journal.reader import CLOCK_US_MAX, schema_of
 
 LINE_BYTES_MAX = 8 * 1024 * 1024
 """No node writes a line this long (its journal's files end at 16 MB); a longer one is not even read into memory."""
@@ -81,7 +81,6 @@ def _entry_class(name: str, event: type[Event]) -> type[msgspec.Struct]:
 ENTRIES: dict[str, type[msgspec.Struct]] = {name: _entry_class(name, event) for name, event in BY_NAME.items()}
 """Of every type: the class that its lines become."""
 _decoder: Any = msgspec.json.Decoder(Union[tuple(ENTRIES.values())])  # noqa: UP007
-_anything = msgspec.json.Decoder()
 _BOUND = re.compile(r"Expected `int` [<>]= -?[0-9]+ - at `\$\.(?P<where>.+)`")
 _CLOCKS = ("wall_us", "mono_us")
 _TOKEN = re.compile(
@@ -142,11 +141,11 @@ def _beyond_bounds(line: bytes) -> str | None:
 
 
 def _reason(line: bytes, said: str) -> str:
+    # The schema comes first: a newer one may define other types and fields.
+    if (schema := schema_of(line)) > SCHEMA_VERSION:
+        return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
     if (tag := _TAG.fullmatch(said)) is not None:
         return f"unknown type {tag['type'][:80]}"
     if (bound := _BOUND.fullmatch(said)) is None:
         return said
-    if bound["where"] == "schema":
-        schema = _anything.decode(line)["schema"]
-        return f"schema {schema} is newer than {SCHEMA_VERSION}, the newest that is known here"
     return f"{bound['where']} has a number beyond {'any clock' if bound['where'] in _CLOCKS else '64 bits'}"

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from zabka.pipeline import places, versions
 from zabka.pipeline.gold import TABLES, TYPES, Table, observed
+from zabka.pipeline.lake import commits
 from zabka.pipeline.places import Place
 from zabka.pipeline.rows import Journal
 
@@ -69,8 +70,9 @@ def write_tables(
     """Write tables as Parquet, as one version of `out`.
 
     Raises versions.InUse where another job writes there, OSError where nobody may, or where something else lies
-    in a table's place.
+    in a table's place, and commits.NewerLake.
     """
+    commits.check_format(out)
     for table in wanted:
         versions.check_table(out / table.name)
     with versions.locked(out):

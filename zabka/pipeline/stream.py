@@ -229,9 +229,10 @@ def start(
     """Take the journals below a directory, or of a topic, into a lake, exactly once, from where the last run stopped.
 
     With `follow` the query goes on until it is stopped; without, it ends when everything present has been taken.  The
-    caller holds the lake's lock (`versions.locked`).  Raises LostCheckpoint, versions.NoTable, and ValueError of a
-    damaged commit.
+    caller holds the lake's lock (`versions.locked`).  Raises LostCheckpoint, versions.NoTable, commits.NewerLake, and
+    ValueError of a damaged commit.
     """
+    commits.check_format(lake)
     if any((lake / commits.COMMITS).glob("*.json")) and not (lake / CHECKPOINT / "metadata").exists():
         raise LostCheckpoint(
             f"{lake} holds a lake, but its {CHECKPOINT}, which says how far the journals were read, is gone: "

@@ -25,6 +25,9 @@ from zabka.ensemble.zab.server_line import ServerLine, bracketed
 
 Fields = dict[str, Any]
 SERVING_POLL_S = 0.1
+OBSERVER_RESTORES_NOTHING = (
+    "This server is an observer: it has no vote, and would take the leader's tree again. Restore at a voting server."
+)
 _ALIASES = {
     "conf": "configuration", "config": "configuration", "cons": "connections", "crst": "connection_stat_reset",
     "env": "environment", "envi": "environment", "gtmk": "get_trace_mask", "icfg": "initial_configuration",
@@ -350,6 +353,8 @@ class AdminCommands:
             return _failed("restore", refusal.reason, refusal.status)
         if request.method != "POST":
             return _failed("restore", "restore takes a snapshot by POST", 405)
+        if self._peer.status().state is PeerState.OBSERVING:
+            return _failed("restore", OBSERVER_RESTORES_NOTHING, 409)
         received = await self._restores.receive(request.body)
         if isinstance(received, Refusal):
             return _failed("restore", received.reason, received.status)

@@ -3,6 +3,9 @@
 `_commits/000012.json` appears at once and whole.  It names the files of its batch, and of every node the lines
 (`node_seq`, from and to) that came with it.  A node counts its lines without a gap, over restarts and rotation; so what
 lies between the lines of all batches was removed before the stream saw it, or was set aside as no entry.
+
+A commit has the number of the lake's format: what its files are called, which columns they have, and what a commit
+says.  A lake of a newer format is neither read nor written.
 """
 
 from __future__ import annotations
@@ -14,6 +17,11 @@ from typing import NamedTuple
 import msgspec
 
 COMMITS = "_commits"
+FORMAT = 1
+
+
+class NewerLake(ValueError):
+    """A newer zabka wrote the lake; the text is fit for the user."""
 
 
 class Lines(msgspec.Struct, frozen=True, order=True):
@@ -35,6 +43,7 @@ class Commit(msgspec.Struct, kw_only=True):
     set_aside: int
     latest_us: int
     """The latest moment that an entry of it tells, by its node's wall clock; 0 without an entry."""
+    format: int = FORMAT
 
     @property
     def rows(self) -> int:
@@ -45,6 +54,10 @@ class Commit(msgspec.Struct, kw_only=True):
     def types(self) -> set[str]:
         """The types of events that came with it."""
         return {name.split("/")[1] for name in self.files if name.startswith("silver/")}
+
+
+class _Format(msgspec.Struct):
+    format: int = FORMAT
 
 
 class Gap(NamedTuple):
@@ -77,11 +90,24 @@ def read(lake: Path) -> Iterator[Commit]:
 
 
 def decoded(path: Path) -> Commit:
-    """The commit that lies there.  Raises ValueError, with its name, where it is damaged."""
+    """The commit that lies there.  Raises ValueError, with its name, where it is damaged, and NewerLake."""
+    raw = path.read_bytes()
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Commit)
+        # The format comes first: a newer one may say something else in a commit.
+        if (number := msgspec.json.decode(raw, type=_Format).format) > FORMAT:
+            raise NewerLake(
+                f"{path} is of a lake of format {number}, and this zabka reads formats up to {FORMAT}. Use the newer "
+                "zabka, or name another --out."
+            )
+        return msgspec.json.decode(raw, type=Commit)
     except msgspec.MsgspecError as reason:
         raise ValueError(f"{path} is no commit of a lake: {reason}") from None
+
+
+def check_format(lake: Path) -> None:
+    """Read the newest commit, where there is one.  Raises as `decoded` does."""
+    if paths := sorted((lake / COMMITS).glob("*.json")):
+        decoded(paths[-1])
 
 
 def merged(lines: Iterable[Lines]) -> list[Lines]:

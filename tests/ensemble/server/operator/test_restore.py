@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import shutil
 import ssl
 import urllib.error
@@ -21,6 +22,7 @@ from tests.ensemble.txnlog.test_restoring import ZXID, file_of
 from zabka.ensemble.ids import Epoch, make_zxid
 from zabka.ensemble.server.config.config_values import ConfigError
 from zabka.ensemble.server.config.zoo_cfg import parse
+from zabka.ensemble.server.operator.admin_commands import OBSERVER_RESTORES_NOTHING
 from zabka.ensemble.server.operator.http_body import Body
 from zabka.ensemble.server.operator.metrics import OnDemandCounts
 from zabka.ensemble.server.operator.on_demand_snapshots import Refusal
@@ -321,6 +323,25 @@ def test_guarded_command_without_quorum_fails_with_503(tmp_path: Path, command: 
             ensemble.ask(1, "zabstate", b"x")
         with refused.value as answer:
             assert answer.code == 405
+    finally:
+        ensemble.close()
+
+
+def test_restore_on_an_observer_fails_with_409(tmp_path: Path) -> None:
+    """It has no vote: after the next start it would take the leader's tree again."""
+    ensemble = Restorables(tmp_path)
+    for config in map(ensemble.config, (1, 2, 3)):
+        config.write_text(re.sub(r"^(server\.3=.*)$", r"\1:observer", config.read_text(), flags=re.MULTILINE))
+    backup = file_of(tmp_path, make_zxid(Epoch(1), 7))
+    try:
+        ensemble.start()
+        wait_until(lambda: "Mode: observer" in ensemble.word(3, "srvr"))
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            ensemble.ask(3, "restore", backup)
+        with refused.value as answer:
+            assert answer.code == 409
+            assert json.loads(answer.read())["error"] == OBSERVER_RESTORES_NOTHING
+        assert not (ensemble.data(3) / RECEIVED_NAME).exists()
     finally:
         ensemble.close()
 
