@@ -30,7 +30,7 @@ from zabka.agent.protocol import NEWER_STATE, JournalAnswer, JournalChunk, Posit
 from zabka.api.collector.agents import Agents
 from zabka.api.collector.collector import Collector
 from zabka.api.runs.catalogue import LIVE, Runs
-from zabka.api.runs.intake import NoHistory, take
+from zabka.api.runs.intake import NoHistory, read_history
 from zabka.api.runs.kept import JOURNAL, KeptRuns
 from zabka.api.runs.messages import RunMessages, Window
 from zabka.api.runs.run_models import Run
@@ -189,7 +189,7 @@ def test_unknown_fields_of_a_journal_are_ignored(tmp_path: Path) -> None:
 def test_upload_with_a_newer_line_is_refused_as_a_whole() -> None:
     lines = [encode_line("peer-1", number, 1, 1, STARTED) for number in (1, 2)]
     with pytest.raises(NoHistory, match=f"line 2: schema {SCHEMA_VERSION + 1} is newer"):
-        take(lines[0] + edited(lines[1], schema=SCHEMA_VERSION + 1))
+        read_history(lines[0] + edited(lines[1], schema=SCHEMA_VERSION + 1))
 
 
 SENT = Sighting(
@@ -238,7 +238,7 @@ def leave_unreadable_message_out(tmp_path: Path) -> str:
 def collected(directory: Path) -> Path:
     """A collected history of one event, in one file."""
     collector = Collector(directory)
-    collector.take(JournalChunk("peer-1", encode_line("peer-1", 1, 1, 1, STARTED), Position()))
+    collector.accept_chunk(JournalChunk("peer-1", encode_line("peer-1", 1, 1, 1, STARTED), Position()))
     collector.number_due(everything=True)
     collector.close()
     (file,) = directory.glob("*.collected")
