@@ -1,23 +1,24 @@
-"""What the figures depend on besides the code: a line about the machine, so that two runs are not compared blindly."""
+"""The machine and the versions: two runs are comparable if these are equal."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 import tempfile
 import time
 from pathlib import Path
 from statistics import median
 
-from bench.ensembles import java_major, zookeeper_version
+from bench.servers import java_major, zookeeper_version
 from scripts.setup.compiled_with_profiles import compiled_with_profiles
 
 SYNCS = 50
 
 
 def fdatasync_ms(directory: Path) -> float:
-    """The median time of one small append and its fdatasync in `directory`."""
+    """The median time of a small append with fdatasync in `directory`."""
     times = []
     with tempfile.TemporaryFile(dir=directory) as file:
         for _ in range(SYNCS):
@@ -28,19 +29,11 @@ def fdatasync_ms(directory: Path) -> float:
     return median(times) * 1000
 
 
-def processor() -> str:
-    """The processor's name, "unknown" where the kernel does not say."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), "unknown")
-
-
 def describe(directory: Path) -> dict[str, object]:
-    """Cores, what else keeps them busy, the disk, and the versions."""
+    """Cores, load, disk and versions."""
+    cpus = Path("/proc/cpuinfo").read_text()
     return {
-        "processor": processor(),
+        "processor": found[1] if (found := re.search(r"model name\s*: (.*)", cpus)) else "unknown",
         "cores": len(os.sched_getaffinity(0)),
         "load_before": round(os.getloadavg()[0], 2),
         "fdatasync_ms": round(fdatasync_ms(directory), 3),
@@ -52,17 +45,17 @@ def describe(directory: Path) -> dict[str, object]:
 
 
 def cautions(machine: dict[str, object]) -> list[str]:
-    """What makes these figures less sure than they look."""
+    """Reasons why the figures are less certain than they look."""
     cores, load = machine["cores"], machine["load_before"]
     found = []
     if isinstance(cores, int) and isinstance(load, float) and load > cores * 0.25:
         found.append(
             f"noisy: other programs already keep the machine busy (load {load:.1f} on {cores} cores); "
-            "trust the ratios of CPU per operation before those of throughput"
+            "ratios of CPU per operation are more reliable than those of throughput"
         )
     if not machine["python_with_profiles"]:
         found.append(
-            f"slow Python: {sys.base_prefix} was compiled without profiles, and ours takes a fifth more time with it; "
-            "rm -r .venv && make setup takes a distribution's of the same version where there is one"
+            f"slow Python: {sys.base_prefix} was compiled without profiles and takes a fifth more time; "
+            "rm -r .venv && make setup takes a distribution's Python of the same version if there is one"
         )
     return found
