@@ -12,10 +12,8 @@ BENCHES = {
     "kafka": ("bench.kafka", "throughput and latency of the brokers and Apache Kafka"),
     "failover": ("bench.failover", "time without a leader or a controller after a crash or a freeze, on both sides"),
     "idle": ("bench.idle", "processor time and memory of an idle cluster"),
-    "sessions": ("bench.sessions", "memory and latency of an ensemble that holds many idle sessions and watches"),
     "soak": ("bench.soak", "an hour of records under faults; checks records, journal, memory and descriptors"),
     "histories": ("bench.histories", "records what clients see under faults, and checks it"),
-    "pipeline": ("bench.pipeline", "CPU time and lag of the Spark jobs"),
     "page": ("tests.browser.page_times", "times of the dashboard: draw, seek, event and kill to pixel, long tasks"),
 }
 """By name: the module with its `main`, and one line about it."""

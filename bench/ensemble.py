@@ -3,24 +3,36 @@
 Three servers a side on loopback, measured on small trees and on grown ones.  Beside ZooKeeper the sides take turns, a
 fresh ensemble each round.  Beside an earlier commit both ensembles run at the same time and are loaded in turns of a
 second or two, so that the drift of the machine within such a pair is small: a regression of 5 % is seen.
+
+The load generator is zkload, which takes little of the cores that it shares with the servers.  Each side does the same
+number of operations, so that the trees remain equal: in a fixed time the faster side would make the larger tree, and be
+measured on it.
 """
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple
 
+import msgspec
 import typer
 
-from bench.load import WORKS, Load, Work, build_zkload, parse_works
-from bench.processes import ROOT, CannotMeasure
 from bench.results import Figure, Measurement, Side, paired_table, worse
 from bench.run import Data, Json, Only, Quick, Run, bench_run
-from bench.servers import Ensemble, Shape, node_count, zookeeper_version
+from bench.servers import ROOT, CannotMeasure, Ensemble, Shape, held, node_count, zookeeper_version
 
+SOURCE = Path(__file__).with_name("zkload.c")
+LOAD_S_MAX = 600.0
+LOAD_TIMEOUT_S = 660.0
+"""Longer than zkload's own limit: it writes its keys one by one first."""
+WARM_UP_SHARE = 8
+"""One operation in eight precedes each measurement uncounted, to open connections and fill pipelines."""
 FIGURES = (
     Figure("ops_per_s", "ops/s", ",.0f", "more"),
     Figure("p50_ms", "p50 ms", ",.2f"),
@@ -30,14 +42,83 @@ FIGURES = (
     Figure("znodes", "znodes", ",.0f", ""),
 )
 PAIRED = (FIGURES[3], FIGURES[0], FIGURES[1], FIGURES[2])
-JAVA_WARM_UP_S = 8.0
-PYTHON_WARM_UP_S = 2.0
-"""Load on a fresh ensemble before anything counts: the JVM's compiler needs 8 s, a Python peer has none.  Both sides of
-a comparison get the same."""
+JAVA_WARM_UP_S, PYTHON_WARM_UP_S = 8.0, 2.0
+"""Load on a fresh ensemble before anything counts.  Both sides of a comparison get the same; the JVM's compiler needs
+8 s."""
 SETTLE_S = 3.0
 """A grown tree rests for this long before its memory is measured."""
-
 Tree = Literal["small", "grown"]
+
+
+class Work(NamedTuple):
+    """zkload's operation, connections, requests in flight on each, and operations a second of Apache ZooKeeper."""
+
+    name: str
+    op: str
+    connections: int
+    window: int
+    title: str
+    usual_per_s: int
+
+    def ops(self, seconds: float) -> int:
+        """The number of operations that take ZooKeeper about that long."""
+        return max(1, round(self.usual_per_s * seconds))
+
+
+WORKS = {
+    work.name: work
+    for work in (
+        Work("set", "set", 16, 32, "set, 16 x 32", 16_000),
+        Work("create", "create", 16, 32, "create, 16 x 32", 14_000),
+        Work("get", "get", 16, 32, "get, 16 x 32", 50_000),
+        Work("mix", "mix", 16, 32, "mix 2:1, 16 x 32", 20_000),
+        Work("set64", "set", 64, 1, "set, 64 x 1", 8_500),
+        Work("set1", "set", 1, 1, "set, 1 x 1", 2_000),
+    )
+}
+"""By name, in the order of the table.  16 x 32 is 16 connections with 32 requests in flight on each."""
+
+
+def parse_works(text: str) -> list[Work]:
+    """Works by their names, separated by commas, in the order of the table.  Raises BadParameter."""
+    names = [name.strip() for name in text.split(",") if name.strip()]
+    unknown = [name for name in names if name not in WORKS]
+    if unknown or not names:
+        wrong = f"unknown work: {', '.join(unknown)}" if unknown else "no work is named"
+        raise typer.BadParameter(f"{wrong}; the works are {', '.join(WORKS)}")
+    return [work for work in WORKS.values() if work.name in names]
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """What zkload reports of one measurement; `cpu_us_per_op` is CPU time of all servers together."""
+
+    ops: int
+    ops_per_s: float
+    errors: int
+    order_errors: int
+    dropped: int
+    p50_ms: float
+    p99_ms: float
+    cpu_us_per_op: float = 0.0
+
+    @property
+    def problems(self) -> list[str]:
+        """Broken guarantees of the protocol."""
+        names = ("error replies", "replies out of order", "dropped connections")
+        counts = zip((self.errors, self.order_errors, self.dropped), names, strict=True)
+        return [f"{count} {name}" for count, name in counts if count] + ([] if self.ops else ["not one reply"])
+
+
+def build_zkload(directory: Path) -> Path:
+    """Build zkload in `directory`.  Raises CannotMeasure."""
+    compiler = next(filter(shutil.which, (os.environ.get("CC", "cc"), "cc", "gcc", "clang")), None)
+    if compiler is None:
+        raise CannotMeasure("no C compiler found: install cc, gcc or clang, or set CC")
+    program = directory / "zkload"
+    built = subprocess.run([compiler, "-O2", "-o", program, SOURCE], capture_output=True, text=True, check=False)
+    if built.returncode:
+        raise CannotMeasure(f"{compiler} cannot build {SOURCE.name}:\n{built.stderr.strip()}")
+    return program
 
 
 class Plan(NamedTuple):
@@ -55,34 +136,33 @@ class Plan(NamedTuple):
 
 
 class Bench:
-    """Measures a plan and records the results in a run."""
+    """Loads ensembles by a plan and records the results in a run.  All methods raise CannotMeasure."""
 
-    def __init__(self, run: Run, load: Load, plan: Plan) -> None:
+    def __init__(self, run: Run, program: Path, plan: Plan) -> None:
         self._run = run
-        self._load = load
+        self._program = program
         self._plan = plan
 
     def compare(self, sides: Sequence[Side]) -> None:
-        """All rounds, one side at a time, in turns.  Raises CannotMeasure."""
+        """All rounds, one side at a time, in turns."""
         warm_up_s = JAVA_WARM_UP_S if "zookeeper" in sides else PYTHON_WARM_UP_S
         for number in range(self._plan.rounds):
             # The order alternates: a machine that becomes slower then slows both sides.
             for side in reversed(sides) if number % 2 else sides:
-                self._one_side(side, number, warm_up_s)
-
-    def _one_side(self, side: Side, number: int, warm_up_s: float) -> None:
-        with Ensemble(side, self._run.directory / f"{side}-{number}", Shape(znodes=self._plan.grown)) as ensemble:
-            self._load.warm_up(ensemble, self._plan.works, warm_up_s)
-            for tree in self._plan.trees:
-                if tree == "grown":
-                    self._grow(ensemble)
-                for work in self._plan.works:
-                    self._measure(ensemble, work, tree)
+                shape = Shape(znodes=self._plan.grown)
+                with Ensemble(side, self._run.directory / f"{side}-{number}", shape) as ensemble:
+                    self._warm_up(ensemble, warm_up_s)
+                    for tree in self._plan.trees:
+                        if tree == "grown":
+                            self._grow(ensemble)
+                            self._weigh(ensemble)
+                        for work in self._plan.works:
+                            self._measure(ensemble, work, tree)
 
     def pairs(self, base: Ensemble, now: Ensemble) -> None:
-        """All pairs, on ensembles that run at the same time.  Raises CannotMeasure."""
+        """All pairs, on ensembles that run at the same time."""
         for ensemble in (base, now):
-            self._load.warm_up(ensemble, self._plan.works, PYTHON_WARM_UP_S)
+            self._warm_up(ensemble, PYTHON_WARM_UP_S)
         for tree in self._plan.trees:
             for ensemble in (base, now) if tree == "grown" else ():
                 self._grow(ensemble)
@@ -92,9 +172,15 @@ class Bench:
                     for ensemble in (base, now) if number % 2 else (now, base):
                         self._measure(ensemble, work, tree)
 
+    def _warm_up(self, ensemble: Ensemble, seconds: float) -> None:
+        """Run each kind of operation for its share of the time; the JVM compiles each separately."""
+        operations = {work.op: WORKS[work.op] for work in self._plan.works}
+        for work in operations.values():
+            self._load(work, ensemble, work.ops(seconds / len(operations)), 0)
+
     def _measure(self, ensemble: Ensemble, work: Work, tree: Tree) -> None:
-        znodes = node_count(ensemble.hosts[0])
-        sample = self._load.measure(ensemble, work, self._plan.seconds)
+        znodes, ops = node_count(ensemble.hosts[0]), work.ops(self._plan.seconds)
+        sample = self._load(work, ensemble, ops, ops // WARM_UP_SHARE)
         figures = {
             "ops_per_s": sample.ops_per_s, "p50_ms": sample.p50_ms, "p99_ms": sample.p99_ms,
             "cpu_us_per_op": sample.cpu_us_per_op, "rss_mb": ensemble.rss_mb(), "znodes": float(znodes),
@@ -102,13 +188,38 @@ class Bench:
         self._run.add(Measurement(f"{work.title}, {tree} tree", ensemble.side, figures, sample.problems))
 
     def _grow(self, ensemble: Ensemble) -> None:
+        """Create znodes of 100 bytes until the tree has as many as planned."""
         self._run.note(f"{ensemble.title}: growing to {self._plan.grown:,} znodes")
-        self._load.grow(ensemble, self._plan.grown)
+        missing = self._plan.grown - node_count(ensemble.hosts[0])
+        if missing > 0:
+            sample = self._load(WORKS["create"], ensemble, missing, 0)
+            if sample.ops != missing or sample.problems:
+                raise CannotMeasure(f"{sample.ops:,} of {missing:,} znodes created; {', '.join(sample.problems)}")
         time.sleep(SETTLE_S)
-        if ensemble.side == "base" or self._run.figures == PAIRED:
-            return
+
+    def _weigh(self, ensemble: Ensemble) -> None:
         figures = {"rss_mb": ensemble.rss_mb(), "znodes": float(node_count(ensemble.hosts[0]))}
         self._run.add(Measurement("memory, grown tree", ensemble.side, figures))
+
+    def _load(self, work: Work, ensemble: Ensemble, ops: int, warm_up_ops: int) -> Sample:
+        options = {
+            "hosts": ",".join(ensemble.hosts), "op": work.op, "conns": work.connections, "window": work.window,
+            "ops": ops, "skip": warm_up_ops, "seconds": LOAD_S_MAX, "pids": ",".join(map(str, ensemble.pids)),
+        }  # fmt: skip
+        command = [str(self._program), *(part for key, value in options.items() for part in (f"--{key}", str(value)))]
+        with ExitStack() as stopping:
+            with held():
+                load = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                # Exits run in reverse order: after an interrupt or a timeout the load must stop.
+                stopping.enter_context(load)
+                stopping.callback(load.kill)
+            try:
+                result, errors = load.communicate(timeout=LOAD_TIMEOUT_S)
+            except subprocess.TimeoutExpired:
+                raise CannotMeasure(f"{work.title}: no result after {LOAD_TIMEOUT_S:.0f} s") from None
+        if load.returncode:
+            raise CannotMeasure(f"{work.title}: {errors.strip() or f'zkload ended with {load.returncode}'}")
+        return msgspec.json.decode(result, type=Sample)
 
 
 def check_out(commit: str, into: Path) -> str:
@@ -151,7 +262,7 @@ def main(
     given = (seconds, rounds, grown)
     plan = Plan(chosen, *(d if g is None else g for d, g in zip(defaults, given, strict=True)))  # type: ignore[arg-type]
     with bench_run("ensemble", as_json, data) as run:
-        bench = Bench(run, Load(build_zkload(run.directory)), plan)
+        bench = Bench(run, build_zkload(run.directory), plan)
         if base is None:
             run.compare(f"Three servers, 100-byte values; Apache ZooKeeper {zookeeper_version()}", FIGURES)
             bench.compare(run.sides("zookeeper", only))

@@ -13,12 +13,12 @@ controller        The broker that is controller gets SIGKILL, five brokers over 
 from __future__ import annotations
 
 import json
+import logging
 import random
 import re
 import socket
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
 from datetime import datetime
 from itertools import pairwise
 from pathlib import Path
@@ -28,10 +28,9 @@ import typer
 from kazoo.client import KazooClient
 from kazoo.exceptions import KazooException
 
-from bench.processes import wait_until
 from bench.results import Figure, Measurement, Side, comparison_table
 from bench.run import Data, Json, Only, Quick, Run, bench_run
-from bench.servers import Ensemble, KafkaCluster, Shape, mode, running_kafka
+from bench.servers import Ensemble, KafkaCluster, Shape, mode, running_kafka, wait_until
 from zabka.kafka.wire.frame_reader import FrameReader
 from zabka.kafka.wire.frames import decode_response, encode_request
 from zabka.kafka.wire.kafka_schema import ApiKey, request
@@ -39,21 +38,15 @@ from zabka.kafka.wire.kafka_schema import ApiKey, request
 OUTAGE_MIN_S = 0.01
 """A longer pause between two acknowledged writes, after the fault, is the outage."""
 WRITING_ON_S = 1.0
-SESSION_S = 20.0
-CALL_S = 2.0
-RETRY_S = 0.005
+SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
 STEP_DOWN_S = 60.0
-BROKERS = 5
-REPLICAS = 3
-BROKER_SESSION_MS = 6_000
-DEADLINE_S = 300.0
-POLL_S = 0.05
+BROKERS, REPLICAS = 5, 3
+DEADLINE_S, POLL_S = 300.0, 0.05
 SETTLE_S = 5.0
 """What the creation of topics leaves to do is no part of the failover: checkpoints, idle fetches, compilation."""
 CREATED_AT_ONCE = 500
 """Partitions of one topic: a request that creates ten thousand outlasts the timeouts of clients."""
-SETTINGS = {"zookeeper.session.timeout.ms": BROKER_SESSION_MS, "auto.leader.rebalance.enable": "false"}
-METADATA_VERSION = 5
+SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "auto.leader.rebalance.enable": "false"}
 STAGES = ("detect", "elect", "read", "decide", "propagate")
 LEADER_FIGURES = (
     Figure("took_ms", "median ms", ",.0f"),
@@ -73,15 +66,8 @@ KAFKA_LOGS = {
     "decided": "Ready to serve as the new controller",
 }
 """What Kafka's controller logs at the end of each stage."""
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # It logs each attempt to connect.
 _LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (.*)")
-
-
-class Outcome(NamedTuple):
-    """The longest pause in acknowledged writes, and what was lost."""
-
-    gap_ms: float
-    lost: int
-    session_kept: bool
 
 
 def client_of(hosts: Sequence[str]) -> KazooClient:
@@ -92,8 +78,13 @@ def client_of(hosts: Sequence[str]) -> KazooClient:
     return client
 
 
-def write_through(hosts: Sequence[str], fault: Callable[[], None], before_s: float, give_up_s: float) -> Outcome:
-    """Write without a pause and inject the fault after `before_s`; end a second after writes are acknowledged again."""
+def write_through(
+    hosts: Sequence[str], fault: Callable[[], None], before_s: float, give_up_s: float
+) -> dict[str, float]:
+    """Write without a pause and inject the fault after `before_s`; end a second after writes are acknowledged again.
+
+    The figures are the longest pause between acknowledged writes, and what was lost.
+    """
     client, path = client_of(hosts), f"/failover-{time.time_ns()}"
     client.create(path, b"0")
     session = client.client_id
@@ -119,7 +110,8 @@ def write_through(hosts: Sequence[str], fault: Callable[[], None], before_s: flo
         if not resumed:
             worst_s = max(worst_s, now - last)
         kept = int(client.retry(client.get, path)[0])
-        return Outcome(round(worst_s * 1000, 1), max(0, acknowledged - kept), client.client_id == session)
+        lost, expired = max(0, acknowledged - kept), client.client_id != session
+        return {"took_ms": worst_s * 1000, "lost": lost, "sessions_lost": int(expired)}
     finally:
         client.stop()
         client.close()
@@ -133,19 +125,14 @@ def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
     # At any time between two pings of the leader, which it sends every half tick.
     before_s = 0.5 + random.uniform(0, shape.tick_ms / 1000)
     give_up_s = 20 + 2 * shape.sync_limit_ms / 1000
-    outcome = write_through(hosts, lambda: fault(leader), before_s, give_up_s)
-    figures = {
-        "took_ms": outcome.gap_ms,
-        "lost": float(outcome.lost),
-        "sessions_lost": float(not outcome.session_kept),
-    }
+    figures = write_through(hosts, lambda: fault(leader), before_s, give_up_s)
     if freeze:
-        ensemble.thaw(leader)
-        figures["over_limit_ms"] = outcome.gap_ms - shape.sync_limit_ms
+        ensemble.freeze(leader, frozen=False)
+        figures["over_limit_ms"] = figures["took_ms"] - shape.sync_limit_ms
     else:
         ensemble.start(leader)
-    problems = [f"{outcome.lost} acknowledged writes lost"] if outcome.lost else []
-    problems += [] if outcome.session_kept else ["the session was lost"]
+    problems = [f"{figures['lost']:.0f} acknowledged writes lost"] if figures["lost"] else []
+    problems += ["the session was lost"] if figures["sessions_lost"] else []
     return Measurement(f"leader {'frozen' if freeze else 'killed'}", ensemble.side, figures, problems)
 
 
@@ -163,7 +150,7 @@ def freeze_followers(ensemble: Ensemble) -> Measurement:
         took_ms = (time.perf_counter() - begin) * 1000
     finally:
         for n in others:
-            ensemble.thaw(n)
+            ensemble.freeze(n, frozen=False)
     figures = {"took_ms": took_ms, "over_limit_ms": took_ms - shape.sync_limit_ms}
     return Measurement("followers frozen", ensemble.side, figures)
 
@@ -189,25 +176,20 @@ class Moments(NamedTuple):
     decided: float
 
 
-class MetadataClient:
-    """Asks one broker for the metadata of all partitions.  librdkafka would choose the broker itself."""
+def has_leaders(address: str, without: int) -> bool:
+    """Whether each partition has a leader other than that broker, by the metadata of the broker at the address.
 
-    def __init__(self, address: str) -> None:
-        host, _, port = address.rpartition(":")
-        self._link = socket.create_connection((host, int(port)), 60.0)
-        self._reader = FrameReader(1 << 28)
-        self._request = request(ApiKey.METADATA, METADATA_VERSION, topics=None, allow_auto_topic_creation=False)
-        self.close = self._link.close
-
-    def has_leaders(self, without: int) -> bool:
-        """Whether each partition has a leader other than that broker."""
-        self._link.sendall(encode_request(1, "bench", self._request))
-        frames: list[bytes] = []
+    librdkafka would choose the broker itself.
+    """
+    host, _, port = address.rpartition(":")
+    metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)
+    reader, frames = FrameReader(1 << 28), list[bytes]()
+    with socket.create_connection((host, int(port)), 60.0) as link:
+        link.sendall(encode_request(1, "bench", metadata))
         while not frames:
-            frames = self._reader.feed(self._link.recv(1 << 20))
-        response = decode_response(frames[0], self._request)
-        leaders = [row.leader_id for topic in response.topics for row in topic.partitions]
-        return bool(leaders) and all(leader >= 0 and leader != without for leader in leaders)
+            frames = reader.feed(link.recv(1 << 20))
+    leaders = [row.leader_id for topic in decode_response(frames[0], metadata).topics for row in topic.partitions]
+    return bool(leaders) and not {-1, without} & set(leaders)
 
 
 def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
@@ -217,53 +199,38 @@ def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
         yield f"failover-{first}", [[(n + r) % BROKERS + 1 for r in range(REPLICAS)] for n in numbers]
 
 
-def controller_of(client: KazooClient) -> int:
-    """The id of the controller; -1 while there is none."""
+def controller_of(client: KazooClient, other_than: int = -1) -> int | None:
+    """The id of the controller; None while there is none, or only that other one."""
     try:
         data, _ = client.get("/controller")
     except KazooException:
-        return -1
-    return int(json.loads(data)["brokerid"])
+        return None
+    found = int(json.loads(data)["brokerid"])
+    return None if found == other_than else found
 
 
 def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
     """Kill the controller's broker and time what follows, in milliseconds by stage.  Raises CannotMeasure."""
     client = client_of(cluster.zookeeper.split(","))
     try:
-        wait_until("controller", lambda: controller_of(client) >= 0, DEADLINE_S)
-        victim = controller_of(client)
+        victim = wait_until("controller", lambda: controller_of(client), DEADLINE_S)
         killed = time.time()
         cluster.kill(victim)
         wait_until("end of the session", lambda: client.exists(f"/brokers/ids/{victim}") is None, DEADLINE_S)
         detected = time.time()
-        wait_until("new controller", lambda: controller_of(client) not in (-1, victim), DEADLINE_S)
-        successor = controller_of(client)
+        successor = wait_until("new controller", lambda: controller_of(client, victim), DEADLINE_S)
     finally:
         client.stop()
         client.close()
-    survivor = next(n for n in cluster.running if n != successor)
-    with closing(MetadataClient(cluster.address(survivor))) as metadata:
-        wait_until("leader for each partition", lambda: metadata.has_leaders(victim), DEADLINE_S, POLL_S)
+    survivor = cluster.address(next(n for n in cluster.processes if n != successor))
+    wait_until("leader for each partition", lambda: has_leaders(survivor, victim), DEADLINE_S, POLL_S)
     whole = time.time()
-    at = _moments(cluster, successor, detected)
+    find = journal_moments if cluster.side == "ours" else log_moments
+    at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
     # The ensemble was polled every few milliseconds, so that the election may have come before the detection.
     stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
     took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
     return took | {"after_detection_ms": sum(list(took.values())[1:])}
-
-
-def _moments(cluster: KafkaCluster, successor: int, since: float) -> Moments:
-    """The moments that the new controller recorded, once it has.  Raises CannotMeasure."""
-
-    def found() -> Moments | None:
-        if cluster.side == "ours":
-            return journal_moments(cluster.home(successor), since)
-        return log_moments([cluster.home(n) / "server.log" for n in cluster.running], since)
-
-    wait_until("record of the whole failover", lambda: found() is not None, DEADLINE_S, POLL_S)
-    moments = found()
-    assert moments is not None
-    return moments
 
 
 def journal_moments(home: Path, since: float) -> Moments | None:
@@ -282,21 +249,17 @@ def journal_moments(home: Path, since: float) -> Moments | None:
     return None
 
 
-def log_moments(logs: Sequence[Path], since: float) -> Moments | None:
-    """From the log of the Kafka broker that was elected after `since`."""
-    for log in logs:
-        found: dict[str, float] = {}
-        for line in log.read_text(errors="replace").splitlines():
-            matched = _LOG_LINE.match(line)
-            if matched is None:
-                continue
-            at = datetime.strptime(matched[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
-            for stage, text in KAFKA_LOGS.items():
-                if at >= since - 1 and text in matched[2]:
-                    found.setdefault(stage, at)
-        if found.keys() >= KAFKA_LOGS.keys():
-            return Moments(found["elected"], found["read"], found["decided"])
-    return None
+def log_moments(home: Path, since: float) -> Moments | None:
+    """From the log of a Kafka broker that was elected after `since`."""
+    found: dict[str, float] = {}
+    for line in (home / "server.log").read_text(errors="replace").splitlines():
+        if (matched := _LOG_LINE.match(line)) is None:
+            continue
+        at = datetime.strptime(matched[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
+        for stage, text in KAFKA_LOGS.items():
+            if at >= since - 1 and text in matched[2]:
+                found.setdefault(stage, at)
+    return Moments(**found) if found.keys() >= KAFKA_LOGS.keys() else None
 
 
 def fail_controllers(run: Run, side: Side, sizes: Sequence[int], rounds: int) -> None:

@@ -13,31 +13,88 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from bench.faults import FaultInjector, counted
 from bench.run import Quick, bench_run
 from zabka.api.kafka.kafka_client import make_client
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
 from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Player, judge
-from zabka.ensemble.errors import ConnectionLoss, NodeExists
+from zabka.ensemble.errors import NodeExists
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
 from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.invariants import check
+from zabka.journal.judges.invariants import check as invariant_violations
 from zabka.journal.judges.kafka_analysis import KafkaHistory
 from zabka.kafka.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from zabka.testing.live.cluster import LiveCluster
 from zabka.testing.live.nodes import Node
 from zabka.testing.live.start import start_live, stop_live
 
-PARTITIONS = 3
-PAUSE_MS = 20
+Victim = Callable[[LiveCluster, random.Random], Node | None]
+"""Chooses the node of the next fault; None for any broker."""
+
+
+class FaultInjector:
+    """Draws faults from `kinds`: kill, kill two, stop, pause, isolate (from all nodes), cut (from one other), cut one
+    way.  Each lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`."""
+
+    def __init__(
+        self, cluster: LiveCluster, seed: int, victim: Victim, kinds: Sequence[str], lasts_s: Sequence[float],
+        rest_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.done: Counter[str] = Counter()
+        self._cluster = cluster
+        self._random = random.Random(f"{seed}/faults")
+        self._victim = victim
+        self._kinds = kinds
+        self._lasts_s = lasts_s
+        self._rest_s = rest_s
+
+    def run(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        """Inject faults for that long, or until `stopped`."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and not stopped():
+            self.inject()
+
+    def inject(self) -> None:
+        """One fault.  Raises ClusterFailed if it cannot be healed."""
+        cluster, kind, lasts_s = self._cluster, self._random.choice(self._kinds), self._random.choice(self._lasts_s)
+        victim = self._victim(cluster, self._random) or self._random.choice(list(cluster.brokers.values()))
+        others: list[Node] = [n for n in (*cluster.peers.values(), *cluster.brokers.values()) if n is not victim]
+        if kind == "pause":
+            victim.pause()
+            cluster.let_pass(lasts_s)
+            victim.resume()
+        elif kind in ("isolate", "cut", "cut one way"):
+            target = "*" if kind == "isolate" else self._random.choice(others)
+            fault = cluster.faults.cut(victim, target, both_ways=kind != "cut one way")
+            cluster.let_pass(lasts_s)
+            fault.heal()
+        else:
+            second = next(n for n in others if type(n) is type(victim))
+            victims = [victim, second] if kind == "kill two" else [victim]
+            for node in victims:
+                node.stop() if kind == "stop" else node.kill()
+            cluster.let_pass(lasts_s)
+            for node in victims:
+                node.start()
+        self.done[f"{victim.name.split('-')[0]} {kind}"] += 1
+        cluster.let_pass(self._random.uniform(self._rest_s / 4, self._rest_s))
+
+
+def counted(done: Counter[str]) -> str:
+    """The faults by kind, for the summary of a run."""
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "no fault"
+
+
+PARTITIONS, PAUSE_MS = 3, 20
 FULL_JOURNAL = {"zabka.journal.level": "full"}
 """With each batch in the journal, the invariants follow the records through the log of each replica."""
 LAST_S = 120.0
@@ -57,7 +114,7 @@ class Checked(NamedTuple):
 def journal_violations(cluster: LiveCluster) -> tuple[int, list[str]]:
     """The number of events in the cluster's journal, and the violated invariants."""
     events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
-    return len(events), [f"{each.invariant}: {each.detail} (on {each.node})" for each in check(events)]
+    return len(events), [f"{each.invariant}: {each.detail} (on {each.node})" for each in invariant_violations(events)]
 
 
 def _peer(cluster: LiveCluster, draw: random.Random) -> Node | None:
@@ -72,26 +129,19 @@ def _client(hosts: str, name: str) -> Client:
     return Client(hosts, AsyncioConnector(), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
 
 
-async def _create(client: Client, path: str) -> None:
-    while True:
-        try:
-            await client.create(path, b"")
-        except ConnectionLoss:
-            continue
-        except NodeExists:
-            pass
-        return
-
-
-async def _play(hosts: str, clients: int, seed: int, history: History, stopping: Callable[[], bool]) -> list[str]:
+async def _play(
+    hosts: str, clients: int, seed: int, history: History, ready: threading.Event, stopping: threading.Event
+) -> list[str]:
     """Run the clients until `stopping`; the ephemerals that are wrong."""
     observer = _client(hosts, "observer")
     await observer.start()
     for path in (HISTORIES, ALIVE):
-        await _create(observer, path)
+        with suppress(NodeExists):
+            await observer.create(path, b"")
+    ready.set()
     names = [f"client-{i}" for i in range(1, clients + 1)]
     players = [Player(name, _client(hosts, name), history, seed) for name in names]
-    await asyncio.gather(*(player.play(stopping) for player in players))
+    await asyncio.gather(*(player.play(stopping.is_set) for player in players))
     async with asyncio.timeout(LAST_S):
         wrong = [line for line in await asyncio.gather(*(p.check_alive() for p in players)) if line is not None]
         await asyncio.gather(*(player.end() for player in players))
@@ -106,13 +156,14 @@ async def _play(hosts: str, clients: int, seed: int, history: History, stopping:
 
 def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
     """Let clients run under faults and check what they saw.  The ensemble is whole again at the end."""
-    history, stopping = History(), threading.Event()
+    history, ready, stopping = History(), threading.Event(), threading.Event()
     kinds = ("kill", "kill", "pause", "pause", "isolate", "kill two")
     injector = FaultInjector(cluster, seed, _peer, kinds, lasts_s=(0.5, 1.0, 3.0), rest_s=1.5)
     with ThreadPoolExecutor(1) as pool:
         connect = cluster.zookeeper_connect
-        playing = pool.submit(lambda: asyncio.run(_play(connect, clients, seed, history, stopping.is_set)))
+        playing = pool.submit(lambda: asyncio.run(_play(connect, clients, seed, history, ready, stopping)))
         try:
+            ready.wait(LAST_S)
             injector.run(seconds, playing.done)
         finally:
             stopping.set()
@@ -137,25 +188,29 @@ async def _produce_and_consume(
 ) -> None:
     """One producer and one consumer for each topic, until the consumers have read everything."""
     runtime = AsyncioRuntime(asyncio.get_running_loop())
-    channels, work = [], []
+    channels, producing, consuming = [], [], []
     for topic in topics:
         client, channel = make_client(bootstrap, f"producer-{topic.name}")
-        work.append(HistoryProducer(client, runtime, topic, history, PAUSE_MS).run(stopping.is_set))
+        producing.append(HistoryProducer(client, runtime, topic, history, PAUSE_MS).run(stopping.is_set))
         channels.append(channel)
         client, channel = make_client(bootstrap, f"consumer-{topic.name}")
-        work.append(HistoryConsumer(client, runtime, topic, history, settled.is_set, lambda name, offset: True).run())
+        consumer = HistoryConsumer(client, runtime, topic, history, settled.is_set, lambda name, offset: True)
+        consuming.append(consumer.run())
         channels.append(channel)
-    await asyncio.gather(*work)
+    consumed = asyncio.gather(*consuming)
+    await asyncio.gather(*producing)
+    async with asyncio.timeout(LAST_S):
+        await consumed
     for channel in channels:
         channel.close()
     # The transports close in the next turns of the loop.
     await asyncio.sleep(0.01)
 
 
-def check_kafka(cluster: LiveCluster, seconds: float, topics: int, seed: int) -> Checked:
+def check_kafka(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
     """Let clients run under faults and check what they saw.  The cluster is whole again at the end."""
     history, stopping, settled = KafkaHistory(), threading.Event(), threading.Event()
-    plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(topics)]
+    plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(clients)]
     kinds = ("kill", "kill", "pause", "pause", "cut", "cut", "cut one way", "stop")
     # Some faults outlast a broker's session.
     injector = FaultInjector(cluster, seed, _broker_or_leader, kinds, lasts_s=(1.0, 2.5, 8.0), rest_s=2.0)
@@ -166,17 +221,17 @@ def check_kafka(cluster: LiveCluster, seconds: float, topics: int, seed: int) ->
 
     with ThreadPoolExecutor(1) as pool:
         bootstrap = cluster.bootstrap
-        clients = pool.submit(lambda: asyncio.run(_produce_and_consume(bootstrap, plans, history, stopping, settled)))
+        working = pool.submit(lambda: asyncio.run(_produce_and_consume(bootstrap, plans, history, stopping, settled)))
         try:
             cluster.until(in_sync, 60, "topics in sync")
-            injector.run(seconds, clients.done)
+            injector.run(seconds, working.done)
             cluster.heal()
             cluster.until(in_sync, LAST_S, "replicas in sync after all faults")
         finally:
             stopping.set()
             cluster.let_pass(SETTLED_S)
             settled.set()
-        clients.result(LAST_S)
+        working.result()
     events, violations = journal_violations(cluster)
     counts = {
         "records sent": len(history.sent),
@@ -190,23 +245,21 @@ def check_kafka(cluster: LiveCluster, seconds: float, topics: int, seed: int) ->
 def main(
     system: Annotated[Literal["zookeeper", "kafka"], typer.Argument(help="Whose clients")] = "zookeeper",
     seconds: Annotated[float, typer.Option(help="How long to inject faults")] = 120.0,
-    clients: Annotated[int, typer.Option(help="Clients of the ensemble")] = 6,
-    topics: Annotated[int, typer.Option(help="Topics, each with a producer and a consumer")] = 3,
+    clients: Annotated[
+        int | None, typer.Option(help="Clients [6]; for Kafka producers, and as many consumers [3]")
+    ] = None,
     peers: Annotated[int, typer.Option(help="Peers of the ensemble")] = 3,
     seed: Annotated[int, typer.Option(help="Seed of the clients and the faults")] = 1,
     quick: Quick = False,
 ) -> None:
     """Record what clients of a real cluster see under faults, and check it."""
+    kafka = system == "kafka"
+    check = check_kafka if kafka else check_zookeeper
     with bench_run(f"{system}-histories") as run:
-        kafka = system == "kafka"
-        settings = FULL_JOURNAL if kafka else {}
-        cluster = start_live(run.directory, peers=peers, brokers=3 if kafka else 1, settings=settings)
+        brokers, settings = (3, FULL_JOURNAL) if kafka else (1, {})
+        cluster = start_live(run.directory, peers=peers, brokers=brokers, settings=settings)
         try:
-            duration = 10.0 if quick else seconds
-            if kafka:
-                checked = check_kafka(cluster, duration, topics, seed)
-            else:
-                checked = check_zookeeper(cluster, duration, clients, seed)
+            checked = check(cluster, 10.0 if quick else seconds, clients or (3 if kafka else 6), seed)
         finally:
             stop_live(cluster)
         run.result(", ".join(f"{count} {what}" for what, count in checked.counts.items()))

@@ -13,13 +13,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import typer
 
-from bench.processes import cpu_s, descendants, number_in
 from bench.results import Figure, Measurement
 from bench.run import Json, Quick, Run, bench_run
+from bench.servers import cpu_s, descendants, number_in
 from zabka.compose.files import load_run
 
 CPU_PERCENT_MAX = 3.0
@@ -32,19 +32,11 @@ FIGURES = (
 )
 
 
-class Usage(NamedTuple):
-    """What a process has used since its start, and its memory now."""
-
-    cpu_s: float
-    wakes: int
-    pss_mib: float
-
-
-def usage(pid: int) -> Usage:
-    """Of a running process.  Raises OSError if there is none."""
+def usage(pid: int) -> tuple[float, int, float]:
+    """CPU seconds and wakes of a process since its start, and its memory in MiB.  Raises OSError if it has ended."""
     place = Path(f"/proc/{pid}")
     wakes = sum(number_in(task / "status", "voluntary_ctxt_switches:") for task in (place / "task").iterdir())
-    return Usage(cpu_s(pid), wakes, number_in(place / "smaps_rollup", "Pss:") / 1024)
+    return cpu_s(pid), wakes, number_in(place / "smaps_rollup", "Pss:") / 1024
 
 
 def name_of(pid: int) -> str:
@@ -74,8 +66,8 @@ def measure(run: Run, pids: list[int], seconds: float) -> None:
     after, took_s = [usage(pid) for pid in pids], time.monotonic() - begin
     rows: dict[str, dict[str, float]] = {}
     for pid, old, new in zip(pids, before, after, strict=True):
-        cpu_percent, wakes_per_s = (new.cpu_s - old.cpu_s) / took_s * 100, (new.wakes - old.wakes) / took_s
-        rows[name_of(pid)] = {"cpu_percent": cpu_percent, "wakes_per_s": wakes_per_s, "pss_mib": new.pss_mib}
+        values = ((new[0] - old[0]) / took_s * 100, (new[1] - old[1]) / took_s, new[2])
+        rows[name_of(pid)] = {figure.key: value for figure, value in zip(FIGURES, values, strict=True)}
     together = {figure.key: sum(row[figure.key] for row in rows.values()) for figure in FIGURES}
     problems = [f"more than {CPU_PERCENT_MAX:g} % of a core"] if together["cpu_percent"] > CPU_PERCENT_MAX else []
     problems += [f"more than {PSS_MIB_MAX:g} MiB"] if together["pss_mib"] > PSS_MIB_MAX else []

@@ -18,28 +18,19 @@ import msgspec
 import typer
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
-from bench.processes import ROOT, CannotMeasure
 from bench.results import Figure, Measurement
 from bench.run import Data, Json, Only, Quick, bench_run
-from bench.servers import KafkaCluster, running_kafka
+from bench.servers import ROOT, CannotMeasure, KafkaCluster, running_kafka
 
-SIZES = (100, 1_000)
-ACKS = ("1", "all")
-CLIENTS = (1, 16, 64)
-PARTITIONS = (1, 500)
-FEW = 3
-"""Partitions without `--grid`."""
-PACED_PER_S = 100
-WARM_UP_S = 4.0
-LOAD_S_MAX = 240.0
+SIZES, ACKS, CLIENTS, PARTITIONS = (100, 1_000), ("1", "all"), (1, 16, 64), (1, 500)
+"""Of the grid."""
+FEW, PACED_PER_S = 3, 100
+"""Partitions without `--grid`, and the rate of the paced producer."""
+WARM_UP_S, LOAD_S_MAX = 4.0, 240.0
 IN_FLIGHT = 20_000
 """Records of all clients that wait for an answer: with more, the latency is that of the client's queue."""
-TURN = 100
-READ_AT_ONCE = 5_000
-FLUSH_S = 60.0
-WAIT_S = 30.0
-REST_S = 0.001
-SAMPLE_EVERY = 20
+TURN, READ_AT_ONCE, SAMPLE_EVERY = 100, 5_000, 20
+FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001
 FIGURES = (
     Figure("records_per_s", "records/s", ",.0f", "more"),
     Figure("mb_per_s", "MB/s", ",.1f", "more"),
@@ -132,7 +123,7 @@ def _send(work: Work, producers: list[Producer], begin: float) -> None:
         each.poll(max(0.0, due - time.perf_counter()))
         each.produce(work.topic, value)
         number += 1
-    while time.perf_counter() < until:
+    while not work.rate and time.perf_counter() < until:
         before = number
         for each in producers:
             try:
@@ -157,7 +148,7 @@ def fetch(work: Work) -> Result:
 
     settings: dict[str, Any] = {
         "bootstrap.servers": work.bootstrap, "group.id": "unused", "enable.auto.commit": False,
-        "auto.offset.reset": "earliest", "check.crcs": False, "statistics.interval.ms": 500, "stats_cb": statistics,
+        "auto.offset.reset": "earliest", "check.crcs": False, "statistics.interval.ms": 200, "stats_cb": statistics,
     }  # fmt: skip
     consumers = [Consumer(settings) for _ in range(work.clients)]
     for number, each in enumerate(consumers):

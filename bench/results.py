@@ -47,18 +47,14 @@ class Measurement(msgspec.Struct, frozen=True):
 
     def text(self, figures: Sequence[Figure]) -> str:
         """One line for a reader who waits."""
-        shown = dict.fromkeys(f.key for f in figures)
-        styles = {f.key: f for f in reversed(figures)}
-        parts = [f"{styles[k].heading} {self.figures[k]:{styles[k].style}}" for k in shown if k in self.figures]
+        shown = [f for f in figures if f.combine is median and f.key in self.figures]
+        parts = [f"{figure.heading} {self.figures[figure.key]:{figure.style}}" for figure in shown]
         return f"{self.work}, {TITLES[self.side]}: " + ", ".join([*parts, *self.problems])
 
 
-Grouped = dict[str, dict[Side, list[Measurement]]]
-
-
-def grouped(measurements: Iterable[Measurement]) -> Grouped:
+def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Measurement]]]:
     """Measurements by work and side, in the order in which works were measured first."""
-    found: Grouped = {}
+    found: dict[str, dict[Side, list[Measurement]]] = {}
     for each in measurements:
         found.setdefault(each.work, {}).setdefault(each.side, []).append(each)
     return found

@@ -7,10 +7,16 @@ measure, or zabka broke a guarantee; 2 for a bad option; 130 after Ctrl-C, when 
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Literal
 
 import msgspec
@@ -18,10 +24,9 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from bench.machine import cautions, describe
-from bench.processes import CannotMeasure, interruptible
 from bench.results import TITLES, Figure, Measurement, Side, comparison_table
-from bench.servers import missing
+from bench.servers import CannotMeasure, interruptible, java_major, missing, zookeeper_version
+from scripts.setup.compiled_with_profiles import compiled_with_profiles
 
 INTERRUPTED = 130
 WIDTH = 160
@@ -120,3 +125,47 @@ def bench_run(name: str, as_json: bool = False, data: Path | None = None) -> Ite
             run.note("interrupted: every server is stopped; this was measured so far", style="yellow")
             code = INTERRUPTED
     raise typer.Exit(run.end(machine, code))
+
+
+def fdatasync_ms(directory: Path) -> float:
+    """The median time of a small append with fdatasync in `directory`."""
+    times = []
+    with tempfile.TemporaryFile(dir=directory) as file:
+        for _ in range(50):
+            begin = time.perf_counter()
+            os.write(file.fileno(), b"x" * 512)
+            os.fdatasync(file.fileno())
+            times.append(time.perf_counter() - begin)
+    return median(times) * 1000
+
+
+def describe(directory: Path) -> dict[str, object]:
+    """Cores, load, disk and versions."""
+    cpus = Path("/proc/cpuinfo").read_text()
+    return {
+        "processor": found[1] if (found := re.search(r"model name\s*: (.*)", cpus)) else "unknown",
+        "cores": len(os.sched_getaffinity(0)),
+        "load_before": round(os.getloadavg()[0], 2),
+        "fdatasync_ms": round(fdatasync_ms(directory), 3),
+        "python": platform.python_version(),
+        "python_with_profiles": compiled_with_profiles(),
+        "java": java_major(),
+        "zookeeper": zookeeper_version(),
+    }
+
+
+def cautions(machine: dict[str, object]) -> list[str]:
+    """Reasons why the figures are less certain than they look."""
+    cores, load = machine["cores"], machine["load_before"]
+    found = []
+    if isinstance(cores, int) and isinstance(load, float) and load > cores * 0.25:
+        found.append(
+            f"noisy: other programs already keep the machine busy (load {load:.1f} on {cores} cores); "
+            "ratios of CPU per operation are more reliable than those of throughput"
+        )
+    if not machine["python_with_profiles"]:
+        found.append(
+            f"slow Python: {sys.base_prefix} was compiled without profiles and takes a fifth more time; "
+            "rm -r .venv && make setup takes a distribution's Python of the same version if there is one"
+        )
+    return found

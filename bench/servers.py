@@ -1,4 +1,7 @@
-"""ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files."""
+"""ZooKeeper ensembles and Kafka brokers on loopback, zabka's or Apache's, with the same configuration files.
+
+Also what the kernel reports about a process (`/proc`, Linux), and how signals end a run.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +10,29 @@ import importlib.util
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from types import FrameType
+from typing import NamedTuple, Self, TypeVar
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from bench.free_ports import free_ports
-from bench.processes import ROOT, CannotMeasure, Servers, wait_until
-from bench.results import Side
+from bench.results import TITLES, Side
 
-JAVA_MIN = 17
-KAFKA_HEAP_MB = 512
-JARS_S = 660.0
+ROOT = Path(__file__).resolve().parents[1]
+T = TypeVar("T")
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+STOP_S, READY_S = 20.0, 60.0
+JAVA_MIN, KAFKA_HEAP_MB = 17, 512
 JARS = (
     "zookeeper-3*", "zookeeper-jute-*", "slf4j-api-*", "log4j-*", "netty*", "metrics-core-*", "snappy-java-*",
     "commons-io-*", "commons-lang3*", "commons-cli*",
@@ -48,6 +55,173 @@ log4j.appender.file.layout.ConversionPattern=%d{{ISO8601}} %p %c %m%n
 """
 
 
+class CannotMeasure(Exception):
+    """A requirement of the measurement is missing or failed; the message names it."""
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    before = {each: signal.signal(each, handler) for each in SIGNALS}
+    try:
+        yield
+    finally:
+        for each, previous in before.items():
+            signal.signal(each, previous)
+
+
+@contextmanager
+def interruptible() -> Iterator[None]:
+    """Raise KeyboardInterrupt at the first SIGINT or SIGTERM; ignore later ones, while the servers are stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        raise KeyboardInterrupt
+
+    with _handled_by(interrupt):
+        yield
+
+
+@contextmanager
+def held() -> Iterator[None]:
+    """Deliver signals at the end of the block: a process is not lost between its start and its record."""
+    seen: list[int] = []
+    try:
+        with _handled_by(lambda number, frame: seen.append(number)):
+            yield
+    finally:
+        if seen:
+            signal.raise_signal(seen[0])
+
+
+def wait_until(what: str, condition: Callable[[], T | None], timeout_s: float, poll_s: float = 0.005) -> T:
+    """Poll until the condition is not None or False; return its value.  Raises CannotMeasure after the timeout."""
+    deadline = time.monotonic() + timeout_s
+    while (found := condition()) is None or found is False:
+        if time.monotonic() > deadline:
+            raise CannotMeasure(f"no {what} after {timeout_s:.0f} s")
+        time.sleep(poll_s)
+    return found
+
+
+class Servers:
+    """Servers numbered from 1, each a process of its own with its files in `home(n)`.
+
+    As a context manager it starts all of them, waits until they serve, and in the end kills them and removes their
+    data.  `processes` are the servers that have been started and not killed.
+    """
+
+    def __init__(self, side: Side, directory: Path, count: int) -> None:
+        self.side = side
+        self.title = TITLES[side]
+        self.directory = directory
+        self.folder = ROOT
+        self.environment: dict[str, str] | None = None
+        self.numbers = range(1, count + 1)
+        self.processes: dict[int, subprocess.Popen[bytes]] = {}
+
+    def command(self, n: int) -> Sequence[str]:
+        """The command line of a server."""
+        raise AssertionError(n)
+
+    def serves(self) -> bool:
+        """Whether all servers serve."""
+        raise AssertionError
+
+    def home(self, n: int) -> Path:
+        """The folder of a server's files."""
+        return self.directory / str(n)
+
+    @property
+    def pids(self) -> list[int]:
+        """The process ids of the servers with a process."""
+        return [process.pid for process in self.processes.values()]
+
+    def start(self, n: int) -> None:
+        """Start a server; after a kill it finds its data again."""
+        with (self.home(n) / "out.log").open("ab") as log, held():
+            # In a session of its own: Ctrl-C reaches the benchmark alone, which then stops its servers.
+            self.processes[n] = subprocess.Popen(
+                self.command(n), cwd=self.folder, env=self.environment, start_new_session=True,
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+            )  # fmt: skip
+
+    def kill(self, n: int) -> None:
+        """Send SIGKILL and wait for the process to end."""
+        process = self.processes.pop(n)
+        process.kill()
+        process.wait(STOP_S)
+
+    def freeze(self, n: int, frozen: bool = True) -> None:
+        """Send SIGSTOP: the connections stay open, and no request is answered.  SIGCONT if not `frozen`."""
+        self.processes[n].send_signal(signal.SIGSTOP if frozen else signal.SIGCONT)
+
+    def await_ready(self) -> None:
+        """Wait until all servers serve.  Raises CannotMeasure, with the output of a server that ended."""
+
+        def ready() -> bool:
+            ended = [n for n, process in self.processes.items() if process.poll() is not None]
+            if ended:
+                output = (self.home(ended[0]) / "out.log").read_text(errors="replace")[-2000:].strip()
+                raise CannotMeasure(f"{self.title}: server {ended[0]} ended:\n{output}")
+            return self.serves()
+
+        wait_until(f"{self.title} cluster that serves", ready, READY_S, poll_s=0.1)
+
+    def cpu_s(self) -> float:
+        """CPU time of all servers with a process, in seconds since their start."""
+        return sum(cpu_s(pid) for pid in self.pids)
+
+    def rss_mb(self) -> float:
+        """Resident memory of all servers together, in megabytes (10⁶ bytes)."""
+        return sum(number_in(Path(f"/proc/{pid}/status"), "VmRSS:") for pid in self.pids) * 1024 / 1e6
+
+    def __enter__(self) -> Self:
+        try:
+            for n in self.numbers:
+                self.start(n)
+            self.await_ready()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Kill all servers and remove their data."""
+        for process in self.processes.values():
+            process.kill()
+        for process in self.processes.values():
+            process.wait(STOP_S)
+        self.processes.clear()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+
+def cpu_s(pid: int) -> float:
+    """User and system time of all threads of a process, in seconds since its start.  Raises OSError if it has ended."""
+    # The process name in parentheses may contain anything; the times are fields 14 and 15.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def number_in(file: Path, key: str) -> int:
+    """The number after a key in a file below `/proc`; 0 if the key is missing, as for a process that has ended."""
+    lines = file.read_text().splitlines()
+    return next((int(line.split()[1]) for line in lines if line.startswith(key)), 0)
+
+
+def descendants(pid: int) -> list[int]:
+    """The process, its children, their children, and so on."""
+    found = [pid]
+    for parent in found:
+        for task in sorted(Path(f"/proc/{parent}/task").glob("*/children")):
+            with suppress(OSError):
+                found += map(int, task.read_text().split())
+    return found
+
+
 def java_major() -> int | None:
     """The major version of the `java` in PATH; None if there is none."""
     if shutil.which("java") is None:
@@ -60,10 +234,8 @@ def java_major() -> int | None:
 def zookeeper_jars() -> list[Path]:
     """The jars of ZooKeeper and its dependencies in the package pyspark; empty if it is not installed."""
     spec = importlib.util.find_spec("pyspark")
-    folder = Path(spec.origin).parent / "jars" if spec is not None and spec.origin is not None else None
-    if folder is None or not list(folder.glob(f"{JARS[0]}.jar")):
-        return []
-    return [jar for pattern in JARS for jar in sorted(folder.glob(f"{pattern}.jar"))]
+    folders = [Path(place) / "jars" for place in (spec and spec.submodule_search_locations) or ()]
+    return [jar for folder in folders for pattern in JARS for jar in sorted(folder.glob(f"{pattern}.jar"))]
 
 
 def zookeeper_version() -> str:
@@ -73,14 +245,10 @@ def zookeeper_version() -> str:
 
 
 @functools.cache
-def kafka_classpath() -> str | None:
-    """The class path of Apache Kafka, fetched by Maven the first time; None if it cannot be fetched."""
+def kafka_classpath() -> str:
+    """The class path of Apache Kafka, fetched by Maven the first time; empty if it cannot be fetched."""
     command = [sys.executable, "-c", _KAFKA_JARS]
-    try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=JARS_S, check=False)
-    except subprocess.TimeoutExpired:
-        return None
-    return done.stdout.strip() or None if done.returncode == 0 else None
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
 
 
 def missing(apache: Side) -> str | None:
@@ -230,18 +398,16 @@ class KafkaCluster(Servers):
         if self.side == "ours":
             return [sys.executable, "-c", _BROKER, config]
         logging = f"-Dlog4j.configuration=file:{self.home(n) / 'log4j.properties'}"
-        return ["java", f"-Xmx{KAFKA_HEAP_MB}m", logging, "-cp", kafka_classpath() or "", "kafka.Kafka", config]
+        return ["java", f"-Xmx{KAFKA_HEAP_MB}m", logging, "-cp", kafka_classpath(), "kafka.Kafka", config]
 
     def serves(self) -> bool:
         """Whether every broker has metadata of all brokers and the controller."""
-        return all(self._has_metadata(n) for n in self._ports)
-
-    def _has_metadata(self, n: int) -> bool:
+        clients = [AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}) for n in self._ports]
         try:
-            known = AdminClient({"bootstrap.servers": self.address(n), "log_level": 0}).list_topics(timeout=2)
+            found = [client.list_topics(timeout=2) for client in clients]
         except KafkaException:
             return False
-        return len(known.brokers) == len(self._ports) and known.controller_id in self._ports
+        return all(len(each.brokers) == len(self._ports) and each.controller_id in self._ports for each in found)
 
     def create_topic(self, name: str, assignment: list[list[int]], timeout_s: float = 60.0) -> None:
         """Create a topic and wait until all partitions have leaders and full ISRs.  Raises CannotMeasure."""

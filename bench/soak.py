@@ -21,13 +21,12 @@ from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from bench.faults import FaultInjector, counted
-from bench.histories import journal_violations
-from bench.processes import descendants, resident_kib
+from bench.histories import FaultInjector, counted, journal_violations
 from bench.results import Figure, Measurement
 from bench.run import Json, Quick, Run, bench_run
+from bench.servers import descendants, number_in
 from zabka.compose.topology import load
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.cluster import LiveCluster
@@ -37,18 +36,16 @@ from zabka.testing.live.start import start_live, stop_live
 TOPIC = "soak"
 PARTITIONS = 6
 VALUE_BYTES = 100
-SAMPLE_S = 10.0
-REPORT_S = 60.0
-FLUSH_S = 120.0
-READ_S = 300.0
+SAMPLE_S, REPORT_S = 10.0, 60.0
+FLUSH_S, READ_S = 120.0, 300.0
 FAULT_S = (1.0, 3.0, 12.0)
 """Below the allowed lag of replicas, above it, and longer than a broker's session."""
 GROWTH_MAX = 1.05
 WARM_S = 300.0
 """A younger process is still filling its caches."""
-SLACK_KIB = 2048
-SLACK_DESCRIPTORS = 20
-SAMPLES_MIN = 8
+SLACK_KIB, SLACK_DESCRIPTORS = 2048, 20
+HELD_OPEN_MAX = 30
+LENGTHS = (0x7FFFFFFF, 0x0FFFFFFF, 0x000FFFFE, 1, 0, -1, -(1 << 31))
 FIGURES = (
     Figure("before_mib", "RSS MiB, third quarter", ",.1f", ""),
     Figure("after_mib", "fourth", ",.1f", ""),
@@ -57,66 +54,55 @@ FIGURES = (
 )
 
 
-class Acknowledged(NamedTuple):
-    """A record that a broker acknowledged."""
+class Records:
+    """What became of the records that a producer sends."""
 
-    partition: int
-    offset: int
-    value: bytes
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        """Number of records by outcome: sent, acknowledged, or the name of the error."""
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        """By partition and offset."""
+        self.wrong: list[str] = []
 
+    def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
+        """Note that a broker has the record."""
+        if (partition, offset) in self.acknowledged:
+            self.wrong.append(f"two records were acknowledged for {(partition, offset)}")
+        self.acknowledged[partition, offset] = value
 
-class Records(NamedTuple):
-    """What became of the records; the producer adds to it while it runs."""
+    def produce(self, bootstrap: str, rate: int, stopping: threading.Event) -> None:
+        """Send records at a steady rate with librdkafka, idempotent and with acks=all, until `stopping`."""
 
-    acknowledged: list[Acknowledged]
-    outcomes: Counter[str]
-    """Number of records by outcome: sent, acknowledged, and by the name of the error."""
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            self.outcomes["acknowledged" if error is None else str(error.name())] += 1
+            if error is None:
+                self.acknowledge(message.partition(), message.offset(), message.value())
 
+        settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        producer = Producer({**settings, "message.timeout.ms": 120_000, "on_delivery": delivered, "log_level": 0})
+        begin = time.perf_counter()
+        while not stopping.is_set():
+            number = self.outcomes["sent"]
+            producer.poll(max(0.0, begin + number / rate - time.perf_counter()))
+            # A record that does not fit into the queue is sent in the next turn.
+            with suppress(BufferError):
+                producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)
+                self.outcomes["sent"] += 1
+        producer.flush(FLUSH_S)
 
-def produce(bootstrap: str, rate: int, records: Records, stopping: threading.Event) -> None:
-    """Send records at a steady rate with librdkafka, idempotent and with acks=all, until `stopping`."""
-
-    def delivered(error: KafkaError | None, message: Message) -> None:
-        records.outcomes["acknowledged" if error is None else str(error.name())] += 1
-        if error is None:
-            partition, offset, value = message.partition(), message.offset(), message.value()
-            assert partition is not None and offset is not None and value is not None
-            records.acknowledged.append(Acknowledged(partition, offset, value))
-
-    settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
-    producer = Producer({**settings, "message.timeout.ms": 120_000, "on_delivery": delivered, "log_level": 0})
-    begin = time.perf_counter()
-    while not stopping.is_set():
-        number = records.outcomes["sent"]
-        producer.poll(max(0.0, begin + number / rate - time.perf_counter()))
-        # A record that does not fit into the queue is sent in the next turn.
-        with suppress(BufferError):
-            producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)
-            records.outcomes["sent"] += 1
-    producer.flush(FLUSH_S)
-
-
-def missing(bootstrap: str, acknowledged: Sequence[Acknowledged]) -> list[str]:
-    """One line for each acknowledged record that is not at its offset, or is not the record that was sent."""
-    expected = {(record.partition, record.offset): record.value for record in acknowledged}
-    wrong = [] if len(expected) == len(acknowledged) else ["two records were acknowledged for one offset"]
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    deadline = time.monotonic() + READ_S
-    while expected and time.monotonic() < deadline:
-        for message in consumer.consume(5_000, timeout=1.0):
-            if message.error() is None:
+    def violations(self, bootstrap: str) -> list[str]:
+        """One line for each acknowledged record that is not at its offset, or is not the record that was sent."""
+        expected, wrong = dict(self.acknowledged), list(self.wrong)
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        deadline = time.monotonic() + READ_S
+        while expected and time.monotonic() < deadline:
+            for message in consumer.consume(5_000, timeout=1.0):
                 place = (message.partition() or 0, message.offset() or 0)
-                value = expected.pop(place, None)
-                if value is not None and value != message.value():
+                if message.error() is None and (value := expected.pop(place, message.value())) != message.value():
                     wrong.append(f"{place}: {value!r} was acknowledged, {message.value()!r} is stored")
-    consumer.close()
-    return wrong + [f"{place}: {value!r} was acknowledged and is missing" for place, value in sorted(expected.items())]
-
-
-HELD_OPEN_MAX = 30
-GARBAGE_PAUSE_S = 0.1
-LENGTHS = (0x7FFFFFFF, 0x0FFFFFFF, 0x000FFFFE, 1, 0, -1, -(1 << 31))
+        consumer.close()
+        return wrong + [f"{place}: {value!r} was acknowledged and is missing" for place, value in expected.items()]
 
 
 def garbage(draw: random.Random) -> bytes:
@@ -138,7 +124,7 @@ def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: thre
     """Connect to one port after the other and send garbage until `stopping`; return the number of connections."""
     draw, made = random.Random(f"{seed}/garbage"), 0
     held: list[socket.socket] = []
-    while not stopping.wait(GARBAGE_PAUSE_S):
+    while not stopping.wait(0.1):
         # The port of a dead or paused node refuses or does not answer.
         with suppress(OSError):
             held.append(socket.create_connection(draw.choice(addresses), 0.5))
@@ -168,37 +154,28 @@ def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
     return [*found, ("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]))]
 
 
-class Sample(NamedTuple):
-    """Memory and descriptors of a process at a time."""
-
-    at_s: float
-    resident_kib: int
-    descriptors: int
-
-
-Usage = dict[tuple[str, int], list[Sample]]
-"""Samples by node and process id: a node that was killed comes back as another process."""
+Usage = dict[tuple[str, int], list[tuple[float, int, int]]]
+"""By node and process id (a killed node comes back as another process): seconds, resident KiB and descriptors."""
 
 
 def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
     """Sample the processes of these nodes."""
     for node, pid in pids.items():
         with suppress(OSError):
-            sample = Sample(at_s, resident_kib(pid), len(list(Path(f"/proc/{pid}/fd").iterdir())))
-            usage.setdefault((node, pid), []).append(sample)
+            resident, open_files = number_in(Path(f"/proc/{pid}/status"), "VmRSS:"), Path(f"/proc/{pid}/fd").iterdir()
+            usage.setdefault((node, pid), []).append((at_s, resident, len(list(open_files))))
 
 
 def levels(usage: Usage, since_s: float) -> list[Measurement]:
     """Each process that lived long enough: medians of both halves of the time after `since_s`.  Growth is a problem."""
     found = []
     for (node, pid), samples in usage.items():
-        begin_s = max(since_s, samples[0].at_s + WARM_S) if samples else 0.0
-        kept = [sample for sample in samples if sample.at_s >= begin_s]
-        if len(kept) < SAMPLES_MIN:
+        kept = [sample for sample in samples if sample[0] >= max(since_s, samples[0][0] + WARM_S)]
+        if len(kept) < 8:
             continue
         halves = kept[: len(kept) // 2], kept[len(kept) // 2 :]
-        before_kib, after_kib = (median(sample.resident_kib for sample in half) for half in halves)
-        before, after = (median(sample.descriptors for sample in half) for half in halves)
+        before_kib, after_kib = (median(kib for _, kib, _ in half) for half in halves)
+        before, after = (median(count for *_, count in half) for half in halves)
         grew = after_kib > before_kib * GROWTH_MAX and after_kib > before_kib + SLACK_KIB
         problems = [f"grew from {before_kib / 1024:.1f} to {after_kib / 1024:.1f} MiB"] if grew else []
         problems += [f"went from {before:.0f} to {after:.0f} descriptors"] if after > before + SLACK_DESCRIPTORS else []
@@ -240,16 +217,16 @@ def soak(run: Run, cluster: LiveCluster, plan: Plan) -> None:
     cluster.post("/api/v1/topics", topic)
     usage: Usage = {}
     injector = FaultInjector(cluster, plan.seed, _victim, ("kill", "pause"), FAULT_S)
-    records, stopping = Records([], Counter()), threading.Event()
+    records, stopping = Records(), threading.Event()
     with ThreadPoolExecutor(2) as pool:
-        producer = pool.submit(produce, cluster.bootstrap, plan.rate, records, stopping)
+        producer = pool.submit(records.produce, cluster.bootstrap, plan.rate, stopping)
         garbage_sent = pool.submit(send_garbage, ports(cluster), plan.seed, stopping)
         try:
             _inject(run, cluster, plan, injector, usage, records)
         finally:
             stopping.set()
         producer.result()
-    run.failures += missing(cluster.bootstrap, records.acknowledged)
+    run.failures += records.violations(cluster.bootstrap)
     events, violations = journal_violations(cluster)
     run.failures += violations
     for measurement in levels(usage, plan.seconds / 2):

@@ -1,18 +1,13 @@
 /* zkload: closed-loop load generator for any server that speaks the ZooKeeper client protocol.
  *
- * It knows nothing of the server behind the socket, so one run measures this project's ensemble and
- * Apache ZooKeeper alike, and it costs little enough that on two cores the servers are what is measured.
- * Each connection keeps WINDOW requests in flight; replies are matched in FIFO order, as the protocol
- * promises, and a reply whose xid is not the expected one counts as an order error.
+ * It measures any server alike, and costs so little that on two cores the servers are what is measured.  Each
+ * connection keeps WINDOW requests in flight; a reply whose xid is not the next one counts as an order error.
  *
- *   cc -O2 -o zkload zkload.c    (`make bench` does this itself)
  *   zkload --hosts 127.0.0.1:2181,127.0.0.1:2182 --op set --conns 16 --window 32 --ops 100000 --pids 11,12
  *
- * --op       set | get | create | mix (2 reads to 1 write)
- * --ops      the number of measured requests: create makes that many znodes
- * --skip     requests before these that warm up and are not measured
- * --seconds  give up after this time
- * --pids     server processes: their CPU time while requests are measured is reported as cpu_us_per_op
+ * --op    set | get | create | mix (2 reads to 1 write)
+ * --ops   number of measured requests; --skip: requests before them, to warm up; --seconds: give up after this time
+ * --pids  server processes, whose CPU time while requests are measured is reported as cpu_us_per_op
  * Prints one JSON object.  Linux only.
  */
 #define _GNU_SOURCE
