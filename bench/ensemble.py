@@ -155,7 +155,8 @@ class Bench:
                     for tree in self._plan.trees:
                         if tree == "grown":
                             self._grow(ensemble)
-                            self._weigh(ensemble)
+                            figures = {"rss_mb": ensemble.rss_mb(), "znodes": node_count(ensemble.hosts[0])}
+                            self._run.add(Measurement("memory, grown tree", side, figures))
                         for work in self._plan.works:
                             self._measure(ensemble, work, tree)
 
@@ -183,7 +184,7 @@ class Bench:
         sample = self._load(work, ensemble, ops, ops // WARM_UP_SHARE)
         figures = {
             "ops_per_s": sample.ops_per_s, "p50_ms": sample.p50_ms, "p99_ms": sample.p99_ms,
-            "cpu_us_per_op": sample.cpu_us_per_op, "rss_mb": ensemble.rss_mb(), "znodes": float(znodes),
+            "cpu_us_per_op": sample.cpu_us_per_op, "rss_mb": ensemble.rss_mb(), "znodes": znodes,
         }  # fmt: skip
         self._run.add(Measurement(f"{work.title}, {tree} tree", ensemble.side, figures, sample.problems))
 
@@ -196,10 +197,6 @@ class Bench:
             if sample.ops != missing or sample.problems:
                 raise CannotMeasure(f"{sample.ops:,} of {missing:,} znodes created; {', '.join(sample.problems)}")
         time.sleep(SETTLE_S)
-
-    def _weigh(self, ensemble: Ensemble) -> None:
-        figures = {"rss_mb": ensemble.rss_mb(), "znodes": float(node_count(ensemble.hosts[0]))}
-        self._run.add(Measurement("memory, grown tree", ensemble.side, figures))
 
     def _load(self, work: Work, ensemble: Ensemble, ops: int, warm_up_ops: int) -> Sample:
         options = {

@@ -93,7 +93,7 @@ class Run:
     def end(self, machine: dict[str, object], code: int) -> int:
         """Print the tables and failures; return the exit code."""
         if self.measurements:
-            for table in self.tables():
+            for table in (table for table in self.tables() if table.row_count):
                 self._out.print(table)
             self.result(", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items()))
         for failure in self.failures:

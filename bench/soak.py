@@ -83,7 +83,9 @@ class Records:
         begin = time.perf_counter()
         while not stopping.is_set():
             number = self.outcomes["sent"]
-            producer.poll(max(0.0, begin + number / rate - time.perf_counter()))
+            producer.poll(0)
+            while (wait_s := begin + number / rate - time.perf_counter()) > 0:
+                producer.poll(wait_s)
             # A record that does not fit into the queue is sent in the next turn.
             with suppress(BufferError):
                 producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)

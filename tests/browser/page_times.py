@@ -22,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import pytest
 import typer
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
@@ -245,7 +246,11 @@ def main(
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: there are {', '.join(MEASURED)}")
     browsers: Iterator[Any] = launched()
-    browser = next(browsers)
+    try:
+        browser = next(browsers)
+    except pytest.skip.Exception as reason:
+        typer.echo(f"bench page: {reason}", err=True)
+        raise typer.Exit(1) from None
     try:
         for name in what or MEASURED:
             MEASURED[name](browser)
