@@ -1,8 +1,8 @@
-"""Throughput and latency of an ensemble beside Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=commit`).
+"""Ensemble throughput and latency compared with Apache ZooKeeper (`make bench`) or a commit (`make bench BASE=commit`).
 
-Three servers a side on loopback, measured on small trees and on grown ones.  Beside ZooKeeper the sides take turns, a
-fresh ensemble each round.  Beside an earlier commit both ensembles run at the same time and are loaded in turns of a
-second or two, so that the drift of the machine within such a pair is small: a regression of 5 % is seen.
+Three servers a side on loopback, measured on small and on grown trees.  With ZooKeeper the sides take turns, a fresh
+ensemble each round.  With a commit both ensembles run at the same time and are loaded in turns of a second or two: the
+machine drifts little within such a pair, so that a regression of 5 % is detected.
 
 The load generator is zkload, which takes little of the cores that it shares with the servers.  Each side does the same
 number of operations, so that the trees remain equal: in a fixed time the faster side would make the larger tree, and be
@@ -90,7 +90,7 @@ def parse_works(text: str) -> list[Work]:
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What zkload reports of one measurement; `cpu_us_per_op` is CPU time of all servers together."""
+    """The output of zkload for one measurement; `cpu_us_per_op` is CPU time of all servers together."""
 
     ops: int
     ops_per_s: float
@@ -253,7 +253,7 @@ def main(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """Measure zabka's ensemble beside Apache ZooKeeper, or beside an earlier commit.  Ctrl-C stops every server."""
+    """Compare zabka's ensemble with Apache ZooKeeper, or with an earlier commit.  Ctrl-C stops every server."""
     chosen = parse_works("set,get" if quick else works)
     defaults = (1.0, 1, 20_000) if quick else (2.0, 9, 200_000) if base else (5.0, 3, 1_000_000)
     given = (seconds, rounds, grown)
@@ -264,10 +264,10 @@ def main(
             run.compare(f"Three servers, 100-byte values; Apache ZooKeeper {zookeeper_version()}", FIGURES)
             bench.compare(run.sides("zookeeper", only))
         else:
-            _beside_commit(run, bench, base, Shape(znodes=plan.grown))
+            _with_commit(run, bench, base, Shape(znodes=plan.grown))
 
 
-def _beside_commit(run: Run, bench: Bench, commit: str, shape: Shape) -> None:
+def _with_commit(run: Run, bench: Bench, commit: str, shape: Shape) -> None:
     source = run.directory / "source"
     name = check_out(commit, source)
     run.figures = PAIRED

@@ -1,4 +1,4 @@
-"""How long a cluster has no leader or no controller: `make failover`, zabka beside Apache ZooKeeper and Apache Kafka.
+"""Time without a leader or a controller: `make failover`, zabka compared with Apache ZooKeeper and Apache Kafka.
 
 leader killed     The ensemble's leader gets SIGKILL while a client writes with one request in flight.  The outage is
                   the longest time between two acknowledged writes.
@@ -200,7 +200,7 @@ def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
 
 
 def controller_of(client: KazooClient, other_than: int = -1) -> int | None:
-    """The id of the controller; None while there is none, or only that other one."""
+    """The id of the controller if there is one and it is not `other_than`."""
     try:
         data, _ = client.get("/controller")
     except KazooException:

@@ -1,4 +1,4 @@
-"""What clients of real processes see under faults, recorded and checked: `make histories`, `make kafka-histories`.
+"""Record and check what clients of real processes see under faults: `make histories`, `make kafka-histories`.
 
 zookeeper  Clients write, read and watch while peers are killed, paused and isolated.  Checked are linearizability of
            writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and ephemerals, which
@@ -104,7 +104,7 @@ SETTLED_S = 3.0
 
 
 class Checked(NamedTuple):
-    """What was recorded, violations, and the faults."""
+    """Counts of the recorded history, violations, and injected faults."""
 
     counts: dict[str, int]
     wrong: list[str]

@@ -1,4 +1,4 @@
-"""What an idle cluster costs: `make idle`.
+"""Processor time, wakes and memory of an idle cluster: `make idle`.
 
 3 peers, 3 brokers, the host agent and the API as `zabka up` starts them, with no client and no open dashboard.  After a
 time to settle it measures processor time, which a busy machine hardly changes, wakes (voluntary context switches) and

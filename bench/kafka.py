@@ -1,4 +1,4 @@
-"""Throughput and latency of brokers: `make bench-kafka`, zabka's beside Apache Kafka's.
+"""Throughput and latency of brokers: `make bench-kafka`, zabka's compared with Apache Kafka's.
 
 Three brokers a side over three of zabka's ZooKeeper servers, three replicas, librdkafka's clients.  Clients and brokers
 share the cores, so CPU time for each record, which is of the brokers alone, is more reliable than records a second.
@@ -58,7 +58,7 @@ class Work(msgspec.Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What the table calls it."""
+        """The name in the table."""
         verb = f"produce acks={self.acks}" if self.acks else "fetch"
         paced = f", {self.rate}/s" if self.rate else ""
         return f"{verb}, {self.partitions} partitions, {self.size} B, {self.clients} clients{paced}"
@@ -73,8 +73,8 @@ def works(grid: bool) -> list[Work]:
 
 
 class Result(msgspec.Struct):
-    """What the clients did.  A producer's latency is from its queue to the acknowledgement, a consumer's that of its
-    requests to the slowest broker."""
+    """Records, time and latency: of a producer from its queue to the acknowledgement, of a consumer that of its requests
+    to the slowest broker."""
 
     records: int = 0
     seconds: float = 0.0
@@ -234,7 +234,7 @@ def main(
     as_json: Json = False,
     data: Data = None,
 ) -> None:
-    """Measure zabka's brokers beside Apache Kafka: records/s, CPU time of all brokers a record, latency."""
+    """Compare zabka's brokers with Apache Kafka: records/s, CPU time of all brokers a record, latency."""
     if quick:
         rounds, seconds = 1, 0.5
     with bench_run("kafka", as_json, data) as run:

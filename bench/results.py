@@ -53,7 +53,7 @@ class Measurement(msgspec.Struct, frozen=True):
 
 
 def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Measurement]]]:
-    """Measurements by work and side, in the order in which works were measured first."""
+    """Measurements by work and side, in the order of the first measurement of each work."""
     found: dict[str, dict[Side, list[Measurement]]] = {}
     for each in measurements:
         found.setdefault(each.work, {}).setdefault(each.side, []).append(each)

@@ -41,7 +41,7 @@ Data = Annotated[
 
 
 class Run:
-    """What a benchmark measures with: a folder, and what was found so far."""
+    """The state of a run: its folder, measurements and failures."""
 
     def __init__(self, directory: Path, as_json: bool) -> None:
         self.directory = directory

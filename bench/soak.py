@@ -55,7 +55,7 @@ FIGURES = (
 
 
 class Records:
-    """What became of the records that a producer sends."""
+    """Records that were sent and acknowledged."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -93,7 +93,7 @@ class Records:
         producer.flush(FLUSH_S)
 
     def violations(self, bootstrap: str) -> list[str]:
-        """One line for each acknowledged record that is not at its offset, or is not the record that was sent."""
+        """One line for each acknowledged record that is missing at its offset or differs from the sent record."""
         expected, wrong = dict(self.acknowledged), list(self.wrong)
         consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
         consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])

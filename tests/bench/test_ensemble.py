@@ -1,4 +1,4 @@
-"""The ensemble's benchmark: options, what it says where something is missing, and short runs against real peers."""
+"""The ensemble's benchmark: options, errors for missing tools, and short runs against real peers."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_without_a_compiler_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_compiler_is_reported_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
     answer = CliRunner().invoke(app_of("ensemble"), ["--only", "ours"])
     assert answer.exit_code == 1
@@ -144,7 +144,7 @@ def test_java_heap_grows_with_trees_of_more_than_a_million() -> None:
     assert [Shape(znodes=znodes).heap_mb for znodes in (0, 1_000_000, 2_000_000)] == [700, 700, 1200]
 
 
-def test_unknown_commit_is_named(tmp_path: Path) -> None:
+def test_unknown_commit_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CannotMeasure, match="cannot check out the commit no-such-commit"):
         check_out("no-such-commit", tmp_path / "source")
 
@@ -180,7 +180,7 @@ def test_short_run_measures_our_peers() -> None:
 @pytest.mark.usefixtures("compiler")
 @pytest.mark.timeout(SMOKE_TIMEOUT_S)
 @pytest.mark.long
-def test_earlier_commit_is_measured_beside_this_tree() -> None:
+def test_earlier_commit_is_compared_with_this_tree() -> None:
     run = command("--base", "HEAD", "--works", "set", "--rounds", "1", "--seconds", "0.1", "--grown", "0")
     done = subprocess.run(run, cwd=ROOT, capture_output=True, text=True, timeout=SMOKE_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr

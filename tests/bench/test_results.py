@@ -82,7 +82,7 @@ def test_ratio_to_zero_is_not_made_up() -> None:
     assert cells(comparison_table("", found, [CPU]))[2][2] == "n/a"
 
 
-def test_worst_of_rounds_is_shown_beside_the_median() -> None:
+def test_worst_of_rounds_is_shown_next_to_the_median() -> None:
     found = [Measurement("kill", "ours", {"cpu": each}) for each in (300.0, 500.0, 400.0)]
     assert cells(comparison_table("", found, [CPU, WORST])) == [["kill", "zabka", "400.0", "500.0"]]
 

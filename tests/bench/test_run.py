@@ -46,7 +46,7 @@ def test_broken_guarantee_of_zabka_fails_the_run(
     assert "2 writes lost" in capsys.readouterr().err
 
 
-def test_what_was_measured_before_a_failure_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+def test_measurements_before_a_failure_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(Measurement("kill", "ours", {"ms": 4.0}), failure=CannotMeasure("no quorum")) == 1
     said = capsys.readouterr()
     assert "4.0" in said.out and "bench test: no quorum" in said.err
@@ -79,7 +79,7 @@ def sides_of(only: run.Only, capsys: pytest.CaptureFixture[str]) -> tuple[tuple[
     return found[0] if found else (), capsys.readouterr().err
 
 
-def test_sides_are_both_or_the_one_that_is_wanted(
+def test_sides_are_both_or_only_the_requested_side(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(run, "missing", lambda apache: None)
