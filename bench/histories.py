@@ -37,6 +37,13 @@ from zabka.testing.live.cluster import LiveCluster
 from zabka.testing.live.nodes import Node
 from zabka.testing.live.start import start_live, stop_live
 
+PARTITIONS, PAUSE_MS = 3, 20
+FULL_JOURNAL = {"zabka.journal.level": "full"}
+"""With each batch in the journal, the invariants follow the records through the log of each replica."""
+LAST_S = 120.0
+"""Within this time after the faults replicas are in sync, expired sessions are removed, and consumers have read all."""
+SETTLED_S = 3.0
+"""The end of a partition is final this long after the last record, with all replicas in sync."""
 Victim = Callable[[LiveCluster, random.Random], Node | None]
 """Chooses the node of the next fault; None for any broker."""
 
@@ -90,17 +97,8 @@ class FaultInjector:
 
 
 def counted(done: Counter[str]) -> str:
-    """The faults by kind, for the summary of a run."""
-    return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "no fault"
-
-
-PARTITIONS, PAUSE_MS = 3, 20
-FULL_JOURNAL = {"zabka.journal.level": "full"}
-"""With each batch in the journal, the invariants follow the records through the log of each replica."""
-LAST_S = 120.0
-"""Within this time after the faults replicas are in sync, expired sessions are removed, and consumers have read all."""
-SETTLED_S = 3.0
-"""The end of a partition is final this long after the last record, with all replicas in sync."""
+    """Counts by kind, for the summary of a run."""
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "none"
 
 
 class Checked(NamedTuple):

@@ -73,8 +73,8 @@ def works(grid: bool) -> list[Work]:
 
 
 class Result(msgspec.Struct):
-    """Records, time and latency: of a producer from its queue to the acknowledgement, of a consumer that of its requests
-    to the slowest broker."""
+    """Records, time and latency: of a producer from its queue to the acknowledgement, of a consumer for its requests to
+    the slowest broker."""
 
     records: int = 0
     seconds: float = 0.0
