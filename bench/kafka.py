@@ -213,7 +213,10 @@ class Bench:
             work, bootstrap=bootstrap, topic=topic, seconds=seconds, records=records
         )  # fmt: skip
         command = [sys.executable, "-m", "bench.kafka", msgspec.json.encode(whole).decode()]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_S_MAX, check=False)
+        try:
+            done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LOAD_S_MAX, check=False)
+        except subprocess.TimeoutExpired:
+            raise CannotMeasure(f"{self._cluster.title}: {work.title}: no result in {LOAD_S_MAX:.0f} s") from None
         if done.returncode:
             raise CannotMeasure(f"{self._cluster.title}: {work.title} failed:\n{done.stderr[-2000:]}")
         result = msgspec.json.decode(done.stdout, type=Result)
