@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench aging bench-kafka kafka-grid bench-page histories kafka-histories soak crowd failover idle test-long test-interop test-kazoo mutants fuzz docs dist reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka bench-page histories kafka-histories soak failover idle test-long test-interop test-kazoo mutants fuzz docs dist reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
@@ -31,37 +31,22 @@ lint: setup
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/mypy && sh scripts/setup/check_page.sh
 
 bench: setup
-	@$(BIN)/python -m $(if $(BASE),bench.paired $(BASE),bench.compare) $(ARGS)
-
-aging: setup
-	@$(BIN)/python -m bench.aging $(ARGS)
+	@$(BIN)/python -m bench ensemble $(if $(BASE),--base $(BASE)) $(ARGS)
 
 bench-kafka: setup
-	@$(BIN)/python -m bench.kafka_throughput $(ARGS) && $(BIN)/python -m bench.kafka_failover $(ARGS)
-
-kafka-grid: setup
-	@$(BIN)/python -m bench.kafka_grid $(ARGS)
-
-histories: setup
-	@$(BIN)/python -m bench.histories $(ARGS)
-
-kafka-histories: setup
-	@$(BIN)/python -m bench.kafka_histories $(ARGS)
-
-soak: setup
-	@$(BIN)/python -m bench.soak $(ARGS)
-
-crowd: setup
-	@$(BIN)/python -m bench.crowd $(ARGS)
-
-failover: setup
-	@$(BIN)/python -m bench.failover $(ARGS)
-
-idle: setup
-	@$(BIN)/python -m bench.idle $(ARGS)
+	@$(BIN)/python -m bench kafka $(ARGS)
 
 bench-page: setup
-	@$(BIN)/python -m tests.browser.page_times $(ARGS)
+	@$(BIN)/python -m bench page $(ARGS)
+
+failover idle soak: setup
+	@$(BIN)/python -m bench $@ $(ARGS)
+
+histories: setup
+	@$(BIN)/python -m bench histories zookeeper $(ARGS)
+
+kafka-histories: setup
+	@$(BIN)/python -m bench histories kafka $(ARGS)
 
 sweep: setup
 	@$(BIN)/zabka simulate $(if $(ARGS),$(ARGS),--seeds 0-999 --scenario ensemble)

@@ -1,6 +1,5 @@
-"""Measures ours beside Apache's on one machine: the ensemble beside ZooKeeper, the brokers beside Kafka.
+"""Benchmarks: zabka compared with Apache ZooKeeper and Apache Kafka, on one machine in one run.
 
-Nothing imports it, and it may import every room.  `make bench` runs the ensemble's figures: begin with `compare`,
-which plays the `works` in `rounds` and ends in a `verdict`.  `make bench-kafka`, `crowd`, `failover`, `histories` and
-`kafka-histories` run a module each, as the Makefile says.
+No package imports this one; it may import every package.  `python -m bench` lists the benchmarks.  Begin with `run`,
+which each of them uses, and `results`, which holds what they measure; `servers` starts both sides.
 """

@@ -1,250 +1,307 @@
-"""`make failover`: how long an ensemble is without a leader, after a crash and after a freeze.
+"""Time without a leader or a controller: `make failover`, zabka compared with Apache ZooKeeper and Apache Kafka.
 
-Three measurements with real processes, a client writing with one request in flight all the while:
-
-killed    the leader gets SIGKILL; the longest time between two acknowledged writes is the outage.
-frozen    the leader gets SIGSTOP.  Its connections stay and say nothing, so only the read time-out of `syncLimit` ticks
-          finds it; what the outage takes beyond that is the election's and ours to keep small.
-quorum    every other voter gets SIGSTOP: the leader must notice that nobody follows it, and stop serving.
-
-Exit code 0, 1 where it cannot measure or ours lost a write or a session, 2 for a bad option, 130 after Ctrl-C.
+leader killed     The ensemble's leader gets SIGKILL while a client writes with one request in flight.  The outage is
+                  the longest time between two acknowledged writes.
+leader frozen     SIGSTOP instead.  Its connections stay open and silent, so followers detect it by the read timeout
+                  of `syncLimit` ticks; the time beyond this limit is the election's.
+followers frozen  All other voters get SIGSTOP: the time until the leader stops to serve.
+controller        The broker that is controller gets SIGKILL, five brokers over one ensemble.  The failover begins
+                  when the ensemble has removed its session, and ends when a surviving broker's Metadata has a leader
+                  for each partition.  The stages come from zabka's journals and Kafka's logs.
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import random
-import statistics
-import tempfile
+import re
+import socket
 import time
-from collections.abc import Callable
-from enum import StrEnum
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
-import msgspec
 import typer
-from rich.console import Console
-from rich.table import Table
+from kazoo.client import KazooClient
+from kazoo.exceptions import KazooException
 
-from bench.compare import INTERRUPTED, Only, choose_sides
-from bench.ensembles import TITLES, Ensemble, Shape, Side, running
-from bench.interrupts import interruptible
-from bench.load import CannotMeasure
-from bench.machine import describe
-from bench.zkfailover import Outcome, Patience, fail_over, mode
+from bench.results import Figure, Measurement, Side, comparison_table
+from bench.run import Data, Json, Only, Quick, Run, bench_run
+from bench.servers import Ensemble, KafkaCluster, Shape, mode, running_kafka, wait_until
+from zabka.kafka.wire.frame_reader import FrameReader
+from zabka.kafka.wire.frames import decode_response, encode_request
+from zabka.kafka.wire.kafka_schema import ApiKey, request
 
-STEP_DOWN_PATIENCE_S = 60.0
-POLL_S = 0.005
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode=None)
-
-
-class Fault(StrEnum):
-    """What is done to the ensemble."""
-
-    KILLED = "killed"
-    FROZEN = "frozen"
-    QUORUM = "quorum"
-
-
-class Round(msgspec.Struct, frozen=True):
-    """One fault: how long until writes went on, or until the leader stepped down, and what became of the promises."""
-
-    side: Side
-    fault: Fault
-    took_ms: float
-    lost: int = 0
-    session_kept: bool = True
-
-
-class Row(msgspec.Struct, frozen=True):
-    """All rounds of one fault on one side; `over_ms` is the median of what came on top of `syncLimit`."""
-
-    rounds: int
-    median_ms: float
-    worst_ms: float
-    over_ms: float | None
-    worst_over_ms: float | None
-    lost: int
-    sessions_lost: int
-
-
-def row(rounds: list[Round], fault: Fault, shape: Shape) -> Row:
-    """Several rounds together."""
-    took = [each.took_ms for each in rounds]
-    limit_ms = None if fault is Fault.KILLED else shape.sync_limit_ms
-    return Row(
-        rounds=len(rounds),
-        median_ms=round(statistics.median(took), 1),
-        worst_ms=max(took),
-        over_ms=None if limit_ms is None else round(statistics.median(took) - limit_ms, 1),
-        worst_over_ms=None if limit_ms is None else round(max(took) - limit_ms, 1),
-        lost=sum(each.lost for each in rounds),
-        sessions_lost=sum(not each.session_kept for each in rounds),
-    )
+OUTAGE_MIN_S = 0.01
+"""A longer pause between two acknowledged writes, after the fault, is the outage."""
+WRITING_ON_S = 1.0
+SESSION_S, CALL_S, RETRY_S = 20.0, 2.0, 0.005
+STEP_DOWN_S = 60.0
+BROKERS, REPLICAS = 5, 3
+DEADLINE_S, POLL_S = 300.0, 0.05
+SETTLE_S = 5.0
+"""What the creation of topics leaves to do is no part of the failover: checkpoints, idle fetches, compilation."""
+CREATED_AT_ONCE = 500
+"""Partitions of one topic: a request that creates ten thousand outlasts the timeouts of clients."""
+SETTINGS = {"zookeeper.session.timeout.ms": 6_000, "auto.leader.rebalance.enable": "false"}
+STAGES = ("detect", "elect", "read", "decide", "propagate")
+LEADER_FIGURES = (
+    Figure("took_ms", "median ms", ",.0f"),
+    Figure("took_ms", "worst ms", ",.0f", combine=max),
+    Figure("over_limit_ms", "median over syncLimit", "+,.0f", ""),
+    Figure("over_limit_ms", "worst over syncLimit", "+,.0f", "", max),
+    Figure("lost", "writes lost", ",.0f", "", sum),
+    Figure("sessions_lost", "sessions lost", ",.0f", "", sum),
+)
+CONTROLLER_FIGURES = (
+    *(Figure(f"{stage}_ms", f"{stage} ms", ",.0f") for stage in STAGES),
+    Figure("after_detection_ms", "after detection ms", ",.0f"),
+)
+KAFKA_LOGS = {
+    "elected": "successfully elected as the controller",
+    "read": "Sending update metadata request",
+    "decided": "Ready to serve as the new controller",
+}
+"""What Kafka's controller logs at the end of each stage."""
+logging.getLogger("kazoo").setLevel(logging.CRITICAL)  # It logs each attempt to connect.
+_LOG_LINE = re.compile(r"^\[?(\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3})\]? \w+ \S+ (.*)")
 
 
-def kill_leader(ensemble: Ensemble) -> Round:
-    """SIGKILL under a writing client; the server is back when this returns."""
-    leader, outcome = _under_writes(ensemble, lambda n: ensemble.kill(n + 1))
-    ensemble.start(leader + 1)
-    return _round(ensemble.side, Fault.KILLED, outcome)
+def client_of(hosts: Sequence[str]) -> KazooClient:
+    """A client that retries at once: its own pauses are no outage."""
+    retry = {"max_tries": -1, "delay": RETRY_S, "backoff": 1, "max_jitter": 0}
+    client = KazooClient(",".join(hosts), timeout=SESSION_S, connection_retry=retry, randomize_hosts=False)
+    client.start(timeout=DEADLINE_S)
+    return client
 
 
-def freeze_leader(ensemble: Ensemble) -> Round:
-    """SIGSTOP under a writing client; the server runs again when this returns."""
-    leader, outcome = _under_writes(ensemble, lambda n: ensemble.freeze(n + 1))
-    ensemble.thaw(leader + 1)
-    return _round(ensemble.side, Fault.FROZEN, outcome)
+def write_through(
+    hosts: Sequence[str], fault: Callable[[], None], before_s: float, give_up_s: float
+) -> dict[str, float]:
+    """Write without a pause and inject the fault after `before_s`; end a second after writes are acknowledged again.
+
+    The figures are the longest pause between acknowledged writes, and what was lost.
+    """
+    client, path = client_of(hosts), f"/failover-{time.time_ns()}"
+    client.create(path, b"0")
+    session = client.client_id
+    number = acknowledged = 0
+    worst_s, injected, resumed = 0.0, 0.0, 0.0
+    begin = last = now = time.perf_counter()
+    try:
+        while not (resumed and now - resumed > WRITING_ON_S) and not (injected and now - injected > give_up_s):
+            if not injected and now - begin > before_s:
+                injected = time.perf_counter()
+                fault()
+            number += 1
+            try:
+                client.set_async(path, b"%d" % number).get(timeout=CALL_S)
+            except (KazooException, client.handler.timeout_exception):
+                now = time.perf_counter()
+                continue
+            acknowledged, now = number, time.perf_counter()
+            if injected:
+                worst_s = max(worst_s, now - last)
+                resumed = resumed or (now if worst_s > OUTAGE_MIN_S else 0.0)
+            last = now
+        if not resumed:
+            worst_s = max(worst_s, now - last)
+        kept = int(client.retry(client.get, path)[0])
+        lost, expired = max(0, acknowledged - kept), client.client_id != session
+        return {"took_ms": worst_s * 1000, "lost": lost, "sessions_lost": int(expired)}
+    finally:
+        client.stop()
+        client.close()
 
 
-def freeze_followers(ensemble: Ensemble) -> Round:
-    """SIGSTOP all voters but the leader, and wait until it says that it serves no longer."""
-    voters = ensemble.hosts[: ensemble.shape.voters]
-    leader = _leader(voters)
-    others = [n + 1 for n in range(len(voters)) if n != leader]
-    # At any point between two pings of the leader, which come every half tick.
-    time.sleep(random.uniform(0, ensemble.shape.tick_ms / 1000))
+def fail_leader(ensemble: Ensemble, freeze: bool) -> Measurement:
+    """Kill or freeze the leader under a writing client; the server runs again when this returns."""
+    leader, shape = ensemble.leader, ensemble.shape
+    hosts = [host for n, host in zip(ensemble.numbers, ensemble.hosts, strict=True) if n != leader]
+    fault = ensemble.freeze if freeze else ensemble.kill
+    # At any time between two pings of the leader, which it sends every half tick.
+    before_s = 0.5 + random.uniform(0, shape.tick_ms / 1000)
+    give_up_s = 20 + 2 * shape.sync_limit_ms / 1000
+    figures = write_through(hosts, lambda: fault(leader), before_s, give_up_s)
+    if freeze:
+        ensemble.freeze(leader, frozen=False)
+        figures["over_limit_ms"] = figures["took_ms"] - shape.sync_limit_ms
+    else:
+        ensemble.start(leader)
+    problems = [f"{figures['lost']:.0f} acknowledged writes lost"] if figures["lost"] else []
+    problems += ["the session was lost"] if figures["sessions_lost"] else []
+    return Measurement(f"leader {'frozen' if freeze else 'killed'}", ensemble.side, figures, problems)
+
+
+def freeze_followers(ensemble: Ensemble) -> Measurement:
+    """Freeze all voters but the leader, and wait until it serves no longer."""
+    leader, shape = ensemble.leader, ensemble.shape
+    others = [n for n in ensemble.numbers if n != leader]
+    time.sleep(random.uniform(0, shape.tick_ms / 1000))
     begin = time.perf_counter()
     try:
         for n in others:
             ensemble.freeze(n)
-        while mode(voters[leader]) == "leader":
-            if time.perf_counter() - begin > STEP_DOWN_PATIENCE_S:
-                raise CannotMeasure(f"{TITLES[ensemble.side]}: a leader without followers leads on")
-            time.sleep(POLL_S)
-        took_s = time.perf_counter() - begin
+        host = ensemble.hosts[leader - 1]
+        wait_until("end of a leader without followers", lambda: mode(host) != "leader", STEP_DOWN_S)
+        took_ms = (time.perf_counter() - begin) * 1000
     finally:
         for n in others:
-            ensemble.thaw(n)
-    return Round(ensemble.side, Fault.QUORUM, round(1000 * took_s, 1))
+            ensemble.freeze(n, frozen=False)
+    figures = {"took_ms": took_ms, "over_limit_ms": took_ms - shape.sync_limit_ms}
+    return Measurement("followers frozen", ensemble.side, figures)
 
 
-FAULTS: dict[Fault, Callable[[Ensemble], Round]] = {
-    Fault.KILLED: kill_leader,
-    Fault.FROZEN: freeze_leader,
-    Fault.QUORUM: freeze_followers,
-}
-NAMES: dict[Fault, str] = {
-    Fault.KILLED: "leader killed",
-    Fault.FROZEN: "leader frozen",
-    Fault.QUORUM: "followers frozen",
-}
+def fail_leaders(run: Run, side: Side, shape: Shape, kills: int, freezes: int) -> None:
+    """All faults of one ensemble.  Raises CannotMeasure."""
+    faults: list[Callable[[Ensemble], Measurement]] = [
+        *[lambda ensemble: fail_leader(ensemble, freeze=False)] * kills,
+        *[lambda ensemble: fail_leader(ensemble, freeze=True)] * freezes,
+        *[freeze_followers] * freezes,
+    ]
+    with Ensemble(side, run.directory / f"leader-{side}", shape) as ensemble:
+        for fault in faults:
+            run.add(fault(ensemble))
+            ensemble.await_ready()
 
 
-def _leader(hosts: list[str]) -> int:
+class Moments(NamedTuple):
+    """When the new controller was elected, had read the cluster's state, and had decided: seconds of the wall clock."""
+
+    elected: float
+    read: float
+    decided: float
+
+
+def has_leaders(address: str, without: int) -> bool:
+    """Whether each partition has a leader other than that broker, by the metadata of the broker at the address.
+
+    librdkafka would choose the broker itself.
+    """
+    host, _, port = address.rpartition(":")
+    metadata = request(ApiKey.METADATA, 5, topics=None, allow_auto_topic_creation=False)
+    reader, frames = FrameReader(1 << 28), list[bytes]()
+    with socket.create_connection((host, int(port)), 60.0) as link:
+        link.sendall(encode_request(1, "bench", metadata))
+        while not frames:
+            frames = reader.feed(link.recv(1 << 20))
+    leaders = [row.leader_id for topic in decode_response(frames[0], metadata).topics for row in topic.partitions]
+    return bool(leaders) and not {-1, without} & set(leaders)
+
+
+def assignments(partitions: int) -> Iterator[tuple[str, list[list[int]]]]:
+    """Topics whose leaders and replicas are distributed evenly over the brokers."""
+    for first in range(0, partitions, CREATED_AT_ONCE):
+        numbers = range(first, min(partitions, first + CREATED_AT_ONCE))
+        yield f"failover-{first}", [[(n + r) % BROKERS + 1 for r in range(REPLICAS)] for n in numbers]
+
+
+def controller_of(client: KazooClient, other_than: int = -1) -> int | None:
+    """The id of the controller if there is one and it is not `other_than`."""
     try:
-        return [mode(host) for host in hosts].index("leader")
-    except ValueError:
-        raise CannotMeasure("there is no leader") from None
+        data, _ = client.get("/controller")
+    except KazooException:
+        return None
+    found = int(json.loads(data)["brokerid"])
+    return None if found == other_than else found
 
 
-def _under_writes(ensemble: Ensemble, fault: Callable[[int], None]) -> tuple[int, Outcome]:
-    before_s = 0.5 + random.uniform(0, ensemble.shape.tick_ms / 1000)
-    patience = Patience(before_s, 1.0, 20 + 2 * ensemble.shape.sync_limit_ms / 1000)
+def fail_controller(cluster: KafkaCluster) -> dict[str, float]:
+    """Kill the controller's broker and time what follows, in milliseconds by stage.  Raises CannotMeasure."""
+    client = client_of(cluster.zookeeper.split(","))
     try:
-        return fail_over(ensemble.hosts, fault, patience)
-    except (OSError, ValueError) as failure:
-        raise CannotMeasure(f"{TITLES[ensemble.side]}: {failure}") from failure
+        victim = wait_until("controller", lambda: controller_of(client), DEADLINE_S)
+        killed = time.time()
+        cluster.kill(victim)
+        wait_until("end of the session", lambda: client.exists(f"/brokers/ids/{victim}") is None, DEADLINE_S)
+        detected = time.time()
+        successor = wait_until("new controller", lambda: controller_of(client, victim), DEADLINE_S)
+    finally:
+        client.stop()
+        client.close()
+    survivor = cluster.address(next(n for n in cluster.processes if n != successor))
+    wait_until("leader for each partition", lambda: has_leaders(survivor, victim), DEADLINE_S, POLL_S)
+    whole = time.time()
+    find = journal_moments if cluster.side == "ours" else log_moments
+    at = wait_until("record of it all", lambda: find(cluster.home(successor), detected), DEADLINE_S, POLL_S)
+    # The ensemble was polled every few milliseconds, so that the election may have come before the detection.
+    stages = [killed, min(detected, at.elected), at.elected, at.read, at.decided, max(whole, at.decided)]
+    took = {f"{s}_ms": (after - before) * 1000 for s, (before, after) in zip(STAGES, pairwise(stages), strict=True)}
+    return took | {"after_detection_ms": sum(list(took.values())[1:])}
 
 
-def _round(side: Side, fault: Fault, outcome: Outcome) -> Round:
-    return Round(side, fault, outcome.gap_ms, outcome.lost, outcome.session_kept)
+def journal_moments(home: Path, since: float) -> Moments | None:
+    """From the journal of a zabka broker that was elected after `since`."""
+    for path in sorted(home.rglob("broker-*.????????????.jsonl")):
+        elected = 0.0
+        for line in path.read_text().splitlines():
+            event = json.loads(line)
+            at = event["wall_us"] / 1e6
+            if at < since - 1:
+                continue
+            if event["type"] == "controller_elected":
+                elected = at
+            elif event["type"] == "controller_ready" and elected:
+                return Moments(elected, at - event["decide_ms"] / 1000, at)
+    return None
 
 
-def measure(
-    side: Side, shape: Shape, counts: dict[Fault, int], directory: Path, rounds: list[Round], told: Console
-) -> None:
-    """Every fault so many times on one ensemble, added to `rounds` as they come.  Raises CannotMeasure."""
-    with running(side, directory / side, shape) as ensemble:
-        for fault, count in counts.items():
-            for number in range(1, count + 1):
-                done = FAULTS[fault](ensemble)
-                rounds.append(done)
-                told.print(f"{TITLES[side]}, {fault} {number}/{count}: {done.took_ms:,.0f} ms", markup=False)
-                ensemble.await_ready()
+def log_moments(home: Path, since: float) -> Moments | None:
+    """From the log of a Kafka broker that was elected after `since`."""
+    found: dict[str, float] = {}
+    for line in (home / "server.log").read_text(errors="replace").splitlines():
+        if (matched := _LOG_LINE.match(line)) is None:
+            continue
+        at = datetime.strptime(matched[1], "%Y-%m-%d %H:%M:%S,%f").timestamp()
+        for stage, text in KAFKA_LOGS.items():
+            if at >= since - 1 and text in matched[2]:
+                found.setdefault(stage, at)
+    return Moments(**found) if found.keys() >= KAFKA_LOGS.keys() else None
 
 
-def table(rounds: list[Round], shape: Shape) -> Table:
-    """Ours and ZooKeeper, fault by fault; milliseconds."""
-    limit = f"syncLimit {shape.sync_limit_ticks} x {shape.tick_ms:,} ms = {shape.sync_limit_ms:,} ms"
-    made = Table(title=f"Fail-over, {shape.voters} servers, {limit}")
-    for header in ("", "rounds", "median", "worst", "over limit", "lost"):
-        made.add_column(header, justify="right" if header else "left")
-    for (fault, side), found in rows(rounds, shape).items():
-        over = "" if found.over_ms is None else f"{found.over_ms:+,.0f} to {found.worst_over_ms:+,.0f}"
-        lost = (
-            f"{found.lost} writes, {found.sessions_lost} sessions" if found.lost or found.sessions_lost else "nothing"
-        )
-        made.add_row(
-            f"{NAMES[fault]}: {TITLES[side]}", str(found.rounds), f"{found.median_ms:,.0f}", f"{found.worst_ms:,.0f}",
-            over, "" if fault is Fault.QUORUM else lost,
-        )  # fmt: skip
-    return made
+def fail_controllers(run: Run, side: Side, sizes: Sequence[int], rounds: int) -> None:
+    """One failover in a fresh cluster for each size and round.  Raises CannotMeasure."""
+    for partitions in sizes:
+        for number in range(rounds):
+            where = run.directory / f"controller-{side}-{partitions}-{number}"
+            with running_kafka(side, where, BROKERS, SETTINGS) as cluster:
+                for name, assignment in assignments(partitions):
+                    cluster.create_topic(name, assignment, DEADLINE_S)
+                time.sleep(SETTLE_S)
+                run.add(Measurement(f"controller killed, {partitions:,} partitions", side, fail_controller(cluster)))
 
 
-def rows(rounds: list[Round], shape: Shape) -> dict[tuple[Fault, Side], Row]:
-    """What was measured, fault by fault, side by side."""
-    grouped: dict[tuple[Fault, Side], list[Round]] = {}
-    for fault in Fault:
-        for each in rounds:
-            if each.fault is fault:
-                grouped.setdefault((fault, each.side), []).append(each)
-    return {key: row(found, key[0], shape) for key, found in grouped.items()}
-
-
-@app.command()
 def main(
     kills: Annotated[int, typer.Option(min=0, max=1000, help="Kill the leader this often")] = 20,
-    freezes: Annotated[int, typer.Option(min=0, max=1000, help="Freeze the leader, and its quorum, this often")] = 5,
-    peers: Annotated[int, typer.Option(min=3, max=9, help="Voters")] = 3,
+    freezes: Annotated[int, typer.Option(min=0, max=1000, help="Freeze the leader, and the followers, this often")] = 5,
+    controllers: Annotated[int, typer.Option(min=0, max=100, help="Kill the controller this often, for each size")] = 1,
+    partitions: Annotated[str, typer.Option(help="Partitions of the brokers' topics")] = "100,1000",
+    peers: Annotated[int, typer.Option(min=3, max=9, help="Voters of the ensemble")] = 3,
     tick_time: Annotated[int, typer.Option(min=50, max=60_000, help="tickTime, in milliseconds")] = 2000,
     sync_limit: Annotated[int, typer.Option(min=1, max=100, help="syncLimit, in ticks")] = 2,
-    zookeeper: Annotated[bool, typer.Option(help="Apache ZooKeeper 3.9.5 as well")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="A JSON document on standard output")] = False,
+    only: Only = None,
+    quick: Quick = False,
+    as_json: Json = False,
+    data: Data = None,
 ) -> None:
-    """Kill and freeze leaders of an ensemble of real processes, and see how soon there is another."""
-    errors = Console(stderr=True, highlight=False)
+    """Kill and freeze leaders and controllers of real processes, and time the failover."""
+    if quick:
+        kills, freezes, controllers, partitions = 2, 1, min(controllers, 1), "100"
     shape = Shape(voters=peers, tick_ms=tick_time, sync_limit_ticks=sync_limit)
-    counts = {Fault.KILLED: kills, Fault.FROZEN: freezes, Fault.QUORUM: freezes}
-    rounds: list[Round] = []
-    ended = 0
-    with interruptible(), tempfile.TemporaryDirectory(prefix="zabka-failover-") as directory:
-        machine = describe(Path(directory))
-        try:
-            sides, notes = choose_sides(None if zookeeper else Only.OURS.value)
-            for note in notes:
-                errors.print(note, style="yellow", markup=False)
-            for side in sides:
-                measure(side, shape, counts, Path(directory), rounds, errors)
-        except CannotMeasure as reason:
-            errors.print(f"failover: {reason}", style="red", markup=False)
-            ended = 1
-        except KeyboardInterrupt:
-            errors.print("interrupted: every server is stopped", style="yellow")
-            ended = INTERRUPTED
-    _tell(rounds, shape, machine, errors if as_json else Console(highlight=False))
-    if as_json:
-        print(json.dumps(_document(rounds, shape, machine), indent=2))
-    broken = any(each.side == "ours" and (each.lost or not each.session_kept) for each in rounds)
-    raise typer.Exit(ended or int(broken))
-
-
-def _tell(rounds: list[Round], shape: Shape, machine: dict[str, object], out: Console) -> None:
-    if rounds:
-        out.print(table(rounds, shape))
-        out.print(", ".join(f"{key.replace('_', ' ')} {value}" for key, value in machine.items()), style="dim")
-
-
-def _document(rounds: list[Round], shape: Shape, machine: dict[str, object]) -> dict[str, object]:
-    summaries = {f"{fault}/{side}": msgspec.to_builtins(found) for (fault, side), found in rows(rounds, shape).items()}
-    return {
-        "machine": machine,
-        "shape": shape._asdict(),
-        "summaries": summaries,
-        "rounds": msgspec.to_builtins(rounds),
-    }
-
-
-if __name__ == "__main__":
-    app(prog_name="failover")
+    limit = f"syncLimit {sync_limit} x {tick_time:,} ms = {shape.sync_limit_ms:,} ms"
+    titles = (f"Leader failover, {peers} servers, {limit}", f"Controller failover, {BROKERS} brokers")
+    with bench_run("failover", as_json, data) as run:
+        run.figures = (*LEADER_FIGURES, *CONTROLLER_FIGURES)
+        run.tables = lambda: [
+            comparison_table(title, [m for m in run.measurements if figures[0].key in m.figures], figures)
+            for title, figures in zip(titles, (LEADER_FIGURES, CONTROLLER_FIGURES), strict=True)
+        ]
+        if kills or freezes:
+            for side in run.sides("zookeeper", only):
+                fail_leaders(run, side, shape, kills, freezes)
+        if controllers:
+            for side in run.sides("kafka", only):
+                fail_controllers(run, side, [int(size) for size in partitions.split(",")], controllers)

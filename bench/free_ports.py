@@ -1,43 +1,34 @@
-"""Loopback ports for servers that are started a moment later.
+"""Free loopback ports for servers that start a moment later.
 
-A port that the kernel picks (port 0) and that is let go of can be picked again, for another server of the same ensemble
-or for anybody's connection, before its server listens there. These lie below the range that Linux, macOS and Windows
-take ports of connections from (32768 or 49152), and a process is never given one twice before it has been given all.
+A port that the kernel picks (port 0) can be given to another process before the server listens on it.  These ports lie
+below the ranges that Linux, macOS and Windows use for outgoing connections (from 32768 or 49152), and a process gets
+none twice before it has got all.
 """
 
 from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterator
+from itertools import count as numbers
 from itertools import islice
 
 _FIRST, _END = 20_000, 32_000
-# Workers of one test run have process ids that lie close together; this far apart they begin.
 _APART = 4_999
-
-
-def _ports() -> Iterator[int]:
-    begin = os.getpid() * _APART
-    while True:
-        for n in range(_END - _FIRST):
-            yield _FIRST + (begin + n) % (_END - _FIRST)
-
-
-_next = _ports()
+"""Workers of one test run have consecutive process ids; their first ports are this far apart."""
+_next = (_FIRST + n % (_END - _FIRST) for n in numbers(os.getpid() * _APART))
 
 
 def _is_free(port: int) -> bool:
-    with socket.socket() as tried:
+    with socket.socket() as probe:
         try:
-            tried.bind(("127.0.0.1", port))
+            probe.bind(("127.0.0.1", port))
         except OSError:
             return False
     return True
 
 
 def free_ports(count: int) -> list[int]:
-    """So many different ports where nobody listens; OSError when there are not so many."""
+    """Different ports on which no process listens.  Raises OSError if there are fewer."""
     found = list(islice(filter(_is_free, islice(_next, _END - _FIRST)), count))
     if len(found) < count:
         raise OSError(f"no {count} of the ports {_FIRST} to {_END - 1} are free")

@@ -1,41 +1,125 @@
-"""`make histories`: many clients write, read and watch while peers are killed, frozen and cut off; then judge it all.
+"""Record and check what clients of real processes see under faults: `make histories`, `make kafka-histories`.
 
-Real processes under one journal.  Judged are: linearizability of writes and quorum reads (sync, then getData) of every
-znode, FIFO order per session (`zabka.journal.judges.session_order`), and ephemerals, which live as long as their
-session and no longer.  Exit code 0 where all held, 1 with a line for everything that did not.
+zookeeper  Clients write, read and watch while peers are killed, paused and isolated.  Checked are linearizability of
+           writes and quorum reads (sync, then getData) of each znode, FIFO order per session, and ephemerals, which
+           live exactly as long as their session.
+kafka      Producers and consumers work while brokers and peers are killed, stopped, paused and cut off.  Checked
+           are lost writes, inconsistent offsets, duplicates, and polls and sends out of order, as in Jepsen's Kafka
+           workload, and the invariants of the cluster's journal.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-import tempfile
 import threading
 import time
 from collections import Counter
-from pathlib import Path
-from typing import Annotated
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from typing import Annotated, Literal, NamedTuple
 
 import typer
 
-from bench.verdict import counted, end_with
+from bench.run import Quick, bench_run
+from zabka.api.kafka.kafka_client import make_client
 from zabka.ensemble.client.asyncio_connector import AsyncioConnector
 from zabka.ensemble.client.client import Client
-from zabka.ensemble.client.history_clients import (
-    ALIVE,
-    HISTORIES,
-    SESSION_TIMEOUT_MS,
-    History,
-    Judgement,
-    Player,
-    judge,
-)
-from zabka.ensemble.errors import ConnectionLoss, NodeExists
+from zabka.ensemble.client.history_clients import ALIVE, HISTORIES, SESSION_TIMEOUT_MS, History, Player, judge
+from zabka.ensemble.errors import NodeExists
 from zabka.ensemble.runtime.asyncio_runtime import AsyncioRuntime
+from zabka.journal.events import entry_from_dict
+from zabka.journal.judges.invariants import check as invariant_violations
+from zabka.journal.judges.kafka_analysis import KafkaHistory
+from zabka.kafka.client.history_clients import HistoryConsumer, HistoryProducer, TopicPlan
 from zabka.testing.live.cluster import LiveCluster
+from zabka.testing.live.nodes import Node
 from zabka.testing.live.start import start_live, stop_live
 
-LAST_WORDS_S = 60.0
+PARTITIONS, PAUSE_MS = 3, 20
+FULL_JOURNAL = {"zabka.journal.level": "full"}
+"""With each batch in the journal, the invariants follow the records through the log of each replica."""
+LAST_S = 120.0
+"""Within this time after the faults replicas are in sync, expired sessions are removed, and consumers have read all."""
+SETTLED_S = 3.0
+"""The end of a partition is final this long after the last record, with all replicas in sync."""
+Victim = Callable[[LiveCluster, random.Random], Node | None]
+"""Chooses the node of the next fault; None for any broker."""
+
+
+class FaultInjector:
+    """Draws faults from `kinds`: kill, kill two, stop, pause, isolate (from all nodes), cut (from one other), cut one
+    way.  Each lasts one of `lasts_s` seconds and is followed by a pause of up to `rest_s`."""
+
+    def __init__(
+        self, cluster: LiveCluster, seed: int, victim: Victim, kinds: Sequence[str], lasts_s: Sequence[float],
+        rest_s: float = 0.0,
+    ) -> None:  # fmt: skip
+        self.done: Counter[str] = Counter()
+        self._cluster = cluster
+        self._random = random.Random(f"{seed}/faults")
+        self._victim = victim
+        self._kinds = kinds
+        self._lasts_s = lasts_s
+        self._rest_s = rest_s
+
+    def run(self, seconds: float, stopped: Callable[[], bool]) -> None:
+        """Inject faults for that long, or until `stopped`."""
+        ends = time.monotonic() + seconds
+        while time.monotonic() < ends and not stopped():
+            self.inject()
+
+    def inject(self) -> None:
+        """One fault.  Raises ClusterFailed if it cannot be healed."""
+        cluster, kind, lasts_s = self._cluster, self._random.choice(self._kinds), self._random.choice(self._lasts_s)
+        victim = self._victim(cluster, self._random) or self._random.choice(list(cluster.brokers.values()))
+        others: list[Node] = [n for n in (*cluster.peers.values(), *cluster.brokers.values()) if n is not victim]
+        if kind == "pause":
+            victim.pause()
+            cluster.let_pass(lasts_s)
+            victim.resume()
+        elif kind in ("isolate", "cut", "cut one way"):
+            target = "*" if kind == "isolate" else self._random.choice(others)
+            fault = cluster.faults.cut(victim, target, both_ways=kind != "cut one way")
+            cluster.let_pass(lasts_s)
+            fault.heal()
+        else:
+            second = next(n for n in others if type(n) is type(victim))
+            victims = [victim, second] if kind == "kill two" else [victim]
+            for node in victims:
+                node.stop() if kind == "stop" else node.kill()
+            cluster.let_pass(lasts_s)
+            for node in victims:
+                node.start()
+        self.done[f"{victim.name.split('-')[0]} {kind}"] += 1
+        cluster.let_pass(self._random.uniform(self._rest_s / 4, self._rest_s))
+
+
+def counted(done: Counter[str]) -> str:
+    """Counts by kind, for the summary of a run."""
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(done.items())) or "none"
+
+
+class Checked(NamedTuple):
+    """Counts of the recorded history, violations, and injected faults."""
+
+    counts: dict[str, int]
+    wrong: list[str]
+    faults: Counter[str]
+
+
+def journal_violations(cluster: LiveCluster) -> tuple[int, list[str]]:
+    """The number of events in the cluster's journal, and the violated invariants."""
+    events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
+    return len(events), [f"{each.invariant}: {each.detail} (on {each.node})" for each in invariant_violations(events)]
+
+
+def _peer(cluster: LiveCluster, draw: random.Random) -> Node | None:
+    leader = cluster.zab_leader
+    if leader is not None and draw.random() < 0.6:
+        return leader
+    return draw.choice([peer for peer in cluster.peers.values() if peer is not leader])
 
 
 def _client(hosts: str, name: str) -> Client:
@@ -43,127 +127,140 @@ def _client(hosts: str, name: str) -> Client:
     return Client(hosts, AsyncioConnector(), runtime, session_timeout_ms=SESSION_TIMEOUT_MS, name=name)
 
 
-async def _ensure(client: Client, path: str) -> None:
-    while True:
-        try:
-            await client.create(path, b"")
-        except ConnectionLoss:
-            continue
-        except NodeExists:
-            pass
-        return
-
-
-async def _play_all(
-    hosts: str, clients: int, seed: int, history: History, done: threading.Event, wrong: list[str]
-) -> None:
-    setup = _client(hosts, "judge")
-    await setup.start()
+async def _play(
+    hosts: str, clients: int, seed: int, history: History, ready: threading.Event, stopping: threading.Event
+) -> list[str]:
+    """Run the clients until `stopping`; the ephemerals that are wrong."""
+    observer = _client(hosts, "observer")
+    await observer.start()
     for path in (HISTORIES, ALIVE):
-        await _ensure(setup, path)
+        with suppress(NodeExists):
+            await observer.create(path, b"")
+    ready.set()
     names = [f"client-{i}" for i in range(1, clients + 1)]
     players = [Player(name, _client(hosts, name), history, seed) for name in names]
-    await asyncio.gather(*(player.play(done.is_set) for player in players))
-    async with asyncio.timeout(LAST_WORDS_S):
-        wrong += [said for said in await asyncio.gather(*(p.check_alive() for p in players)) if said is not None]
+    await asyncio.gather(*(player.play(stopping.is_set) for player in players))
+    async with asyncio.timeout(LAST_S):
+        wrong = [line for line in await asyncio.gather(*(p.check_alive() for p in players)) if line is not None]
         await asyncio.gather(*(player.close_session() for player in players))
-        # A session whose client never came back ends by its timeout.
-        await _emptied(setup, ALIVE)
-        await setup.close()
+        # The session of a client that did not come back ends by its timeout.
+        await observer.sync(ALIVE)
+        while await observer.get_children(ALIVE):
+            await asyncio.sleep(0.2)
+            await observer.sync(ALIVE)
+        await observer.close()
+    return wrong
 
 
-async def _emptied(client: Client, path: str) -> None:
-    while True:
-        await client.sync(path)
-        if not await client.get_children(path):
-            return
-        await asyncio.sleep(0.2)
-
-
-class Troubles:
-    """Kills, freezes and cuts peers of a live cluster, one after the other; always mends before the next."""
-
-    def __init__(self, cluster: LiveCluster, seed: int) -> None:
-        self._cluster = cluster
-        self._random = random.Random(f"{seed}/troubles")
-        self.done: Counter[str] = Counter()
-
-    def one(self) -> None:
-        """Do one kind of harm for one to three seconds."""
-        kind = self._random.choice(("kill", "kill", "pause", "pause", "cut", "kill two"))
-        leader = self._cluster.zab_leader
-        others = [p for p in self._cluster.peers.values() if p is not leader]
-        victim = leader if leader is not None and self._random.random() < 0.6 else self._random.choice(others)
-        lasts_s = self._random.uniform(0.5, 3.0)
-        if kind == "pause":
-            victim.pause()
-            self._cluster.let_pass(lasts_s)
-            victim.resume()
-        elif kind == "cut":
-            fault = self._cluster.faults.cut(victim)
-            self._cluster.let_pass(lasts_s)
-            fault.heal()
-        else:
-            victims = [victim] if kind == "kill" else [victim, next(p for p in others if p is not victim)]
-            for peer in victims:
-                peer.kill()
-            self._cluster.let_pass(lasts_s / 3)
-            for peer in victims:
-                peer.start()
-        self.done[kind] += 1
-        self._cluster.let_pass(self._random.uniform(0.3, 1.5))
-
-
-def record(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> tuple[Judgement, Counter[str]]:
-    """Let clients run under troubles for so long, and judge what they saw.  The ensemble is whole again at the end."""
-    history, done, wrong = History(), threading.Event(), list[str]()
-    failure: list[BaseException] = []
-
-    def play() -> None:
+def check_zookeeper(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
+    """Let clients run under faults and check what they saw.  The ensemble is whole again at the end."""
+    history, ready, stopping = History(), threading.Event(), threading.Event()
+    kinds = ("kill", "kill", "pause", "pause", "isolate", "kill two")
+    injector = FaultInjector(cluster, seed, _peer, kinds, lasts_s=(0.5, 1.0, 3.0), rest_s=1.5)
+    with ThreadPoolExecutor(1) as pool:
+        connect = cluster.zookeeper_connect
+        playing = pool.submit(lambda: asyncio.run(_play(connect, clients, seed, history, ready, stopping)))
         try:
-            asyncio.run(_play_all(cluster.zookeeper_connect, clients, seed, history, done, wrong))
-        except BaseException as reason:
-            failure.append(reason)
+            ready.wait(LAST_S)
+            injector.run(seconds, playing.done)
+        finally:
+            stopping.set()
+        wrong = playing.result()
+    found = judge(history, wrong)
+    counts = {
+        "writes and quorum reads": found.operations,
+        "znodes": found.keys,
+        "ordered replies": found.seen,
+        "sessions expired": found.sessions_expired,
+    }
+    return Checked(counts, found.wrong, injector.done)
 
-    thread = threading.Thread(target=play, name="clients")
-    thread.start()
-    troubles = Troubles(cluster, seed)
-    try:
-        ends_s = time.monotonic() + seconds
-        while time.monotonic() < ends_s and not failure:
-            troubles.one()
-    finally:
-        done.set()
-        thread.join(LAST_WORDS_S + 30)
-    if failure:
-        raise failure[0]
-    assert not thread.is_alive(), "the clients did not come to an end"
-    return judge(history, wrong), troubles.done
+
+def _broker_or_leader(cluster: LiveCluster, draw: random.Random) -> Node | None:
+    number = draw.random()
+    return cluster.controller if number < 0.35 else cluster.zab_leader if number < 0.5 else None
+
+
+async def _produce_and_consume(
+    bootstrap: str, topics: list[TopicPlan], history: KafkaHistory, stopping: threading.Event, settled: threading.Event
+) -> None:
+    """One producer and one consumer for each topic, until the consumers have read everything."""
+    runtime = AsyncioRuntime(asyncio.get_running_loop())
+    channels, producing, consuming = [], [], []
+    for topic in topics:
+        client, channel = make_client(bootstrap, f"producer-{topic.name}")
+        producing.append(HistoryProducer(client, runtime, topic, history, PAUSE_MS).run(stopping.is_set))
+        channels.append(channel)
+        client, channel = make_client(bootstrap, f"consumer-{topic.name}")
+        consumer = HistoryConsumer(client, runtime, topic, history, settled.is_set, lambda name, offset: True)
+        consuming.append(consumer.run())
+        channels.append(channel)
+    consumed = asyncio.gather(*consuming)
+    await asyncio.gather(*producing)
+    async with asyncio.timeout(LAST_S):
+        await consumed
+    for channel in channels:
+        channel.close()
+    # The transports close in the next turns of the loop.
+    await asyncio.sleep(0.01)
+
+
+def check_kafka(cluster: LiveCluster, seconds: float, clients: int, seed: int) -> Checked:
+    """Let clients run under faults and check what they saw.  The cluster is whole again at the end."""
+    history, stopping, settled = KafkaHistory(), threading.Event(), threading.Event()
+    plans = [TopicPlan(f"history-{n}", PARTITIONS, 3, {"min.insync.replicas": "2"}) for n in range(clients)]
+    kinds = ("kill", "kill", "pause", "pause", "cut", "cut", "cut one way", "stop")
+    # Some faults outlast a broker's session.
+    injector = FaultInjector(cluster, seed, _broker_or_leader, kinds, lasts_s=(1.0, 2.5, 8.0), rest_s=2.0)
+
+    def in_sync() -> bool:
+        partitions = [each for plan in plans for each in cluster.topics[plan.name].partitions]
+        return all(each.leader >= 0 and len(each.isr) == len(each.replicas) for each in partitions)
+
+    with ThreadPoolExecutor(1) as pool:
+        bootstrap = cluster.bootstrap
+        working = pool.submit(lambda: asyncio.run(_produce_and_consume(bootstrap, plans, history, stopping, settled)))
+        try:
+            cluster.until(in_sync, 60, "topics in sync")
+            injector.run(seconds, working.done)
+            cluster.heal()
+            cluster.until(in_sync, LAST_S, "replicas in sync after all faults")
+        finally:
+            stopping.set()
+            cluster.let_pass(SETTLED_S)
+            settled.set()
+        working.result()
+    events, violations = journal_violations(cluster)
+    counts = {
+        "records sent": len(history.sent),
+        "acknowledged": history.acknowledged,
+        "polls": len(history.polled),
+        "events": events,
+    }
+    return Checked(counts, [*map(str, history.violations()), *violations], injector.done)
 
 
 def main(
-    seconds: Annotated[float, typer.Option(help="How long to make trouble.")] = 60.0,
-    clients: Annotated[int, typer.Option(help="Concurrent clients.")] = 6,
-    peers: Annotated[int, typer.Option(help="Peers of the ensemble.")] = 3,
-    seed: Annotated[int, typer.Option(help="What the clients and the troubles choose by.")] = 1,
+    system: Annotated[Literal["zookeeper", "kafka"], typer.Argument(help="Whose clients")] = "zookeeper",
+    seconds: Annotated[float, typer.Option(help="How long to inject faults")] = 120.0,
+    clients: Annotated[
+        int | None, typer.Option(help="Clients [6]; for Kafka producers, and as many consumers [3]")
+    ] = None,
+    peers: Annotated[int, typer.Option(help="Peers of the ensemble")] = 3,
+    seed: Annotated[int, typer.Option(help="Seed of the clients and the faults")] = 1,
+    quick: Quick = False,
 ) -> None:
-    """Record what real clients see of a real ensemble under faults, and judge it."""
-    with tempfile.TemporaryDirectory(prefix="zabka-histories-") as directory:
-        typer.echo(f"{peers} peers, {clients} clients, {seconds:.0f} s of trouble, seed {seed}", err=True)
-        cluster = start_live(Path(directory), peers=peers, brokers=1)
+    """Record what clients of a real cluster see under faults, and check it."""
+    kafka = system == "kafka"
+    check = check_kafka if kafka else check_zookeeper
+    with bench_run(f"{system}-histories") as run:
+        brokers, settings = (3, FULL_JOURNAL) if kafka else (1, {})
+        cluster = start_live(run.directory, peers=peers, brokers=brokers, settings=settings)
         try:
-            judgement, troubles = record(cluster, seconds, clients, seed)
+            checked = check(cluster, 10.0 if quick else seconds, clients or (3 if kafka else 6), seed)
         finally:
             stop_live(cluster)
-    typer.echo(
-        f"{judgement.operations} writes and quorum reads on {judgement.keys} znodes, {judgement.seen} ordered answers, "
-        f"{judgement.sessions_expired} sessions expired; {counted(troubles)}"
-    )
-    end_with(judgement.wrong)
-
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(main)
-
-if __name__ == "__main__":
-    app()
+        run.result(", ".join(f"{count} {what}" for what, count in checked.counts.items()))
+        run.result(counted(checked.faults))
+        run.failures += checked.wrong
+        run.result(f"{len(checked.wrong)} violations")

@@ -1,30 +1,33 @@
-"""`make soak`: an hour of steady producing while nodes are killed and frozen and every port hears garbage; then judge.
+"""A cluster under steady load and faults for an hour: `make soak`.
 
-Real processes, a real client (librdkafka).  What must hold: no acknowledged record is missing or has changed, the
-cluster's journal satisfies its invariants, and memory and descriptors of every process are level over the second half.
-Exit code 0 where all of it holds, 1 with a line for everything that does not.
+Real processes and a real client (librdkafka).  A node is killed or paused every minute and each port receives garbage.
+Checked are acknowledged records (none is missing or changed), the invariants of the cluster's journal, and memory and
+file descriptors of each process, which must be level over the second half.
 """
 
 from __future__ import annotations
 
 import random
-import tempfile
+import socket
+import struct
 import threading
 import time
 from collections import Counter
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from statistics import median
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from bench.garbage import Garbage
-from bench.usage import Usage, descendants
-from bench.verdict import counted, end_with
+from bench.histories import FaultInjector, counted, journal_violations
+from bench.results import Figure, Measurement
+from bench.run import Json, Quick, Run, bench_run
+from bench.servers import descendants, number_in
 from zabka.compose.topology import load
-from zabka.journal.events import entry_from_dict
-from zabka.journal.judges.invariants import check
 from zabka.testing.cluster import ClusterFailed
 from zabka.testing.live.cluster import LiveCluster
 from zabka.testing.live.nodes import Node
@@ -33,113 +36,159 @@ from zabka.testing.live.start import start_live, stop_live
 TOPIC = "soak"
 PARTITIONS = 6
 VALUE_BYTES = 100
-SAMPLE_S = 10.0
-REPORT_S = 60.0
-FLUSH_S = 120.0
-READ_S = 300.0
-FROZEN_S = (1.0, 3.0, 12.0)
-"""How long harm lasts: below the lag of replicas, above it, and beyond a broker's session."""
+SAMPLE_S, REPORT_S = 10.0, 60.0
+FLUSH_S, READ_S = 120.0, 300.0
+FAULT_S = (1.0, 3.0, 12.0)
+"""Below the allowed lag of replicas, above it, and longer than a broker's session."""
+GROWTH_MAX = 1.05
+WARM_S = 300.0
+"""A younger process is still filling its caches."""
+SLACK_KIB, SLACK_DESCRIPTORS = 2048, 20
+HELD_OPEN_MAX = 30
+LENGTHS = (0x7FFFFFFF, 0x0FFFFFFF, 0x000FFFFE, 1, 0, -1, -(1 << 31))
+FIGURES = (
+    Figure("before_mib", "RSS MiB, third quarter", ",.1f", ""),
+    Figure("after_mib", "fourth", ",.1f", ""),
+    Figure("before_descriptors", "descriptors, third quarter", ",.0f", ""),
+    Figure("after_descriptors", "fourth", ",.0f", ""),
+)
 
 
-class Acknowledged(NamedTuple):
-    """A record that the cluster said it has."""
+class Records:
+    """Records that were sent and acknowledged."""
 
-    partition: int
-    offset: int
-    value: bytes
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        """Number of records by outcome: sent, acknowledged, or the name of the error."""
+        self.acknowledged: dict[tuple[int, int], bytes] = {}
+        """By partition and offset."""
+        self.wrong: list[str] = []
 
+    def acknowledge(self, partition: int, offset: int, value: bytes) -> None:
+        """Note that a broker has the record."""
+        if (partition, offset) in self.acknowledged:
+            self.wrong.append(f"two records were acknowledged for {(partition, offset)}")
+        self.acknowledged[partition, offset] = value
 
-class SteadyProducer:
-    """librdkafka, idempotent and with acks=all, at a steady rate from a thread of its own.  Use with `with`."""
+    def produce(self, bootstrap: str, rate: int, stopping: threading.Event) -> None:
+        """Send records at a steady rate with librdkafka, idempotent and with acks=all, until `stopping`."""
 
-    def __init__(self, bootstrap: str, rate: int) -> None:
-        self.acknowledged: list[Acknowledged] = []
-        self.refused: Counter[str] = Counter()
-        self.sent = 0
-        self._rate = rate
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="producer")
-        self._producer = Producer(
-            {
-                "bootstrap.servers": bootstrap,
-                "enable.idempotence": True,
-                "linger.ms": 5,
-                "message.timeout.ms": 120_000,
-                "on_delivery": self._delivered,
-                "log_level": 0,
-            }
-        )
+        def delivered(error: KafkaError | None, message: Any) -> None:
+            self.outcomes["acknowledged" if error is None else str(error.name())] += 1
+            if error is None:
+                self.acknowledge(message.partition(), message.offset(), message.value())
 
-    def __enter__(self) -> SteadyProducer:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stopping.set()
-        self._thread.join()
-
-    def _delivered(self, error: KafkaError | None, message: Message) -> None:
-        if error is not None:
-            self.refused[str(error.name())] += 1
-            return
-        partition, offset, value = message.partition(), message.offset(), message.value()
-        assert partition is not None and offset is not None and value is not None
-        self.acknowledged.append(Acknowledged(partition, offset, value))
-
-    def _run(self) -> None:
+        settings: dict[str, Any] = {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 5}
+        producer = Producer({**settings, "message.timeout.ms": 120_000, "on_delivery": delivered, "log_level": 0})
         begin = time.perf_counter()
-        padding = b"." * VALUE_BYTES
-        while not self._stopping.is_set():
-            self._producer.poll(max(0.0, begin + self.sent / self._rate - time.perf_counter()))
-            value = (b"%d " % self.sent + padding)[:VALUE_BYTES]
-            # Where the queue is full a record is not sent at all; the next turn tries again.
+        while not stopping.is_set():
+            number = self.outcomes["sent"]
+            producer.poll(0)
+            while (wait_s := begin + number / rate - time.perf_counter()) > 0:
+                producer.poll(wait_s)
+            # A record that does not fit into the queue is sent in the next turn.
             with suppress(BufferError):
-                self._producer.produce(TOPIC, value, partition=self.sent % PARTITIONS)
-                self.sent += 1
-        self._producer.flush(FLUSH_S)
+                producer.produce(TOPIC, b"%-*d" % (VALUE_BYTES, number), partition=number % PARTITIONS)
+                self.outcomes["sent"] += 1
+        producer.flush(FLUSH_S)
+
+    def violations(self, bootstrap: str) -> list[str]:
+        """One line for each acknowledged record that is missing at its offset or differs from the sent record."""
+        expected, wrong = dict(self.acknowledged), list(self.wrong)
+        consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
+        consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
+        deadline = time.monotonic() + READ_S
+        while expected and time.monotonic() < deadline:
+            for message in consumer.consume(5_000, timeout=1.0):
+                place = (message.partition() or 0, message.offset() or 0)
+                if message.error() is None and (value := expected.pop(place, message.value())) != message.value():
+                    wrong.append(f"{place}: {value!r} was acknowledged, {message.value()!r} is stored")
+        consumer.close()
+        return wrong + [f"{place}: {value!r} was acknowledged and is missing" for place, value in expected.items()]
 
 
-class Harm:
-    """A kill or a freeze, each mended before the next."""
+def garbage(draw: random.Random) -> bytes:
+    """Bytes that begin like those of a ZooKeeper, Kafka, HTTP or TLS client, and then deviate from the protocol."""
+    path = draw.choice(("cluster", "journal?after=x", "../../../etc/passwd", "brokers/1/kill"))
+    begins = (
+        b"",
+        draw.choice((b"srvr", b"mntr", b"zzzz")),
+        b"\x16\x03\x01\x02\x00\x01\x00",
+        struct.pack(">i", draw.choice(LENGTHS)),
+        struct.pack(">iiqiqi", 44, 0, draw.getrandbits(62), 10_000, draw.getrandbits(62), 16),
+        struct.pack(">ihhi", 74, draw.choice((0, 1, 3, 18, 999)), draw.choice((0, 9, 77, -1)), draw.getrandbits(31)),
+        f"{draw.choice(('GET', 'POST', 'BREW'))} /api/v1/{path} HTTP/1.1\r\nContent-Length: 99999999999\r\n".encode(),
+    )
+    return draw.choice(begins) + draw.randbytes(draw.choice((0, 10, 64, 3_000, 70_000)))
 
-    def __init__(self, cluster: LiveCluster, seed: int) -> None:
-        self._cluster = cluster
-        self._draw = random.Random(f"{seed}/harm")
-        self.done: Counter[str] = Counter()
 
-    def one(self) -> None:
-        """Harm one node for a while.  Raises ClusterFailed where it cannot be mended."""
-        draw, cluster = self._draw, self._cluster
-        everyone = [*cluster.brokers.values(), *cluster.peers.values()]
-        victim: Node = draw.choice([cluster.controller, cluster.zab_leader, *everyone]) or draw.choice(everyone)
-        kind, lasts_s = draw.choice(("kill", "freeze")), draw.choice(FROZEN_S)
-        if kind == "kill":
-            victim.kill()
-            cluster.let_pass(lasts_s)
-            victim.start()
-        else:
-            victim.pause()
-            cluster.let_pass(lasts_s)
-            victim.resume()
-        self.done[f"{kind} of a {'broker' if victim.name.startswith('broker') else 'peer'}"] += 1
+def send_garbage(addresses: Sequence[tuple[str, int]], seed: int, stopping: threading.Event) -> int:
+    """Connect to one port after the other and send garbage until `stopping`; return the number of connections."""
+    draw, made = random.Random(f"{seed}/garbage"), 0
+    held: list[socket.socket] = []
+    while not stopping.wait(0.1):
+        # The port of a dead or paused node refuses or does not answer.
+        with suppress(OSError):
+            held.append(socket.create_connection(draw.choice(addresses), 0.5))
+            made += 1
+            held[-1].settimeout(0.2)
+            held[-1].sendall(garbage(draw))
+            if draw.random() < 0.3:
+                held[-1].recv(4096)
+        while held and (len(held) > HELD_OPEN_MAX or draw.random() < 0.5):
+            connection = held.pop(draw.randrange(len(held)))
+            if draw.random() < 0.3:
+                # With a linger time of zero close sends RST.
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.close()
+    for connection in held:
+        connection.close()
+    return made
 
 
 def ports(cluster: LiveCluster) -> list[tuple[str, int]]:
-    """Everything that the cluster listens on."""
+    """All ports of the cluster."""
     topology = load(cluster.data)
     assert topology is not None
-    numbers = [(peer.address, port) for peer in topology.peers for port in _ports_of(peer)]
-    numbers += [(broker.advertised, broker.port) for broker in topology.brokers]
-    numbers += [("127.0.0.1", host.agent_port) for host in topology.hosts]
-    return [*numbers, ("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]))]
+    found = [(p.address, port) for p in topology.peers for port in (p.client_port, p.quorum_port, p.election_port)]
+    found += [(broker.advertised, broker.port) for broker in topology.brokers]
+    found += [("127.0.0.1", host.agent_port) for host in topology.hosts]
+    return [*found, ("127.0.0.1", int(cluster.url.rsplit(":", 1)[1]))]
 
 
-def _ports_of(peer: Any) -> tuple[int, int, int]:
-    return peer.client_port, peer.quorum_port, peer.election_port
+Usage = dict[tuple[str, int], list[tuple[float, int, int]]]
+"""By node and process id (a killed node comes back as another process): seconds, resident KiB and descriptors."""
+
+
+def take(usage: Usage, pids: Mapping[str, int], at_s: float) -> None:
+    """Sample the processes of these nodes."""
+    for node, pid in pids.items():
+        with suppress(OSError):
+            resident, open_files = number_in(Path(f"/proc/{pid}/status"), "VmRSS:"), Path(f"/proc/{pid}/fd").iterdir()
+            usage.setdefault((node, pid), []).append((at_s, resident, len(list(open_files))))
+
+
+def levels(usage: Usage, since_s: float) -> list[Measurement]:
+    """Each process that lived long enough: medians of both halves of the time after `since_s`.  Growth is a problem."""
+    found = []
+    for (node, pid), samples in usage.items():
+        kept = [sample for sample in samples if sample[0] >= max(since_s, samples[0][0] + WARM_S)]
+        if len(kept) < 8:
+            continue
+        halves = kept[: len(kept) // 2], kept[len(kept) // 2 :]
+        before_kib, after_kib = (median(kib for _, kib, _ in half) for half in halves)
+        before, after = (median(count for *_, count in half) for half in halves)
+        grew = after_kib > before_kib * GROWTH_MAX and after_kib > before_kib + SLACK_KIB
+        problems = [f"grew from {before_kib / 1024:.1f} to {after_kib / 1024:.1f} MiB"] if grew else []
+        problems += [f"went from {before:.0f} to {after:.0f} descriptors"] if after > before + SLACK_DESCRIPTORS else []
+        values = (before_kib / 1024, after_kib / 1024, before, after)
+        figures = {figure.key: value for figure, value in zip(FIGURES, values, strict=True)}
+        found.append(Measurement(f"{node}, pid {pid}", "ours", figures, problems))
+    return found
 
 
 def processes(cluster: LiveCluster) -> dict[str, int]:
-    """Every process by what it is: nodes by their names, the rest (agent, API) by their place."""
+    """Process ids: nodes by their names, agent and API by number."""
     named = {}
     for kind in ("peers", "brokers"):
         for node in cluster.get(f"/api/v1/{kind}"):
@@ -150,97 +199,77 @@ def processes(cluster: LiveCluster) -> dict[str, int]:
     return {**named, **{f"other-{number}": pid for number, pid in enumerate(others)}}
 
 
-def run(cluster: LiveCluster, plan: Plan) -> tuple[SteadyProducer, Harm, Garbage, Usage]:
-    """Let it all happen for so long; the cluster is whole again at the end."""
-    configs = {"min.insync.replicas": "2", "retention.ms": "-1"}
-    cluster.post("/api/v1/topics", _topic(configs))
-    usage, harm = Usage(), Harm(cluster, plan.seed)
-    began = time.monotonic()
-    with SteadyProducer(cluster.bootstrap, plan.rate) as producer, Garbage(ports(cluster), plan.seed) as garbage:
-        next_harm, next_report = plan.harm_every_s, REPORT_S
-        while (now := time.monotonic() - began) < plan.seconds:
-            with suppress(ClusterFailed):
-                usage.take(processes(cluster), now)
-            if now >= next_harm:
-                harm.one()
-                next_harm += plan.harm_every_s
-            if now >= next_report:
-                _say(now, plan, producer, harm, garbage)
-                next_report += REPORT_S
-            cluster.let_pass(SAMPLE_S)
-        cluster.heal()
-    return producer, harm, garbage, usage
-
-
-def _topic(configs: dict[str, str]) -> dict[str, Any]:
-    return {"name": TOPIC, "partitions": PARTITIONS, "replication_factor": 3, "config": configs}
-
-
-def _say(now: float, plan: Plan, producer: SteadyProducer, harm: Harm, garbage: Garbage) -> None:
-    typer.echo(
-        f"{now / 60:3.0f} of {plan.seconds / 60:.0f} min: {len(producer.acknowledged)} of {producer.sent} acknowledged,"
-        f" {harm.done.total()} faults, {garbage.connections} garbage connections",
-        err=True,
-    )
-
-
-def missing(bootstrap: str, acknowledged: list[Acknowledged]) -> list[str]:
-    """A line for each acknowledged record that is not where the cluster said, or is another by now."""
-    wanted = {(record.partition, record.offset): record.value for record in acknowledged}
-    wrong = [] if len(wanted) == len(acknowledged) else ["two records were acknowledged for one offset"]
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "soak-reader", "enable.auto.commit": False})
-    consumer.assign([TopicPartition(TOPIC, number, 0) for number in range(PARTITIONS)])
-    deadline = time.monotonic() + READ_S
-    while wanted and time.monotonic() < deadline:
-        for message in consumer.consume(5_000, timeout=1.0):
-            if message.error() is None:
-                place = (message.partition() or 0, message.offset() or 0)
-                value = wanted.pop(place, None)
-                if value is not None and value != message.value():
-                    wrong.append(f"{place}: {value!r} was acknowledged, {message.value()!r} stands there")
-    consumer.close()
-    return wrong + [f"{place}: {value!r} was acknowledged and is gone" for place, value in sorted(wanted.items())]
+def _victim(cluster: LiveCluster, draw: random.Random) -> Node | None:
+    return draw.choice([cluster.controller, cluster.zab_leader, *cluster.brokers.values(), *cluster.peers.values()])
 
 
 class Plan(NamedTuple):
-    """What is done for how long."""
+    """Duration, records a second, seconds between faults, and the seed of faults and garbage."""
 
     seconds: float
     rate: int
-    harm_every_s: float
+    fault_every_s: float
     seed: int
 
 
-def main(
-    minutes: Annotated[float, typer.Option(help="How long.")] = 60.0,
-    rate: Annotated[int, typer.Option(help="Records a second.")] = 500,
-    harm_every: Annotated[float, typer.Option(help="Seconds from one kill or freeze to the next.")] = 60.0,
-    seed: Annotated[int, typer.Option(help="What harm and garbage are chosen by.")] = 1,
-) -> None:
-    """Produce steadily under kills, freezes and garbage; then judge records, journal, memory and descriptors."""
-    plan = Plan(minutes * 60, rate, harm_every, seed)
-    with tempfile.TemporaryDirectory(prefix="zabka-soak-") as directory:
-        typer.echo(f"3 peers, 3 brokers, {rate} records/s for {minutes:.0f} min, seed {seed}", err=True)
-        cluster = start_live(Path(directory), peers=3, brokers=3)
+def soak(run: Run, cluster: LiveCluster, plan: Plan) -> None:
+    """Run the whole plan and record the results."""
+    config = {"min.insync.replicas": "2", "retention.ms": "-1"}
+    topic = {"name": TOPIC, "partitions": PARTITIONS, "replication_factor": 3, "config": config}
+    cluster.post("/api/v1/topics", topic)
+    usage: Usage = {}
+    injector = FaultInjector(cluster, plan.seed, _victim, ("kill", "pause"), FAULT_S)
+    records, stopping = Records(), threading.Event()
+    with ThreadPoolExecutor(2) as pool:
+        producer = pool.submit(records.produce, cluster.bootstrap, plan.rate, stopping)
+        garbage_sent = pool.submit(send_garbage, ports(cluster), plan.seed, stopping)
         try:
-            producer, harm, garbage, usage = run(cluster, plan)
-            wrong = missing(cluster.bootstrap, producer.acknowledged)
-            events = [entry_from_dict(dict(event)) for event in cluster.events(after_us=-1)]
+            _inject(run, cluster, plan, injector, usage, records)
+        finally:
+            stopping.set()
+        producer.result()
+    run.failures += records.violations(cluster.bootstrap)
+    events, violations = journal_violations(cluster)
+    run.failures += violations
+    for measurement in levels(usage, plan.seconds / 2):
+        run.add(measurement)
+    run.result(f"records: {counted(records.outcomes)}")
+    run.result(f"{counted(injector.done)}; {garbage_sent.result()} garbage connections; {events} events")
+
+
+def _inject(
+    run: Run, cluster: LiveCluster, plan: Plan, injector: FaultInjector, usage: Usage, records: Records
+) -> None:
+    """Sample the processes and inject faults for the whole time; the cluster is whole again at the end."""
+    began, next_fault, next_report = time.monotonic(), plan.fault_every_s, REPORT_S
+    while (now := time.monotonic() - began) < plan.seconds:
+        with suppress(ClusterFailed):
+            take(usage, processes(cluster), now)
+        if now >= next_fault:
+            injector.inject()
+            next_fault += plan.fault_every_s
+        if now >= next_report:
+            run.note(f"{now / 60:3.0f} of {plan.seconds / 60:.0f} min: {counted(records.outcomes + injector.done)}")
+            next_report += REPORT_S
+        cluster.let_pass(SAMPLE_S)
+    cluster.heal()
+
+
+def main(
+    minutes: Annotated[float, typer.Option(help="Duration")] = 60.0,
+    rate: Annotated[int, typer.Option(help="Records a second")] = 500,
+    fault_every: Annotated[float, typer.Option(help="Seconds between faults")] = 60.0,
+    seed: Annotated[int, typer.Option(help="Seed of faults and garbage")] = 1,
+    quick: Quick = False,
+    as_json: Json = False,
+) -> None:
+    """Produce steadily under faults and garbage; then check records, journal, memory and descriptors."""
+    plan = Plan(60.0, rate, 15.0, seed) if quick else Plan(minutes * 60, rate, fault_every, seed)
+    with bench_run("soak", as_json) as run:
+        run.compare(f"3 peers, 3 brokers, {rate} records/s for {plan.seconds / 60:g} min, seed {seed}", FIGURES)
+        cluster = start_live(run.directory, peers=3, brokers=3)
+        try:
+            soak(run, cluster, plan)
         finally:
             stop_live(cluster)
-    wrong += [f"{violation.invariant}: {violation.detail} (on {violation.node})" for violation in check(events)]
-    wrong += usage.rising(plan.seconds / 2)
-    typer.echo(
-        f"{len(producer.acknowledged)} of {producer.sent} records acknowledged, refused: "
-        f"{counted(producer.refused) or 'none'}; {counted(harm.done)}; {garbage.connections} garbage connections; "
-        f"{len(events)} events"
-    )
-    typer.echo(f"memory and descriptors, third and last quarter:\n{chr(10).join(usage.table(plan.seconds / 2))}")
-    end_with(wrong)
-
-
-app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-app.command()(main)
-
-if __name__ == "__main__":
-    app()
+        run.result("no violations" if not run.failures else f"{len(run.failures)} violations")

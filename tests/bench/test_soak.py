@@ -1,95 +1,102 @@
-"""`make soak`: a short one holds, and its judges find what they look for."""
+"""The soak: its checks find what they look for, and a short one holds."""
 
 from __future__ import annotations
 
 import os
 import socket
+import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from bench import soak
-from bench.garbage import Garbage
-from bench.usage import Sample, Series, Usage, descendants, sample
+from bench.__main__ import app_of
+from bench.servers import descendants
+from bench.soak import Records, Usage, levels, send_garbage, take
 from zabka.testing.live.cluster import LiveCluster
 
 
-def _grown(kib: list[int], descriptors: list[int]) -> Usage:
-    usage = Usage()
-    samples = [
-        Sample(1000.0 + 10 * n, size, count) for n, (size, count) in enumerate(zip(kib, descriptors, strict=True))
-    ]
-    usage.series[("broker-1", 7)] = Series("broker-1", 7, [Sample(0.0, kib[0], descriptors[0]), *samples])
-    return usage
+def grown(kib: Sequence[int], descriptors: Sequence[int], begin_s: float = 0.0) -> Usage:
+    samples = [(1000.0 + 10 * n, size, count) for n, (size, count) in enumerate(zip(kib, descriptors, strict=True))]
+    return {("broker-1", 7): [(begin_s, kib[0], descriptors[0]), *samples]}
 
 
-def test_level_memory_and_descriptors_are_no_finding() -> None:
-    assert _grown([100_000, 102_000] * 10, [30, 40] * 10).rising(900.0) == []
+def problems(usage: Usage) -> list[str]:
+    return [problem for measurement in levels(usage, 900.0) for problem in measurement.problems]
 
 
-def test_memory_that_rises_by_more_than_five_per_cent_is_named() -> None:
-    usage = _grown([100_000] * 10 + [106_000] * 10, [30] * 20)
-
-    assert usage.rising(900.0) == ["broker-1 (pid 7) grew from 97.7 to 103.5 MiB"]
-
-
-def test_descriptors_that_leak_are_named() -> None:
-    usage = _grown([100_000] * 20, [30] * 10 + [90] * 10)
-
-    assert usage.rising(900.0) == ["broker-1 (pid 7) went from 30 to 90 descriptors"]
+def test_level_memory_and_descriptors_are_no_problem() -> None:
+    usage = grown([100_000, 102_000] * 10, [30, 40] * 10)
+    assert problems(usage) == []
+    assert [measurement.work for measurement in levels(usage, 900.0)] == ["broker-1, pid 7"]
 
 
-def test_a_process_that_has_just_begun_is_not_judged() -> None:
-    usage = Usage()
-    usage.series[("peer-1", 8)] = Series("peer-1", 8, [Sample(1000.0 + 10 * n, 1000 * n + 1, 1) for n in range(20)])
-
-    assert usage.rising(900.0) == []
+def test_memory_that_grows_by_more_than_five_per_cent_is_a_problem() -> None:
+    assert problems(grown([100_000] * 10 + [106_000] * 10, [30] * 20)) == ["grew from 97.7 to 103.5 MiB"]
 
 
-def test_a_sample_counts_this_process_and_one_that_is_gone_has_none(tmp_path: Path) -> None:
+def test_leaked_descriptors_are_a_problem() -> None:
+    assert problems(grown([100_000] * 20, [30] * 10 + [90] * 10)) == ["went from 30 to 90 descriptors"]
+
+
+def test_young_process_is_not_checked() -> None:
+    assert levels(grown(range(1, 20_000, 1000), [1] * 20, begin_s=990.0), 900.0) == []
+
+
+def test_sample_counts_this_process_and_skips_an_ended_one(tmp_path: Path) -> None:
+    usage: Usage = {}
     with (tmp_path / "held").open("w"):
-        held = sample(os.getpid(), 1.0)
-    released = sample(os.getpid(), 2.0)
+        take(usage, {"this": os.getpid()}, 1.0)
+    take(usage, {"this": os.getpid(), "ended": 2**22 + 1}, 2.0)
 
-    assert held is not None and released is not None
-    assert held.descriptors == released.descriptors + 1
-    assert held.resident_kib > 10_000
+    (held, released) = usage.pop(("this", os.getpid()))
+    assert held[2] == released[2] + 1 and held[1] > 10_000
+    assert usage == {}
     assert os.getpid() in descendants(os.getppid())
-    assert sample(2**22 + 1, 3.0) is None
 
 
-def test_garbage_reaches_the_port_and_everything_it_opened_is_closed() -> None:
+def test_garbage_reaches_the_port_and_all_connections_are_closed() -> None:
+    stopping, made = threading.Event(), list[int]()
     with socket.create_server(("127.0.0.1", 0)) as listening:
-        before = sample(os.getpid(), 0.0)
-        with Garbage([listening.getsockname()], seed=1) as garbage:
-            for _ in range(5):
-                listening.accept()[0].close()
-        after = sample(os.getpid(), 0.0)
+        usage: Usage = {}
+        take(usage, {"this": os.getpid()}, 0.0)
+        address = listening.getsockname()
+        thread = threading.Thread(target=lambda: made.append(send_garbage([address], 1, stopping)))
+        thread.start()
+        for _ in range(5):
+            listening.accept()[0].close()
+        stopping.set()
+        thread.join()
+        take(usage, {"this": os.getpid()}, 1.0)
 
-    assert garbage.connections >= 5
-    assert before is not None and after is not None
-    assert after.descriptors <= before.descriptors
+    assert made[0] >= 5
+    ((_, _, before), (_, _, after)) = usage["this", os.getpid()]
+    assert after <= before
 
 
-def test_an_acknowledged_record_that_is_missing_or_another_is_named(zabka_cluster: LiveCluster) -> None:
+def test_acknowledged_record_that_is_missing_or_changed_is_reported(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create(soak.TOPIC, soak.PARTITIONS, 1)
     assert zabka_cluster.produce(soak.TOPIC, ["kept"]) == 0
-    said = [soak.Acknowledged(0, 0, b"kept"), soak.Acknowledged(0, 0, b"other"), soak.Acknowledged(1, 7, b"never")]
+    records = Records()
+    records.acknowledge(0, 0, b"kept")
 
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(soak, "READ_S", 5.0)
-        assert soak.missing(zabka_cluster.bootstrap, said[:1]) == []
-        assert soak.missing(zabka_cluster.bootstrap, said) == [
-            "two records were acknowledged for one offset",
-            "(0, 0): b'other' was acknowledged, b'kept' stands there",
-            "(1, 7): b'never' was acknowledged and is gone",
+        assert records.violations(zabka_cluster.bootstrap) == []
+        records.acknowledge(0, 0, b"other")
+        records.acknowledge(1, 7, b"never")
+        assert records.violations(zabka_cluster.bootstrap) == [
+            "two records were acknowledged for (0, 0)",
+            "(0, 0): b'other' was acknowledged, b'kept' is stored",
+            "(1, 7): b'never' was acknowledged and is missing",
         ]
 
 
 @pytest.mark.long
-def test_a_short_soak_holds() -> None:
-    result = CliRunner().invoke(soak.app, ["--minutes", "1", "--harm-every", "15"])
+def test_short_soak_holds() -> None:
+    result = CliRunner().invoke(app_of("soak"), ["--quick"])
 
     assert result.exit_code == 0, result.output
-    assert "all of it holds" in result.output
+    assert "no violations" in result.output

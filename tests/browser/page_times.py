@@ -5,7 +5,8 @@ seek      100 random moments of a live journal of 20,000 events, from the wish t
 event     1,000 events a second: from when a node wrote one until the page has drawn it.
 kill      real processes, three peers and three brokers: from the click on Kill until the page says that it is down.
 
-Times are taken in the page, by its own clock; `processor` is the time that the browser's main thread had one.
+Times are taken in the page, by its own clock; `processor` is the time that the browser's main thread had one.  Long
+tasks are those that blocked this thread for more than 50 ms.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
+import pytest
 import typer
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
@@ -63,6 +65,21 @@ class Busy:
         """Since the page began."""
         found = self._session.send("Performance.getMetrics")["metrics"]
         return next(float(metric["value"]) for metric in found if metric["name"] == "TaskDuration") * 1000
+
+
+class LongTasks:
+    """The main thread's tasks of more than 50 ms, as the Long Tasks API reports them."""
+
+    def __init__(self, page: Page) -> None:
+        self._page = page
+        page.evaluate(
+            "() => { window.longTasks = []; new PerformanceObserver((list) => window.longTasks.push("
+            "...list.getEntries().map((task) => task.duration))).observe({type: 'longtask'}); }"
+        )
+
+    def __str__(self) -> str:
+        found = self._page.evaluate("() => window.longTasks")
+        return f"{len(found)} long tasks, longest {max(found, default=0):.0f} ms"
 
 
 def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
@@ -157,13 +174,13 @@ def measure_seeks(browser: Browser) -> None:
         last = server.last_seq
         numbers = random.Random(7).sample(range(1, last), SEEKS)
         busy = Busy(page)
-        before = busy.ms()
+        before, long_tasks = busy.ms(), LongTasks(page)
         times = ask(page, "seek", numbers)
         typer.echo(
             f"seek: {SEEKS} random moments of {last} events; processor {(busy.ms() - before) / SEEKS:.1f} ms a seek"
         )
         typer.echo(f"  to the state     {of([each[0] for each in times])}")
-        typer.echo(f"  to the page      {of([each[1] for each in times])}")
+        typer.echo(f"  to the page      {of([each[1] for each in times])}; {long_tasks}")
 
 
 def measure_events(browser: Browser) -> None:
@@ -185,7 +202,7 @@ def measure_events(browser: Browser) -> None:
         telling = threading.Thread(target=tell)
         telling.start()
         busy = Busy(page)
-        before = busy.ms()
+        before, long_tasks = busy.ms(), LongTasks(page)
         took = ask(page, "events", TOLD_S)
         spent = busy.ms() - before
         over.set()
@@ -193,7 +210,7 @@ def measure_events(browser: Browser) -> None:
         typer.echo(
             f"event to pixel: {len(took) / TOLD_S:.0f} events/s for {TOLD_S} s; processor {spent / TOLD_S / 10:.0f} %"
         )
-        typer.echo(f"  {of(took)}")
+        typer.echo(f"  {of(took)}; {long_tasks}")
 
 
 def measure_kills(browser: Browser) -> None:
@@ -229,14 +246,14 @@ def main(
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: there are {', '.join(MEASURED)}")
     browsers: Iterator[Any] = launched()
-    browser = next(browsers)
+    try:
+        browser = next(browsers)
+    except pytest.skip.Exception as reason:
+        typer.echo(f"bench page: {reason}", err=True)
+        raise typer.Exit(1) from None
     try:
         for name in what or MEASURED:
             MEASURED[name](browser)
             typer.echo(f"load after {name}: {os.getloadavg()[0]:.1f}, of {os.cpu_count()} processors")
     finally:
         next(browsers, None)
-
-
-if __name__ == "__main__":
-    typer.run(main)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench.kafka_histories import record
+from bench.histories import check_kafka
 from zabka.journal.judges.kafka_analysis import ACKS_ALL
 from zabka.simulation.scenarios.library import LIBRARY
 from zabka.simulation.scenarios.scenario import WorldScenario
@@ -47,7 +47,7 @@ def test_a_script_plays_over_real_processes_as_in_the_simulated_world(zabka_clus
 
 @pytest.mark.long
 def test_what_clients_see_under_faults_is_recorded_and_breaks_no_promise(zabka_cluster: LiveCluster) -> None:
-    judgement, troubles = record(zabka_cluster, seconds=1, topics=1, seed=4)
-    assert judgement.wrong == []
-    assert judgement.acknowledged > 0
-    assert troubles.total() >= 1
+    checked = check_kafka(zabka_cluster, seconds=1, clients=1, seed=4)
+    assert checked.wrong == []
+    assert checked.counts["acknowledged"] > 0
+    assert checked.faults.total() >= 1

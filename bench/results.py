@@ -1,0 +1,172 @@
+"""Measurements, their medians and ratios, and the tables made of them.
+
+Every benchmark yields measurements of the same kind: a piece of work, the side that did it, and figures by name.
+Several rounds of one work on one side are combined to their median; the sides are compared by the ratio of medians, or
+pair by pair where both were measured at the same time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from statistics import median
+from typing import Literal, NamedTuple
+
+import msgspec
+from rich.table import Table
+
+Side = Literal["ours", "zookeeper", "kafka", "base"]
+"""`base` is an earlier commit of zabka."""
+TITLES: dict[Side, str] = {"ours": "zabka", "zookeeper": "ZooKeeper", "kafka": "Kafka", "base": "base"}
+EVEN = 0.02
+"""A ratio this close to 1 is neither better nor worse."""
+SEEN = 0.05
+"""In pairs, a change of this size counts if it is beyond doubt."""
+DOUBT = 0.05
+"""The probability that the true ratio lies outside of the range that is shown."""
+
+
+class Figure(NamedTuple):
+    """A column of a table: the key of the figure, its heading, its format, which direction is better, and how rounds
+    are combined."""
+
+    key: str
+    heading: str
+    style: str = ",.1f"
+    better: Literal["less", "more", ""] = "less"
+    combine: Callable[[Iterable[float]], float] = median
+
+
+class Measurement(msgspec.Struct, frozen=True):
+    """One piece of work on one side.  `problems` are broken guarantees: lost writes, error replies."""
+
+    work: str
+    side: Side
+    figures: dict[str, float]
+    problems: list[str] = []
+
+    def text(self, figures: Sequence[Figure]) -> str:
+        """One line for a reader who waits."""
+        shown = [f for f in figures if f.combine is median and f.key in self.figures]
+        parts = [f"{figure.heading} {self.figures[figure.key]:{figure.style}}" for figure in shown]
+        return f"{self.work}, {TITLES[self.side]}: " + ", ".join([*parts, *self.problems])
+
+
+def grouped(measurements: Iterable[Measurement]) -> dict[str, dict[Side, list[Measurement]]]:
+    """Measurements by work and side, in the order of the first measurement of each work."""
+    found: dict[str, dict[Side, list[Measurement]]] = {}
+    for each in measurements:
+        found.setdefault(each.work, {}).setdefault(each.side, []).append(each)
+    return found
+
+
+def combined(measurements: Sequence[Measurement], figure: Figure) -> float | None:
+    """A figure of several rounds; None if no round has it."""
+    values = [each.figures[figure.key] for each in measurements if figure.key in each.figures]
+    return figure.combine(values) if values else None
+
+
+def comparison_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
+    """One line for each work and side, and a line with the ratio, zabka's figure divided by Apache's."""
+    caption = "÷ is zabka divided by Apache: green is better."
+    by_work = grouped(measurements)
+    compared = any("ours" in sides and len(sides) > 1 for sides in by_work.values())
+    table = Table(title=title, caption=caption if compared else None, caption_justify="left")
+    table.add_column("work")
+    table.add_column("")
+    for figure in figures:
+        table.add_column(figure.heading, justify="right")
+    for work, sides in by_work.items():
+        rows = {side: [combined(sides[side], figure) for figure in figures] for side in TITLES if side in sides}
+        for number, (side, values) in enumerate(rows.items()):
+            cells = ["" if v is None else format(v, figure.style) for figure, v in zip(figures, values, strict=True)]
+            table.add_row("" if number else work, TITLES[side], *cells)
+        if len(rows) == 2:
+            pairs = zip(figures, *rows.values(), strict=True)
+            table.add_row("", "÷", *(_ratio_text(figure, ours, theirs) for figure, ours, theirs in pairs))
+            table.add_section()
+    return table
+
+
+def _ratio_text(figure: Figure, ours: float | None, theirs: float | None) -> str:
+    if ours is None or theirs is None or not figure.better:
+        return ""
+    if not theirs:  # CPU time is counted in ticks of 10 ms.
+        return "n/a"
+    ratio = ours / theirs
+    better = ratio > 1 if figure.better == "more" else ratio < 1
+    colour = "default" if abs(ratio - 1) <= EVEN else "green" if better else "red"
+    return f"[{colour}]{ratio:.2f}[/]"
+
+
+class Ratio(NamedTuple):
+    """Median of the ratios of pairs, and the range that contains the true median with 95 % probability."""
+
+    median: float
+    low: float
+    high: float
+
+    def grew(self) -> bool:
+        """Whether the figure is larger by 5 % or more, beyond doubt."""
+        return self.low > 1 and self.median >= 1 + SEEN
+
+    def shrank(self) -> bool:
+        """Whether the figure is smaller by 5 % or more, beyond doubt."""
+        return self.high < 1 and self.median <= 1 - SEEN
+
+    def text(self, better: str) -> str:
+        """The ratio, red if the figure got worse and green if it got better."""
+        worse, improved = (self.shrank(), self.grew()) if better == "more" else (self.grew(), self.shrank())
+        colour = "red" if worse else "green" if improved else "default"
+        return f"[{colour}]{self.median:.3f}[/] ({self.low:.2f} to {self.high:.2f})"
+
+
+def ratio_of(ratios: Sequence[float]) -> Ratio:
+    """The median with the order statistics around it (sign test), which assume no distribution."""
+    if not ratios:
+        return Ratio(math.nan, math.nan, math.nan)
+    ordered, count = sorted(ratios), len(ratios)
+    outside = 0
+    while 2 * sum(math.comb(count, k) for k in range(outside + 1)) <= DOUBT * 2**count:
+        outside += 1
+    # Five pairs or fewer prove nothing: even the outermost ones are not certain enough.
+    if not outside:
+        return Ratio(median(ordered), 0.0, math.inf)
+    return Ratio(median(ordered), ordered[outside - 1], ordered[count - outside])
+
+
+def paired_ratios(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> dict[str, list[Ratio]]:
+    """For each work and figure the ratio of this tree to the base; the n-th measurements of both sides are a pair."""
+    return {
+        work: [
+            ratio_of([
+                now.figures[figure.key] / then.figures[figure.key]
+                for then, now in zip(sides.get("base", ()), sides.get("ours", ()), strict=False)
+                if then.figures[figure.key]
+            ])
+            for figure in figures
+        ]
+        for work, sides in grouped(measurements).items()
+    }  # fmt: skip
+
+
+def worse(measurements: Iterable[Measurement], figures: Sequence[Figure]) -> list[str]:
+    """One line for each figure that is worse than the base by 5 % or more, beyond doubt."""
+    return [
+        f"{work}: {figure.heading} is worse, {ratio.median:.3f} times the base"
+        for work, ratios in paired_ratios(measurements, figures).items()
+        for figure, ratio in zip(figures, ratios, strict=True)
+        if (ratio.shrank() if figure.better == "more" else ratio.grew())
+    ]
+
+
+def paired_table(title: str, measurements: Iterable[Measurement], figures: Sequence[Figure]) -> Table:
+    """One line for each work: this tree divided by the base."""
+    caption = "Median of the pairs, and its range with 95 % certainty; red is worse by 5 % beyond doubt."
+    table = Table(title=title, caption=caption, caption_justify="left")
+    table.add_column("work")
+    for figure in figures:
+        table.add_column(figure.heading, justify="right")
+    for work, ratios in paired_ratios(measurements, figures).items():
+        table.add_row(work, *(ratio.text(figure.better) for figure, ratio in zip(figures, ratios, strict=True)))
+    return table
