@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from zabka.cli.main import _Verbs
+from zabka.cli.typer_verbs import Verbs
 
 
 def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
     with pytest.raises(SystemExit) as ended:
-        _Verbs()(args)
+        Verbs()(args)
     assert ended.value.code == 2
     return re.sub(r"\s+", " ", capsys.readouterr().err)
 
