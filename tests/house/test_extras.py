@@ -40,8 +40,8 @@ MAY_IMPORT = {
         "pydantic_core",
         "pydantic_settings",
     },
-    "compose": {"msgspec", "structlog", "httpx", "starlette", "uvicorn"},
-    "testing": {"msgspec", "httpx", "pytest"},
+    "compose": {"msgspec", "structlog", "starlette", "uvicorn"},
+    "testing": {"msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
 """The packages of others that a room may import."""
