@@ -21,7 +21,7 @@ def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
     [
         (["statsu"], "did you mean status?"),
         (["scenarios", "lsit"], "did you mean list?"),
-        (["scenarios", "list", "--jsno"], "(Possible options: --json)"),
+        (["scenarios", "list", "--jsno"], "--json"),
     ],
 )
 def test_close_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str], args: list[str], hint: str) -> None:

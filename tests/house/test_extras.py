@@ -38,7 +38,6 @@ MAY_IMPORT = {
         "uvicorn",
         "pydantic",
         "pydantic_core",
-        "pydantic_settings",
     },
     "compose": {"msgspec", "structlog", "starlette", "uvicorn"},
     "testing": {"msgspec", "pytest"},
