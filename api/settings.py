@@ -14,7 +14,6 @@ from zabka.api.collector.numbered import KEPT_BYTES_MAX
 from zabka.api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
 from zabka.api.runs.uploads import UPLOAD_BYTES_MAX
 
-
 _PREFIX = "ZABKA_API_"
 
 

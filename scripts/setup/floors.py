@@ -16,7 +16,7 @@ _FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:>=|==)(?P<version>[0-9.]+)")
 
 
 def floors(extras: Sequence[str]) -> list[str]:
-    """A line for each requirement.  Raises KeyError for an unknown extra, ValueError for a requirement with no floor."""
+    """A line for each requirement.  Raises KeyError for an unknown extra, ValueError where there is no floor."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
     return [_pinned(line) for line in lines if not line.startswith(f"{project['name']}[")]
