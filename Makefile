@@ -7,7 +7,7 @@ BROKERS ?=
 ARGS ?=
 export PEERS BROKERS
 
-.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka bench-page histories kafka-histories soak failover idle test-long test-interop test-kazoo mutants fuzz docs dist reference clean
+.PHONY: setup up compose-up compose-down test-compose test lint sweep planted-bugs search-table explore bench bench-kafka bench-page histories kafka-histories soak failover idle test-long test-floors test-interop test-kazoo mutants fuzz docs dist reference clean
 
 setup:
 	@PYTHON="$(PYTHON)" sh scripts/setup/setup.sh
@@ -62,6 +62,9 @@ search-table: setup
 
 test-long: setup
 	@$(BIN)/python -m tests.long_run $(ARGS)
+
+test-floors:
+	@PYTHON="$(PYTHON)" sh scripts/setup/floors.sh
 
 test-interop: setup
 	@$(BIN)/python -m pytest -m "long or not long" tests/interop $(ARGS)

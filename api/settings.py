@@ -1,17 +1,20 @@
-"""What the API process is started from: one JSON file, written with the topology; ZABKA_API_… variables override it."""
+"""What the API process is started from: one JSON file, written with the topology; ZABKA_API_… variables are for what
+that leaves out."""
 
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, Field
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from zabka.api.collector.numbered import KEPT_BYTES_MAX
 from zabka.api.runs.kept import RUNS_BYTES_MAX, RUNS_MAX
 from zabka.api.runs.uploads import UPLOAD_BYTES_MAX
+
+_PREFIX = "ZABKA_API_"
 
 
 class AgentAddress(BaseModel):
@@ -23,10 +26,10 @@ class AgentAddress(BaseModel):
     remedy: str = Field(default="", description="What brings it back where it does not answer, for people")
 
 
-class Settings(BaseSettings):
+class Settings(BaseModel):
     """The API's configuration."""
 
-    model_config = SettingsConfigDict(env_prefix="ZABKA_API_", extra="forbid")
+    model_config = ConfigDict(extra="forbid")
 
     data: Path = Field(description="The API's own directory: collected journal, state")
     cluster_data: Path = Field(description="The cluster's data directory, named in messages to people")
@@ -61,4 +64,14 @@ class Settings(BaseSettings):
 def load_settings(path: Path) -> Settings:
     """Read a settings file.  Raises OSError, ValueError (pydantic's, with the reason)."""
     raw: dict[str, Any] = json.loads(path.read_text())
-    return Settings(**raw)
+    return Settings(**{**_from_environment(), **raw})
+
+
+def _from_environment() -> dict[str, Any]:
+    """What variables say: a list is JSON, anything else is as it stands."""
+    found = {name: os.environ.get(f"{_PREFIX}{name.upper()}") for name in Settings.model_fields}
+    return {
+        name: json.loads(value) if value.startswith("[") else value
+        for name, value in found.items()
+        if value is not None
+    }

@@ -5,12 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import httpx
 import msgspec
 
+from zabka.agent.http_call import NoAnswer, call
 from zabka.agent.protocol import Snapshot
 from zabka.compose.files import TOKEN_FILE, agent_url, is_running, load_run
 from zabka.compose.topology import HostSpec, Topology, load
+
+ANSWER_S = 2.0
 
 
 def read_status(data: Path) -> dict[str, Any] | None:
@@ -53,16 +55,24 @@ def _processes(topology: Topology, data: Path) -> tuple[dict[str, Any], set[str]
     token = (topology.tokens(data) / TOKEN_FILE).read_text().strip()
     found: dict[str, Any] = {}
     silent: set[str] = set()
-    with httpx.Client(trust_env=False, timeout=2.0, headers={"Authorization": f"Bearer {token}"}) as client:
-        for host in topology.hosts:
-            try:
-                answer = client.get(f"{agent_url(host)}/v1/snapshot").raise_for_status()
-                snapshot = msgspec.json.decode(answer.content, type=Snapshot)
-            except (httpx.HTTPError, msgspec.MsgspecError):
-                silent.update(_names(host))
-                continue
-            found.update({p.name: p for p in snapshot.processes})
+    for host in topology.hosts:
+        try:
+            snapshot = read_snapshot(host, token)
+        except (NoAnswer, msgspec.MsgspecError):
+            silent.update(_names(host))
+            continue
+        found.update({p.name: p for p in snapshot.processes})
     return found, silent
+
+
+def read_snapshot(host: HostSpec, token: str) -> Snapshot:
+    """What a host's agent says of its processes.  Raises NoAnswer, MsgspecError."""
+    answer = call(
+        "GET", f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"}, timeout_s=ANSWER_S
+    )
+    if not answer.is_success:
+        raise NoAnswer(f"the agent answers {answer.status}")
+    return msgspec.json.decode(answer.body, type=Snapshot)
 
 
 def show(status: dict[str, Any]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import signal
@@ -11,17 +12,16 @@ from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 
-import httpx
 import msgspec
 
+from zabka.agent.http_call import NoAnswer, call
 from zabka.agent.loopback import loopback
-from zabka.agent.protocol import API_NODE, NEWER_STATE, Snapshot
+from zabka.agent.protocol import API_NODE, NEWER_STATE
 from zabka.agent.token_file import read_token
 from zabka.compose.files import (
     API_TOKEN_FILE,
     TOKEN_FILE,
     Run,
-    agent_url,
     forget_run,
     is_running,
     load_run,
@@ -33,6 +33,7 @@ from zabka.compose.launch import die_with_parent, start_agent
 from zabka.compose.make_parent import make_was_interrupted
 from zabka.compose.plan import Wanted, plan
 from zabka.compose.progress import Progress
+from zabka.compose.status import ANSWER_S, read_snapshot
 from zabka.compose.topology import Topology, load, node_directory, save
 from zabka.ensemble.runtime.extras import is_installed, sentence
 from zabka.ensemble.server.config.security_cfg import without_secrets
@@ -212,45 +213,40 @@ def wait_until_ready(topology: Topology, data: Path, progress: Progress, trouble
     deadline = time.monotonic() + READY_TIMEOUT_S
     token = read_token(topology.tokens(data) / TOKEN_FILE)
     said = "the host agent"
-    with httpx.Client(trust_env=False, timeout=2.0) as client:
-        while time.monotonic() < deadline:
-            trouble()
-            _look_for_dead(topology, data, client, token)
-            missing = _missing(topology, client)
-            if not missing:
-                return
-            if missing[0] != said:
-                said = missing[0]
-                progress.waiting(said)
-            time.sleep(_READY_POLL_S)
+    while time.monotonic() < deadline:
+        trouble()
+        _look_for_dead(topology, data, token)
+        missing = _missing(topology)
+        if not missing:
+            return
+        if missing[0] != said:
+            said = missing[0]
+            progress.waiting(said)
+        time.sleep(_READY_POLL_S)
     raise CannotStart(f"not ready after {READY_TIMEOUT_S:.0f} s: {said}")
 
 
-def _missing(topology: Topology, client: httpx.Client) -> list[str]:
+def _missing(topology: Topology) -> list[str]:
     """What is not there yet; empty when quorum, brokers, controller and page all are."""
     try:
-        ready = client.get(f"{topology.api_url}/readyz")
-        if ready.status_code == 503:
-            problem = ready.json()
+        ready = call("GET", f"{topology.api_url}/readyz", timeout_s=ANSWER_S)
+        if ready.status == 503:
+            problem = json.loads(ready.body)
             return list(problem.get("missing") or [problem["detail"]])
-        page = client.get(topology.api_url)
+        page = call("GET", topology.api_url, timeout_s=ANSWER_S)
         if ready.is_success and page.is_success:
-            cluster = ready.json()["brokers"]
+            cluster = json.loads(ready.body)["brokers"]
             return [f"broker {b.id} is not registered" for b in topology.brokers if b.id not in cluster]
-    except (httpx.HTTPError, ValueError, KeyError):
+    except (NoAnswer, ValueError, KeyError):
         pass
     return ["the dashboard does not answer yet"]
 
 
-def _look_for_dead(topology: Topology, data: Path, client: httpx.Client, token: str) -> None:
+def _look_for_dead(topology: Topology, data: Path, token: str) -> None:
     """Raise CannotStart where a node's process ended at start, or the API's with NEWER_STATE."""
-    host = topology.hosts[0]
     try:
-        answer = client.get(f"{agent_url(host)}/v1/snapshot", headers={"Authorization": f"Bearer {token}"})
-        if not answer.is_success:
-            return
-        snapshot = msgspec.json.decode(answer.content, type=Snapshot)
-    except (httpx.HTTPError, msgspec.MsgspecError):
+        snapshot = read_snapshot(topology.hosts[0], token)
+    except (NoAnswer, msgspec.MsgspecError):
         return
     for process in snapshot.processes:
         ended = process.process == "down" and process.exit_code is not None

@@ -85,10 +85,17 @@ async def get_run(id: RunId, service: Service) -> Run:
     return service.runs.get(id)
 
 
-@router.delete("/runs/{id}", summary="Remove a kept run", status_code=204, responses=responses(401, 403, 404, 409, 422))
-async def delete_run(id: RunId, service: Service) -> None:
+@router.delete(
+    "/runs/{id}",
+    summary="Remove a kept run",
+    status_code=204,
+    response_class=Response,
+    responses=responses(401, 403, 404, 409, 422),
+)
+async def delete_run(id: RunId, service: Service) -> Response:
     """Remove a kept run, files and all."""
     service.runs.delete(id)
+    return Response(status_code=204)
 
 
 @router.get(

@@ -176,9 +176,7 @@ class Partition(BaseModel):
     isr: list[int]
     eligible: list[int] = Field(
         default=[],
-        exclude_if=lambda eligible: not eligible,
-        description="Outside the ISR, with all that was committed: they may lead where nobody in the ISR can.  "
-        "Absent where nobody is",
+        description="Outside the ISR, with all that was committed: they may lead where nobody in the ISR can",
     )
     replicas: list[int]
     partition_epoch: int = Field(description="The zkVersion of its state znode; -1 before there is one")

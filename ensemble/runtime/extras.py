@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 
 PACKAGES: Mapping[str, tuple[str, ...]] = {
+    "cli": ("typer", "rich"),
     "dashboard": ("sse_starlette", "prometheus_client"),
     "spark": ("pyspark", "pyarrow", "pandas", "numpy"),
     "tls": ("cryptography",),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 from unittest.mock import patch
 
 import typer.main
 
 from scripts.reference.markdown import code, document, table
-from zabka.cli.main import VERBS, load
+from zabka.cli.main import VERBS, WITHOUT_TYPER, main_of
 from zabka.cli.pipeline import jobs_of_spark
+from zabka.cli.typer_verbs import load
 
 _INTRODUCTION = (
     "`make setup` puts `zabka` into `.venv/bin`. Each verb tells its options with `--help`. An option of "
@@ -45,13 +46,15 @@ def _help(verb: Any) -> str:
 
 
 def _parts(verb: str) -> Iterator[str]:
-    name, command = f"zabka {verb}", _command(verb)
+    name = f"zabka {verb}"
     head = f"## {name}\n\n{' '.join(VERBS[verb].split())}\n"
+    if verb in WITHOUT_TYPER:
+        yield f"{head}\n{_parser_options(main_of(verb))}"
+        return
+    command = _command(verb)
     if hasattr(command, "commands"):
         yield head
         yield from _below(name, command)
-    elif command.context_settings.get("ignore_unknown_options"):
-        yield f"{head}\n{_tool_options(command)}"
     else:
         yield f"{head}\n{_options(command)}"
 
@@ -77,15 +80,15 @@ def _options(verb: Any) -> str:
     return table(["option", "default", "variable", "what it says"], rows)
 
 
-def _tool_options(command: Any) -> str:
-    """The options of a tool that stands in for one of Kafka's: those of the parser that it makes."""
+def _parser_options(main: Callable[[list[str]], int]) -> str:
+    """The options of a verb that needs no Typer: those of the parser that it makes."""
 
     def caught(self: argparse.ArgumentParser, *_: object, **__: object) -> NoReturn:
         raise _Caught(self)
 
     with patch.object(argparse.ArgumentParser, "parse_args", caught):
         try:
-            command.main(args=[], standalone_mode=False)
+            main([])
         except _Caught as found:
             parser = found.parser
     exclusive = [group for group in parser._mutually_exclusive_groups if group.required]

@@ -20,10 +20,8 @@ LIBRARIES = {
 NODE_MODULES = Path("node_modules")
 CARRIED = Path("zabka") / "api" / "page_libraries"
 """Where the libraries are in an installed package, and in a source distribution."""
-_HOW = (
-    "the page's libraries ({missing}) are not in node_modules: `npm ci --omit=dev --ignore-scripts` or `make setup` "
-    "puts them there"
-)
+_HOW = "the page's libraries ({missing}) are not in node_modules; run this first: {command}"
+_WITH_NPM, _WITHOUT_NPM = "npm ci --omit=dev --ignore-scripts", "make setup"
 
 
 class LibrariesMissing(SetupError):
@@ -34,7 +32,8 @@ def library_files(source: Path) -> list[Path]:
     """The files to carry, as paths below `source` (node_modules).  Raises LibrariesMissing."""
     missing = [name for name in LIBRARIES if not (source / name / "LICENSE").is_file()]
     if missing:
-        raise LibrariesMissing(_HOW.format(missing=", ".join(missing)))
+        command = _WITH_NPM if shutil.which("npm") else _WITHOUT_NPM
+        raise LibrariesMissing(_HOW.format(missing=", ".join(missing), command=command))
     return [
         path.relative_to(source)
         for name, patterns in LIBRARIES.items()

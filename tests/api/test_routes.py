@@ -165,7 +165,7 @@ def test_high_watermarks_and_log_ends_come_from_the_brokers(server: Server, http
 
 
 def test_eligible_replicas_are_told_where_there_are_any(server: Server, http: httpx.Client) -> None:
-    assert "eligible" not in http.get(f"{V1}/topics/orders").json()["partitions"][0]
+    assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["eligible"] == []
     orders = server.ensemble.reading.topics["orders"]
     server.ensemble.reading.topics["orders"] = orders._replace(
         partitions={0: orders.partitions[0]._replace(eligible=(3,))}

@@ -6,12 +6,12 @@ import re
 
 import pytest
 
-from zabka.cli.main import _Verbs
+from zabka.cli.typer_verbs import Verbs
 
 
 def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
     with pytest.raises(SystemExit) as ended:
-        _Verbs()(args)
+        Verbs()(args)
     assert ended.value.code == 2
     return re.sub(r"\s+", " ", capsys.readouterr().err)
 
@@ -21,7 +21,7 @@ def refused(capsys: pytest.CaptureFixture[str], args: list[str]) -> str:
     [
         (["statsu"], "did you mean status?"),
         (["scenarios", "lsit"], "did you mean list?"),
-        (["scenarios", "list", "--jsno"], "(Possible options: --json)"),
+        (["scenarios", "list", "--jsno"], "--json"),
     ],
 )
 def test_close_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str], args: list[str], hint: str) -> None:

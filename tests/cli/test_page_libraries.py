@@ -37,11 +37,13 @@ def test_the_wheel_carries_what_the_page_loads_and_what_that_loads_and_the_licen
     assert "Copyright" in carried["lit-html/LICENSE"].read_text()
 
 
+@pytest.mark.parametrize(("npm", "command"), [("/bin/npm", "npm ci --omit=dev --ignore-scripts"), (None, "make setup")])
 def test_a_build_without_the_libraries_says_what_puts_them_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    npm: str | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(LibrariesMissing, match=r"lit-html.*npm ci.*make setup"):
+    monkeypatch.setattr("shutil.which", lambda name: npm)
+    with pytest.raises(LibrariesMissing, match=f"lit-html.*run this first: {command}$"):
         carry_libraries(tmp_path / "built")
     assert not (tmp_path / "built").exists()
 

@@ -15,6 +15,7 @@ from packaging.requirements import Requirement
 
 from tests.house.packages import PACKAGES as ROOMS
 from tests.house.packages import ROOT, files_of
+from zabka.cli.main import MISSING, VERBS, WITHOUT_TYPER
 from zabka.ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
@@ -37,14 +38,15 @@ MAY_IMPORT = {
         "uvicorn",
         "pydantic",
         "pydantic_core",
-        "pydantic_settings",
     },
-    "compose": {"msgspec", "structlog", "httpx", "starlette", "uvicorn", "rich"},
-    "testing": {"msgspec", "httpx", "pytest"},
-    "cli": {"msgspec", "kio", "rich", "typer"},
+    "compose": {"msgspec", "structlog", "starlette", "uvicorn"},
+    "testing": {"msgspec", "pytest"},
+    "cli": {"msgspec", "kio"},
 }
 """The packages of others that a room may import."""
 OF_EXTRAS = {
+    "compose/progress.py": "cli",
+    "zabka/cli/": "cli",
     "api/routes/stream.py": "dashboard",
     "api/metrics.py": "dashboard",
     "api/analytics/tables.py": "spark",
@@ -63,8 +65,9 @@ ALWAYS_THERE = {"starlette", "pydantic_core"}
 """What a requirement brings for certain: FastAPI is written on Starlette, pydantic on its core."""
 
 
-BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j"}
-"""What an extra's package brings for certain: pandas is written on numpy, PySpark speaks to Java through py4j."""
+BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
+"""What an extra's package brings for certain: pandas is written on numpy, PySpark speaks to Java through py4j, Typer is
+written on Click until it has a copy of it."""
 NEW_IN_THE_LIBRARY = {"compression"}
 """Packages of the standard library that the oldest Python we run on has not: Python 3.14's."""
 
@@ -179,6 +182,32 @@ def test_what_lacks_its_extra_says_so_in_a_sentence(extra: str, code: str, said:
     done = run_without(extra, code)
     assert done.returncode == 1
     assert f"{said}: {install_command(extra)}" in done.stderr
+
+
+def run_zabka_without(extra: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return run_without(extra, f"sys.argv = {['zabka', *arguments]!r}; from zabka.cli.main import main; main()")
+
+
+@pytest.mark.parametrize("verb", sorted(WITHOUT_TYPER))
+def test_a_verb_without_typer_runs_without_the_command_line(verb: str) -> None:
+    done = run_zabka_without("cli", verb, "--help")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"usage: zabka {verb} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "missing"),
+    [
+        *(([verb], f"the command zabka {verb} is") for verb in VERBS if verb not in WITHOUT_TYPER),
+        ([], "the command line is"),
+        (["--help"], "the command line is"),
+        (["no-such-verb"], "the command line is"),
+    ],
+)
+def test_a_verb_that_lacks_the_command_line_says_so(arguments: list[str], missing: str) -> None:
+    done = run_zabka_without("cli", *arguments)
+    assert (done.returncode, done.stdout) == (MISSING, "")
+    assert done.stderr == f"zabka: {missing} not installed: pip install 'zabka[cli]'\n"
 
 
 def test_a_key_store_without_what_reads_it_names_the_command() -> None:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import h11
+
+from zabka.agent.http_call import Answer
 
 READ_BYTES_MAX = 256 * 1024
 ANSWER_BYTES_MAX = 64 * 1024 * 1024
@@ -29,13 +30,6 @@ class AgentSilent(Exception):
 
 class AgentUnreachable(AgentSilent):
     """There was no connection to the agent, so it cannot have heard the call."""
-
-
-class Answer(NamedTuple):
-    """An HTTP answer: its status and its body."""
-
-    status: int
-    body: bytes
 
 
 class _Connection:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from zabka.compose.programs import run_broker
 
 
-def command(config: Annotated[Path, typer.Option(help="A Kafka server.properties")]) -> None:
-    """Run one broker in the foreground."""
-    raise typer.Exit(run_broker(config))
+def main(arguments: list[str]) -> int:
+    """Run it until its end; the exit code."""
+    made = ArgumentParser(prog="zabka broker", description="Run one broker in the foreground.", allow_abbrev=False)
+    made.add_argument("--config", type=Path, required=True, metavar="FILE", help="A Kafka server.properties")
+    return run_broker(made.parse_args(arguments).config)

@@ -1,17 +1,24 @@
-"""Command groups that suggest a command or an option only where the name is close (`zabka.ensemble.close_names`)."""
+"""Groups of Typer's commands: what they suggest for a misspelt name, and what they do where nobody reads the output."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from typer._click.exceptions import NoSuchOption, UsageError
 from typer.core import TyperGroup
 
+from zabka.cli.broken_pipe import NobodyReads
 from zabka.ensemble.close_names import close_name, did_you_mean
+
+try:
+    # A copy of Click, in newer versions of Typer.
+    from typer._click.exceptions import NoSuchOption, UsageError
+except ImportError:
+    from click.exceptions import NoSuchOption, UsageError  # type: ignore[assignment]
 
 
 class CommandGroup(TyperGroup):
-    """Commands and their options.  Typer alone suggests names that share a few letters."""
+    """Commands and their options.  Typer alone suggests names that share a few letters; here a name is suggested only
+    where it is close (`zabka.ensemble.close_names`)."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the group's own options.  Raises NoSuchOption."""
@@ -43,3 +50,14 @@ def _with_close_options(unknown: NoSuchOption) -> NoSuchOption:
     near = close_name(unknown.option_name, (option for option in options if option.startswith("--")))
     unknown.possibilities = [] if near is None else [near]
     return unknown
+
+
+class PipedGroup(CommandGroup):
+    """Commands whose output may go to a pipe: Typer ends with 1 where that is closed, which is some verbs' verdict."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Call a command.  Raises NobodyReads, NoSuchOption."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as failed:
+            raise NobodyReads from failed

@@ -1,12 +1,9 @@
 """The `zabka` command: finds the verb's own module and runs it.
 
 `zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen.  A module is imported when its verb is called, and
-what carries the verb out within its functions, so that help and refusals come at once.  A module has one of three
-things:
-
-- `command`, a function whose parameters Typer makes options of;
-- `main(arguments) -> exit code`, where the verb reads its options itself, as Kafka's tools do;
-- `app`, a Typer application, where the verb has verbs of its own.
+what carries the verb out within its functions, so that help and refusals come at once.  The verbs of `WITHOUT_TYPER`
+read their options themselves, as Kafka's tools do: their modules have `main(arguments) -> exit code`, and run in any
+installation.  The others need the extra `cli` (`zabka.cli.typer_verbs`).
 
 To add a verb: write its module, and its line in `VERBS`.
 """
@@ -18,12 +15,9 @@ import sys
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import typer
-from typer.core import TyperCommand
-
-from zabka.cli.broken_pipe import NobodyReads, PipedGroup
+from zabka.cli.broken_pipe import NobodyReads
+from zabka.ensemble.runtime.extras import is_installed, sentence
 
 VERBS = {
     "up": "Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it.",
@@ -55,45 +49,40 @@ VERBS = {
     "scenarios": "The outage library: what went wrong elsewhere, as scripts that must go right here.",
 }
 """Every verb in the order of `zabka --help`, and what it is for."""
+WITHOUT_TYPER = frozenset({
+    "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
+    "produce", "consume", "broker-api-versions", "log-dirs",
+})  # fmt: skip
+"""The verbs that need no extra."""
 USAGE = 2
-_PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+MISSING = 78
+"""The exit code where the command line is not installed (EX_CONFIG of sysexits.h): 1 and 2 mean other things."""
+INTERRUPTED = 130
+"""As the shell has it: 128 and SIGINT's number."""
 
 
-def _passing_on(main: Callable[[list[str]], int]) -> Callable[[typer.Context], None]:
-    def pass_on(context: typer.Context) -> None:
-        raise typer.Exit(main(context.args))
-
-    return pass_on
-
-
-def load(verb: str) -> Any:
-    """The command of a verb, made of its module."""
-    module: Any = import_module(f"zabka.cli.{verb.replace('-', '_')}")
-    app = getattr(module, "app", None)
-    if app is None:
-        app = typer.Typer(add_completion=False, rich_markup_mode=None)
-        if hasattr(module, "main"):
-            app.command(verb, context_settings=_PASS_ON, help=VERBS[verb])(_passing_on(module.main))
-        else:
-            app.command(verb, help=VERBS[verb])(module.command)
-    return typer.main.get_command(app)
+def main_of(verb: str) -> Callable[[list[str]], int]:
+    """What runs a verb of `WITHOUT_TYPER`."""
+    run: Callable[[list[str]], int] = import_module(module_name(verb)).main
+    return run
 
 
-class _Verbs(PipedGroup):
-    """Lists the verbs without their modules, and loads the one that is called."""
+def module_name(verb: str) -> str:
+    """The module of a verb."""
+    return f"zabka.cli.{verb.replace('-', '_')}"
 
-    def __init__(self) -> None:
-        super().__init__(
-            name="zabka",
-            help="A Kafka control plane that you can break on purpose, watch, rewind and measure.",
-            commands={verb: TyperCommand(verb, help=text) for verb, text in VERBS.items()},
-            no_args_is_help=True,
-            rich_markup_mode=None,
-        )
 
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        verb, command, rest = super().resolve_command(ctx, args)
-        return verb, command if verb is None else load(verb), rest
+def _run(arguments: list[str]) -> int:
+    verb = arguments[0] if arguments else ""
+    if verb in WITHOUT_TYPER:
+        return main_of(verb)(arguments[1:])
+    if not is_installed("cli"):
+        missing = f"the command zabka {verb} is" if verb in VERBS else "the command line is"
+        print(f"zabka: {sentence('cli', missing)}", file=sys.stderr)  # noqa: T201
+        return MISSING
+    from zabka.cli.typer_verbs import run
+
+    return run(arguments)
 
 
 def _open_closed_streams() -> None:
@@ -108,16 +97,19 @@ def main() -> None:
     _open_closed_streams()
     try:
         try:
-            _Verbs()()
+            code = _run(sys.argv[1:])
         finally:
             # Later nobody could be told that what is buffered cannot be written.
             sys.stdout.flush()
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     except (OSError, NobodyReads) as failed:
         if not isinstance(failed, BrokenPipeError | NobodyReads):
             print(f"zabka: {failed}", file=sys.stderr)  # noqa: T201
         # What is buffered would be tried once more when Python ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(USAGE)
+        code = USAGE
+    sys.exit(code)
 
 
 if __name__ == "__main__":

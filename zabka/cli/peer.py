@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from argparse import ArgumentParser
 from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from zabka.compose.programs import run_peer
 
 
-def command(config: Annotated[Path, typer.Option(help="A ZooKeeper zoo.cfg")]) -> None:
-    """Run one ensemble server in the foreground."""
-    raise typer.Exit(run_peer(config))
+def main(arguments: list[str]) -> int:
+    """Run it until its end; the exit code."""
+    made = ArgumentParser(
+        prog="zabka peer", description="Run one ensemble server in the foreground.", allow_abbrev=False
+    )
+    made.add_argument("--config", type=Path, required=True, metavar="FILE", help="A ZooKeeper zoo.cfg")
+    return run_peer(made.parse_args(arguments).config)

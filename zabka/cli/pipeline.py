@@ -16,7 +16,7 @@ import typer
 from rich.box import HEAVY_HEAD
 from rich.console import Console
 
-from zabka.cli.broken_pipe import PipedGroup
+from zabka.cli.command_group import PipedGroup
 from zabka.cli.piped_console import PipedConsole, print_table
 from zabka.cli.spark_connect import no_connect
 from zabka.ensemble.runtime.extras import Lacking, require

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import threading
 from typing import Any
 
-import httpx
-
+from zabka.agent.http_call import Answer, NoAnswer, call
 from zabka.testing.cluster import ClusterFailed
 
 CALL_TIMEOUT_S = 60.0
@@ -22,29 +22,33 @@ class Refused(ClusterFailed):
 
 
 class HttpApi:
-    """Calls the API at `url`; every call blocks until it is answered."""
+    """Calls the API at `url`; every call blocks until it is answered, and may come from any thread."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
-        """`token` is what an API that does not listen on loopback wants.  Raises ClusterFailed where `url` is none."""
+        """`token` is what an API that does not listen on loopback wants."""
         self.url = url
-        headers = {} if token is None else {"authorization": f"Bearer {token}"}
-        try:
-            self._client = httpx.Client(base_url=url, timeout=CALL_TIMEOUT_S, trust_env=False, headers=headers)
-        except httpx.InvalidURL as reason:
-            raise ClusterFailed(str(reason)) from None
+        self._token = token
 
     def request(self, method: str, path: str, body: Any = None) -> Any:
         """Call the API; the answer's JSON, None where there is none.  Raises ClusterFailed, with a status Refused."""
         try:
-            answer = self._client.request(method, path, json=body)
-        except (httpx.HTTPError, httpx.InvalidURL) as reason:
-            raise ClusterFailed(f"{method} {path}: {reason!r}") from None
-        if answer.is_error:
-            raise Refused(f"{method} {path}: {answer.status_code} {answer.text}", answer.status_code)
+            answer = self._call(method, path, body)
+        except NoAnswer as reason:
+            raise ClusterFailed(f"{method} {path}: {reason}") from None
+        if answer.status >= 400:
+            raise Refused(f"{method} {path}: {answer.status} {answer.body.decode(errors='replace')}", answer.status)
         try:
-            return answer.json() if answer.content else None
+            return json.loads(answer.body) if answer.body else None
         except ValueError:
             raise ClusterFailed(f"{method} {path}: the answer is no JSON") from None
+
+    def _call(self, method: str, path: str, body: Any) -> Answer:
+        headers = {} if self._token is None else {"authorization": f"Bearer {self._token}"}
+        sent = b""
+        if body is not None:
+            headers["content-type"] = "application/json"
+            sent = json.dumps(body).encode()
+        return call(method, f"{self.url.rstrip('/')}{path}", sent, headers, timeout_s=CALL_TIMEOUT_S)
 
     def get(self, path: str) -> Any:
         """GET."""
@@ -57,13 +61,12 @@ class HttpApi:
     def post_and_forget(self, path: str, body: Any) -> None:
         """POST from a thread of its own; the answer is nobody's concern."""
 
-        def call() -> None:
-            with contextlib.suppress(httpx.HTTPError):
-                httpx.post(f"{self.url}{path}", json=body, timeout=CALL_TIMEOUT_S, trust_env=False)
+        def post() -> None:
+            with contextlib.suppress(NoAnswer):
+                self._call("POST", path, body)
 
-        thread = threading.Thread(target=call, name=f"POST {path}", daemon=True)
+        thread = threading.Thread(target=post, name=f"POST {path}", daemon=True)
         thread.start()
 
     def close(self) -> None:
-        """Close the connections to the API; the cluster goes on."""
-        self._client.close()
+        """Nothing is open between two calls; the cluster goes on."""

@@ -1,0 +1,33 @@
+"""The oldest version that pyproject.toml accepts of each requirement, as pip's constraints.
+
+`python scripts/setup/floors.py [EXTRA …]` prints those of a plain installation and of these extras.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+_FLOOR = re.compile(r"(?P<name>[A-Za-z0-9._-]+)(?:>=|==)(?P<version>[0-9.]+)")
+
+
+def floors(extras: Sequence[str]) -> list[str]:
+    """A line for each requirement.  Raises KeyError for an unknown extra, ValueError where there is no floor."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
+    return [_pinned(line) for line in lines if not line.startswith(f"{project['name']}[")]
+
+
+def _pinned(requirement: str) -> str:
+    found = _FLOOR.match(requirement)
+    if found is None:
+        raise ValueError(f"{requirement!r} names no oldest version")
+    return f"{found['name']}=={found['version']}"
+
+
+if __name__ == "__main__":
+    sys.stdout.write("".join(f"{line}\n" for line in floors(sys.argv[1:])))

@@ -1,0 +1,64 @@
+"""A call over HTTP that blocks: what the server is asked, and what becomes of no answer."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+
+from zabka.agent.http_call import Answer, NoAnswer, call
+
+
+class _Echo(BaseHTTPRequestHandler):
+    def _answer(self) -> None:
+        asked = self.rfile.read(int(self.headers.get("content-length", "0")))
+        said = f"{self.command} {self.path} {self.headers.get('x-mark', '')} ".encode() + asked
+        self.send_response(418 if self.path == "/refused" else 200)
+        self.send_header("content-length", str(len(said)))
+        self.end_headers()
+        self.wfile.write(said)
+
+    do_GET = do_PATCH = do_DELETE = _answer
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+@pytest.fixture
+def echo() -> Iterator[str]:
+    server = HTTPServer(("127.0.0.1", 0), _Echo)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_method_headers_and_body_arrive(echo: str) -> None:
+    said = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
+    assert said == Answer(200, b"PATCH /a?b=1 m {}")
+
+
+@pytest.mark.parametrize(
+    ("path", "asked"), [("", "/"), ("/t/\u00e9 x", "/t/%C3%A9%20x"), ("/t%2Fu?at=1#part", "/t%2Fu?at=1")]
+)
+def test_a_path_is_escaped_once(echo: str, path: str, asked: str) -> None:
+    assert call("GET", echo + path, timeout_s=5).body.decode().split() == ["GET", asked]
+
+
+def test_an_error_is_an_answer(echo: str) -> None:
+    answer = call("DELETE", f"{echo}/refused", timeout_s=5)
+    assert (answer.status, answer.is_success) == (418, False)
+
+
+@pytest.mark.parametrize(
+    "url", ["localhost", "ftp://127.0.0.1", "http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:1"]
+)
+def test_what_cannot_be_asked_gives_no_answer(url: str) -> None:
+    with pytest.raises(NoAnswer):
+        call("GET", url, timeout_s=5)

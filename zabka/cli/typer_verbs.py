@@ -1,0 +1,65 @@
+"""The verbs whose options Typer reads, and the list of all verbs: what `zabka` is with the extra `cli`.
+
+A module of such a verb has one of three things:
+
+- `command`, a function whose parameters Typer makes options of;
+- `app`, a Typer application, where the verb has verbs of its own;
+- `main(arguments) -> exit code`, where the verb calls Typer itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperCommand
+
+from zabka.cli.command_group import PipedGroup
+from zabka.cli.main import VERBS, module_name
+
+_PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
+
+
+def _passing_on(main: Callable[[list[str]], int]) -> Callable[[typer.Context], None]:
+    def pass_on(context: typer.Context) -> None:
+        raise typer.Exit(main(context.args))
+
+    return pass_on
+
+
+def load(verb: str) -> Any:
+    """The command of a verb, made of its module."""
+    module: Any = import_module(module_name(verb))
+    app = getattr(module, "app", None)
+    if app is None:
+        app = typer.Typer(add_completion=False, rich_markup_mode=None)
+        if hasattr(module, "main"):
+            app.command(verb, context_settings=_PASS_ON, help=VERBS[verb])(_passing_on(module.main))
+        else:
+            app.command(verb, help=VERBS[verb])(module.command)
+    return typer.main.get_command(app)
+
+
+class Verbs(PipedGroup):
+    """Lists the verbs without their modules, and loads the one that is called."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            name="zabka",
+            help="A Kafka control plane that you can break on purpose, watch, rewind and measure.",
+            commands={verb: TyperCommand(verb, help=text) for verb, text in VERBS.items()},
+            no_args_is_help=True,
+            rich_markup_mode=None,
+        )
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        verb, command, rest = super().resolve_command(ctx, args)
+        return verb, command if verb is None else load(verb), rest
+
+
+def run(arguments: list[str]) -> NoReturn:
+    """Run what the arguments say.  Raises SystemExit with the exit code, OSError, NobodyReads."""
+    Verbs()(arguments)
+    raise AssertionError("a command of Typer's ends the process")
