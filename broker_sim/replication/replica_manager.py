@@ -6,7 +6,7 @@ awaited only for what the ISR or a timer decides.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +15,8 @@ from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConf
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.housekeeping import LogHousekeeping
 from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.time_search import offset_for_timestamp
 from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
@@ -30,7 +32,6 @@ from zabka.broker_sim.replication.fetch_answers import read, told_before
 from zabka.broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
 from zabka.broker_sim.replication.isr_rules import IsrRules
 from zabka.broker_sim.replication.log_dir_moves import LogDirMoves
-from zabka.broker_sim.replication.offset_listing import list_offset
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
 from zabka.broker_sim.replication.producing import Producing
@@ -43,6 +44,11 @@ from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
@@ -463,3 +469,28 @@ class ReplicaManager:
         if partition is None:
             return None, self._control.absence(topic_partition)
         return partition, partition.check_epoch(current_leader_epoch, leader_only)
+
+
+def list_offset(
+    partition: Partition, timestamp: int, from_follower: bool
+) -> Generator[None, None, tuple[int, int, int, int]]:
+    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says; in slices."""
+    error, last = partition.last_readable(from_follower)
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
+    if timestamp == LATEST:
+        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
+    found = None
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from newest_record(log)
+    elif timestamp >= 0:
+        found = yield from offset_for_timestamp(log, timestamp)
+    if found is None and log.is_closed:
+        # It went while there was a pause: it has moved to another log directory, or nothing is served of it any more.
+        if partition.log is log:
+            return int(ErrorCode.not_leader_or_follower), -1, -1, -1
+        return (yield from list_offset(partition, timestamp, from_follower))
+    if found is None or found[1] >= last:
+        return int(error), -1, -1, -1
+    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

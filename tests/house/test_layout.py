@@ -53,7 +53,6 @@ SHELLS = {
     "ensemble/client/kazoo.py",
     "broker_sim/logs/background_sync.py",
     "broker_sim/logs/file_log_directory.py",
-    "broker_sim/generated_id.py",
     "broker_sim/kafka_port.py",
     "broker_sim/request_times.py",
     "zabka/kafka/channel.py",
