@@ -39,8 +39,8 @@ async def delete_notifications(reign: Reign, paths: Sequence[str]) -> None:
 
 
 async def process_isr_notifications(reign: Reign, _: str) -> None:
-    """Read again what the notifications name, and tell every broker: leaders wrote these ISR changes themselves (with an
-    inter-broker protocol before 2.7-IV2)."""
+    """Read again what the notifications name, and tell every broker: leaders wrote these ISR changes themselves (with
+    an inter-broker protocol before 2.7-IV2)."""
     service, context = reign.zk.service, reign.context
     paths = await watch_notifications(reign, ISR_CHANGES)
     outcomes = await reign.zk.batch([partial(service.get, path) for path in paths])

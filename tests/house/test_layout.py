@@ -58,7 +58,6 @@ SHELLS = {
     "zabka/kafka/channel.py",
     "zabka/kafka/kafka_tap.py",
     "zabka/kafka/wire/frames.py",
-    "zabka/kafka/wire/long_answers.py",
     "broker_sim/broker_process.py",
     "broker_sim/process_log.py",
     "broker_sim/surroundings.py",
