@@ -75,7 +75,7 @@ Kafka's UnifiedLog (appendAsLeader, appendAsFollower, read, roll, truncateTo, tr
 maybeIncrementLogStartOffset, deleteOldSegments, replaceSegments, legacyFetchOffsetsBefore), LogLoader.recoverLog,
 LogSegment, LeaderEpochFileCache (KIP-101, KIP-279), ProducerStateManager (KIP-98), PartitionMetadataFile.  Kafka
 validates records in UnifiedLog.append; here `Partition.append` does, before the log is called.  Compaction is in
-`zabka.broker_sim.logs.cleaner`, and reads across its gaps are in `_empty_batches`.
+`zabka.broker_sim.logs.cleaner`, and reads across its gaps are in `empty_batches`.
 """
 
 from __future__ import annotations
@@ -366,7 +366,7 @@ class PartitionLog:
 
         Where not even the first fits into `max_bytes` it is returned if `at_least_one` (KIP-74), else nothing.
         `offset` must lie within the log.  Where compaction has left nothing up to there, or within a batch that says so
-        already, or up to a batch before which an epoch begins, batches without records say so (`_empty_batches`).
+        already, or up to a batch before which an epoch begins, batches without records say so (`empty_batches`).
         """
         if offset >= up_to or offset >= self.end_offset:
             return b""
@@ -380,15 +380,15 @@ class PartitionLog:
             found = segment.locate(offset)
         if found is None or found[1].base_offset >= up_to:
             time_ms = self._segment_of(offset).max_timestamp
-            return _empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
+            return empty_batches(self.epochs, offset, up_to, time_ms, max_bytes, at_least_one)
         start, header = found
-        if header.base_offset < offset and _is_gap(header):
+        if header.base_offset < offset and is_gap(header):
             # A follower that has what was there up to `offset` could not take the whole of it.
             gap_end = min(header.next_offset, up_to)
-            return _empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
+            return empty_batches(self.epochs, offset, gap_end, header.max_timestamp, max_bytes, at_least_one)
         base_offset = header.base_offset
         if next(self.epochs.starts_within(offset, base_offset), None) is not None:
-            gap = _empty_batches(self.epochs, offset, base_offset, header.max_timestamp, max_bytes, at_least_one)
+            gap = empty_batches(self.epochs, offset, base_offset, header.max_timestamp, max_bytes, at_least_one)
             if offset_after(gap, offset) < base_offset:
                 return gap
             return gap + self.read(base_offset, max_bytes - len(gap), up_to, False)
@@ -397,7 +397,7 @@ class PartitionLog:
             end = segment.whole_batches(start, max_bytes)
             if end == start and at_least_one:
                 end = start + header.size
-        end = _before_epoch_in_gap(self.epochs, segment, header.next_offset, end)
+        end = before_epoch_in_gap(self.epochs, segment, header.next_offset, end)
         return segment.file.read(start, end - start) if end > start else b""
 
     def lies_in_older_segment(self, offset: int, than: int) -> bool:
@@ -617,7 +617,7 @@ class PartitionLog:
         self._directory.delete_partition(self.name)
 
 
-def _empty_batches(
+def empty_batches(
     epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
 ) -> bytes:
     """Batches of no records in the place of those that were there from `offset` to before `up_to`, one of each epoch:
@@ -637,13 +637,13 @@ def _empty_batches(
     return gap
 
 
-def _is_gap(header: BatchHeader) -> bool:
+def is_gap(header: BatchHeader) -> bool:
     """Is it a batch in the place of what compaction has removed, as a follower stores it?  It ends where one that
     compaction has emptied did, but may begin anywhere.  One that is kept for the sake of its producer is whole."""
     return not header.record_count and header.producer_id == NO_PRODUCER
 
 
-def _before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
+def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
     """Where to read a segment up to, behind `offset` and at most to the position `end`, so that no epoch begins in a
     gap in between."""
     for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):

@@ -227,7 +227,7 @@ class Peer:
         core.now = now
         recovered, self._recovered = self._recovered, None
         assert recovered is not None, "a peer starts once"
-        problem = _why_unusable(recovered)
+        problem = why_unusable(recovered)
         if problem is not None:
             self._halted = True
             return [Halt(problem)]
@@ -347,7 +347,7 @@ class Peer:
         core = self._core
         core.now = now
         assert core.awaiting_recovery, "nobody asked for a truncation"
-        problem = _why_unusable(recovered)
+        problem = why_unusable(recovered)
         if problem is not None:
             self._halted = True
             return [Halt(problem)]
@@ -499,7 +499,7 @@ class Peer:
         self._core.out.append(SendNotification(to, note))
 
 
-def _why_unusable(recovered: Recovered) -> str | None:
+def why_unusable(recovered: Recovered) -> str | None:
     """Why a peer must not run on what its disk holds, in words for its log; None where it may."""
     if recovered.accepted_epoch < recovered.current_epoch:
         return (
