@@ -18,7 +18,6 @@ from zabka.broker_sim.config_changes import ConfigChanges
 from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener
 from zabka.broker_sim.configs.config_admin import ConfigAdmin
 from zabka.broker_sim.configs.config_describe import ConfigDescriber
-from zabka.broker_sim.configs.controller_config import controller_config
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
 from zabka.broker_sim.configs.entity_znodes import EntityZnodes
 from zabka.broker_sim.configs.replica_config import replica_config
@@ -48,8 +47,10 @@ from zabka.broker_sim.replication.replica_manager import ReplicaManager
 from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.replication.zookeeper_isr import isr_writer
 from zabka.broker_sim.request_context import Handler, RequestContext, RequestRefused
+from zabka.controller.config import ControllerConfig
 from zabka.controller.controller import KafkaController
 from zabka.controller.historical import Historical
+from zabka.controller.topic_configs import UNCLEAN
 from zabka.ensemble.client.service import SessionState
 from zabka.ensemble.errors import SessionExpired, ZooKeeperError
 from zabka.ensemble.ports import Task
@@ -415,3 +416,20 @@ class Broker:
             replicas=self.replicas,
             metadata=self.metadata,
         )
+
+
+def controller_config(config: KafkaConfig) -> ControllerConfig:
+    """What the controller reads of a broker's configuration."""
+    return ControllerConfig(
+        unclean_leader_election_enable=config.flag(UNCLEAN),
+        min_insync_replicas=config.min_insync_replicas,
+        session_timeout_ms=config.session_timeout_ms,
+        auto_leader_rebalance_enable=config.flag("auto.leader.rebalance.enable"),
+        leader_imbalance_check_interval_seconds=config.number("leader.imbalance.check.interval.seconds"),
+        leader_imbalance_per_broker_percentage=config.number("leader.imbalance.per.broker.percentage"),
+        delete_topic_enable=config.flag("delete.topic.enable"),
+        zookeeper_max_in_flight_requests=config.number("zookeeper.max.in.flight.requests"),
+        controller_socket_timeout_ms=config.number("controller.socket.timeout.ms"),
+        inter_broker_listener_name=config.inter_broker_listener,
+        historical=config.historical,
+    )

@@ -22,12 +22,11 @@ from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.broker_ports import BrokerPorts
 from zabka.broker_sim.configs.broker_config import KafkaConfig, Listener, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError
-from zabka.broker_sim.generated_id import identified
 from zabka.broker_sim.kafka_port import KafkaPort
 from zabka.broker_sim.loggers import CONNECTIONS, LOGS, REQUESTS, SERVER
 from zabka.broker_sim.logs.file_log_directory import FileLogDirectory
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
-from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties
+from zabka.broker_sim.logs.meta_properties import InconsistentMetaProperties, stored_broker_id
 from zabka.broker_sim.process_log import ProcessLog
 from zabka.broker_sim.request_times import RequestTimes
 from zabka.broker_sim.surroundings import Surroundings
@@ -51,7 +50,8 @@ from zabka.journal.message_log import MessageLog, open_message_log
 from zabka.journal.writer import Journal, JournalWriter
 from zabka.kafka.channel import AsyncioChannel
 from zabka.kafka.kafka_tap import KafkaTap
-from zabka.kafka.zk.registration import BrokerIdInUse
+from zabka.kafka.zk.coordination import Zk
+from zabka.kafka.zk.registration import BrokerIdInUse, create_persistent_paths, next_broker_id
 
 GC_THRESHOLDS = (50_000, 20, 50)
 """Fewer, larger collections: most of what a broker allocates is freed by reference counting at once."""
@@ -125,7 +125,7 @@ def run_broker(config_path: Path) -> None:
     with ExitStack() as held:
         lock_log_dirs(config, held)
         if config.broker_id < 0:
-            config = asyncio.run(identified(config))
+            config = asyncio.run(_identified(config))
         log = node_logger(config.node_name)
         for warning in config.warnings:
             log.warning(warning)
@@ -420,3 +420,31 @@ def _peer_names(config: KafkaConfig) -> dict[str, str]:
     except ValueError as bad:
         raise CannotRun(f"configuration zookeeper.connect: {bad}") from None
     return {address: f"peer-{number}" for number, address in enumerate(addresses, 1)}
+
+
+async def _identified(config: KafkaConfig) -> KafkaConfig:
+    """The configuration with the broker's own id in it (broker.id.generation.enable).  Raises ZooKeeperError.
+
+    As Kafka does, a broker goes on with the id in its log directory; only a new one asks the ensemble for the next.
+    """
+    broker_id = stored_broker_id(FileLogDirectory(Path(config.log_dir)))
+    return config.identified(await _next_id(config) if broker_id is None else broker_id)
+
+
+async def _next_id(config: KafkaConfig) -> int:
+    runtime = AsyncioRuntime(asyncio.get_running_loop())
+    client = Client(
+        config.zookeeper_connect,
+        AsyncioConnector(),
+        runtime,
+        session_timeout_ms=config.session_timeout_ms,
+        name="a new broker",
+    )
+    try:
+        await client.start()
+        zk = Zk(client, runtime)
+        await create_persistent_paths(zk)
+        return await next_broker_id(zk, config.number("reserved.broker.max.id"))
+    finally:
+        await client.close()
+        await runtime.cancel_all()

@@ -24,7 +24,6 @@ from zabka.agent.protocol import (
     Snapshot,
 )
 from zabka.compose.control_link import ControlLink
-from zabka.compose.faults_left import faults_left
 from zabka.compose.journal_files import JournalTail
 from zabka.compose.journal_growth import JournalGrowth
 from zabka.compose.launch import argv_for
@@ -44,6 +43,7 @@ from zabka.ensemble.runtime.links import FaultTable
 from zabka.ensemble.runtime.supervisor import kept_up
 from zabka.journal.events import FaultInjected, FaultRemoved, NodeStarted, NodeStopped, ProcessChanged, TaskFailed
 from zabka.journal.message_log import message_files
+from zabka.journal.reader import node_files, read_file
 from zabka.journal.writer import JournalWriter
 
 OBSERVE_INTERVAL_S = 0.5
@@ -314,3 +314,15 @@ class Host:
                 for port in (spec.client_port, spec.quorum_port, spec.election_port):
                     names[f"{spec.address}:{port}"] = spec.name
         return names
+
+
+def faults_left(directory: Path, host: str) -> list[str]:
+    """The ids of faults that the host's journal tells of and does not end, oldest first."""
+    left: dict[str, None] = {}
+    for path in node_files(directory, host):
+        for entry in read_file(path):
+            if isinstance(entry.event, FaultInjected):
+                left[entry.event.fault_id] = None
+            elif isinstance(entry.event, FaultRemoved):
+                left.pop(entry.event.fault_id, None)
+    return list(left)

@@ -30,7 +30,6 @@ from zabka.compose.files import (
     write_host,
 )
 from zabka.compose.launch import die_with_parent, start_agent
-from zabka.compose.make_parent import make_was_interrupted
 from zabka.compose.plan import Wanted, plan
 from zabka.compose.progress import Progress
 from zabka.compose.status import ANSWER_S, read_snapshot
@@ -47,6 +46,7 @@ _LOG_LINES = 12
 
 FILES_MIN = 256
 """A node has a few dozen open by itself, and two for each connection or replica that it serves."""
+_SIGINT_BIT = 1 << (signal.SIGINT - 1)
 
 
 class CannotStart(Exception):
@@ -290,3 +290,20 @@ def _signal(pid: int, number: signal.Signals) -> None:
         pass
     except PermissionError:
         raise CannotStart(f"process {pid} belongs to somebody else") from None
+
+
+def make_was_interrupted(proc: Path = Path("/proc")) -> bool:
+    """Is this process's parent a `make` that was sent SIGINT?
+
+    A terminal's Ctrl-C reaches make and its children alike.  A SIGINT sent to make alone does not: GNU make passes on
+    SIGTERM only, and waits for its children.  While it waits it blocks SIGINT, which the kernel shows.
+    """
+    parent = proc / str(os.getppid())
+    try:
+        if (parent / "comm").read_text().strip() not in ("make", "gmake"):
+            return False
+        status = (parent / "status").read_text()
+    except OSError:
+        return False
+    blocked = next((line for line in status.splitlines() if line.startswith("SigBlk:")), "SigBlk: 0")
+    return bool(int(blocked.split()[1], 16) & _SIGINT_BIT)

@@ -10,7 +10,6 @@ from kio.schema.errors import ErrorCode as KafkaError
 from zabka.controller.broker_changes import process_broker_change, process_broker_modifications
 from zabka.controller.config import EVENTS_QUEUED_MAX
 from zabka.controller.events import ControllerEvent, EventQueue, Process
-from zabka.controller.isr_notifications import process_isr_notifications
 from zabka.controller.leader_elections import (
     elect_preferred_from_znode,
     process_auto_rebalance,
@@ -18,6 +17,7 @@ from zabka.controller.leader_elections import (
     process_unclean_default,
 )
 from zabka.controller.log_dir_failures import process_log_dir_events
+from zabka.controller.notifications import process_isr_notifications
 from zabka.controller.reassignments import process_zk_reassignment
 from zabka.controller.reign import Reign
 from zabka.controller.topic_changes import (

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
 
+from zabka.controller.partition_store import WrittenState
+from zabka.controller.reassignments import complete_reassignments
 from zabka.controller.reign import Reign
 from zabka.ensemble.client.service import Delete
+from zabka.ensemble.errors import ErrorCode
+from zabka.journal.cause import transaction_cause
+from zabka.journal.events import TopicPartition
 from zabka.kafka.zk import znodes
 
 
@@ -30,3 +36,31 @@ async def watch_notifications(reign: Reign, which: Notifications) -> list[str]:
 async def delete_notifications(reign: Reign, paths: Sequence[str]) -> None:
     """They have been seen to."""
     await reign.writer.write([Delete(path) for path in paths])
+
+
+async def process_isr_notifications(reign: Reign, _: str) -> None:
+    """Read again what the notifications name, and tell every broker: leaders wrote these ISR changes themselves (with
+    an inter-broker protocol before 2.7-IV2)."""
+    service, context = reign.zk.service, reign.context
+    paths = await watch_notifications(reign, ISR_CHANGES)
+    outcomes = await reign.zk.batch([partial(service.get, path) for path in paths])
+    changed: dict[TopicPartition, None] = {}
+    for path, outcome in zip(paths, outcomes, strict=True):
+        listed = znodes.decode_partition_set(outcome.value[0]) if outcome.value is not None else []
+        if listed is None:
+            reign.report(ISR_CHANGES.event, f"{path} is not readable")
+        changed.update(dict.fromkeys(p for p in listed or [] if context.has_partition(p)))
+    for partition, row in (await reign.store.read_written(list(changed))).items():
+        old = context.leadership.get(partition)
+        if isinstance(row, WrittenState):
+            state = row.state
+            context.leadership[partition] = state
+            if old is not None and old.isr != state.isr:
+                cause = "lag" if len(state.isr) < len(old.isr) else "caught_up"
+                reign.store.announce_isr(partition, old, state, 0, cause, transaction_cause(row.zxid))
+        elif row is not ErrorCode.NO_NODE:
+            reign.report(ISR_CHANGES.event, f"the state of {partition} is not readable: {row.name}")
+    if changed:
+        reign.send_update_metadata(context.live_or_shutting_down_ids, list(changed))
+        await complete_reassignments(reign, changed)
+    await delete_notifications(reign, paths)

@@ -13,8 +13,7 @@ from zabka.api.collector.collector import TooOld
 from zabka.api.http.problems import Problem, responses
 from zabka.api.services import Service
 from zabka.api.views.ensemble_view import ZnodeReading
-from zabka.api.views.models import Table
-from zabka.api.views.znode_models import Acl, Znode, ZnodeStat
+from zabka.api.views.models import Acl, Table, Znode, ZnodeStat
 
 router = APIRouter(prefix="/api/v1")
 

@@ -11,7 +11,7 @@ from zabka.api.http.problems import Problem, responses
 from zabka.api.runs.history import History
 from zabka.api.runs.run_models import WhyStep
 from zabka.api.runs.why import chain_to_json
-from zabka.api.scenarios.lesson_models import LessonRevealed, LessonTold
+from zabka.api.scenarios.models import LessonRevealed, LessonTold
 from zabka.api.services import Service
 from zabka.journal.events import Entry
 from zabka.journal.reader import decode_line

@@ -23,8 +23,11 @@ from zabka.broker_sim.configs.config_resources import (
     whole_number,
 )
 from zabka.broker_sim.configs.entity_configs import EntityConfigs
-from zabka.broker_sim.configs.key_documentation import BROKER_DOCUMENTATION, TOPIC_DOCUMENTATION
+from zabka.broker_sim.configs.key_sentences import BROKER as BROKER_SENTENCES
+from zabka.broker_sim.configs.key_sentences import TOPIC as TOPIC_SENTENCES
+from zabka.broker_sim.configs.keys_without_effect import BROKER_WITHOUT_EFFECT, TOPIC_WITHOUT_EFFECT
 from zabka.broker_sim.configs.topic_config import TOPIC_KEYS
+from zabka.broker_sim.configs.unsupported_values import SUPPORTED_OF_BROKERS, SUPPORTED_OF_TOPICS, Supported
 from zabka.broker_sim.loggers import LoggerLevels
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.refusals import Refused
@@ -36,6 +39,28 @@ from zabka.kafka.zk.znodes import DEFAULT_ENTITY
 
 _Found = Mapping[str, Mapping[str, str]]
 """Overrides by entity: "topics/T", "brokers/N", "brokers/<default>"."""
+
+
+def _documentation(
+    honoured: Mapping[str, str],
+    without_effect: Mapping[str, tuple[str, str]],
+    supported: Mapping[str, Supported],
+) -> dict[str, str]:
+    return {
+        **honoured,
+        **{key: f"{said} Without effect here: {why}." for key, (said, why) in without_effect.items()},
+        **{key: f"{said} {_only(values)}" for key, (values, said, _) in supported.items()},
+    }
+
+
+def _only(values: tuple[str, ...]) -> str:
+    return f"Here it may only be {values[0]}." if values[0] else "Here it may not be set."
+
+
+BROKER_DOCUMENTATION: Mapping[str, str] = _documentation(BROKER_SENTENCES, BROKER_WITHOUT_EFFECT, SUPPORTED_OF_BROKERS)
+"""What is said of every key of a broker to whoever asks for documentation (KIP-569), in our own words."""
+TOPIC_DOCUMENTATION: Mapping[str, str] = _documentation(TOPIC_SENTENCES, TOPIC_WITHOUT_EFFECT, SUPPORTED_OF_TOPICS)
+"""The same of every key of a topic."""
 
 
 class _Places(NamedTuple):

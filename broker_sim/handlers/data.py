@@ -10,8 +10,6 @@ import msgspec
 from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.configs.broker_config import KafkaConfig
-from zabka.broker_sim.handlers.fetched_rows import fetched_row
-from zabka.broker_sim.handlers.message_sizes import fetch_size, produce_size
 from zabka.broker_sim.handlers.older_clients import FETCH_KNOWS_ZSTD, list_old_offsets, read_for_older
 from zabka.broker_sim.metadata_cache import MetadataCache
 from zabka.broker_sim.ports import (
@@ -36,7 +34,9 @@ from zabka.kafka.topic_names import INTERNAL_TOPICS
 from zabka.kafka.wire.data_messages import (
     MAX_BYTES_UNASKED,
     NO_WORD_OF_LEADER,
+    NOT_DIVERGING,
     BatchIndexAndErrorMessage,
+    EpochEndOffset,
     FetchableTopicResponse,
     FetchResponse,
     LeaderIdAndEpoch,
@@ -77,6 +77,9 @@ _TIMESTAMPS_SINCE = {-1: 1, -2: 1, -3: 7, -4: 8, -5: 9}
 """Timestamps that stand for something, by the first ListOffsets version that may name them."""
 
 _topic_id_text = lru_cache(4_096)(topic_id_from_kafka)
+_HEAD_BYTES, _TOPIC_BYTES, _ROW_BYTES = 24, 20, 40
+"""What a message has around its records, roughly: quotas count whole messages."""
+_KNOWS_STORAGE_ERROR = 6
 
 
 class DataHandlers:
@@ -159,7 +162,7 @@ class DataHandlers:
             for produced in await self._replicas.produce(list(batches.items()), acks, milliseconds(request.timeout)):
                 rows.setdefault(produced.topic_partition, produced)
         quota = self._quotas.produce
-        throttle_ms = quota.note(context.client_id, produce_size(request, context)) if quota.is_used else 0
+        throttle_ms = quota.note(context.client_id, _produce_size(request, context)) if quota.is_used else 0
         if acks == 0:
             if any(row.error for row in rows.values()):
                 raise RequestRefused("a record sent with acks=0 was not stored")
@@ -290,7 +293,7 @@ class DataHandlers:
 
     def _throttle_fetch(self, context: RequestContext, rows: Rows) -> int:
         """For how long a consumer is throttled; it gets nothing then, and comes again for it."""
-        quota, size = self._quotas.fetch, fetch_size(rows)
+        quota, size = self._quotas.fetch, _fetch_size(rows)
         throttle_ms = max(self._quotas.request.note(context), quota.note(context.client_id, size))
         if throttle_ms and quota.is_used:
             quota.take_back(context.client_id, size)
@@ -351,7 +354,7 @@ class DataHandlers:
             if row.error and version >= _FETCH_SAYS_LEADER and row.error in _LEADER_IS_ELSEWHERE:
                 word = LeaderIdAndEpoch(*self._leader(row.topic_partition))
                 leaders.append(word.leader_id)
-            topics.setdefault(key[0], []).append(fetched_row(row, version, word))
+            topics.setdefault(key[0], []).append(_fetched_row(row, version, word))
         if version >= FETCH_BY_TOPIC_ID:
             responses = [FetchableTopicResponse(answers, "", _id_of(key)) for key, answers in topics.items()]
         else:
@@ -497,3 +500,40 @@ def _all_refused(request: KafkaMessage, refused: ProduceRefused) -> dict[TopicPa
 def _internal_topic_error(context: RequestContext) -> ErrorCode:
     """Kafka's own topics are written by coordinators alone, and by its own tools' admin client."""
     return ErrorCode.none if context.client_id == ADMIN_CLIENT_ID else ErrorCode.invalid_topic_exception
+
+
+def _produce_size(request: KafkaMessage, context: RequestContext) -> int:
+    """About how many bytes a Produce request has: the records exactly, and about what is around them."""
+    size = _HEAD_BYTES + len(context.client_id)
+    for topic in request.topic_data:
+        size += _TOPIC_BYTES + len(topic.name)
+        size += sum(_ROW_BYTES // 4 + len(row.records or b"") for row in topic.partition_data)
+    return size
+
+
+def _fetch_size(rows: Mapping[tuple[Any, int], FetchedPartition]) -> int:
+    """About how many bytes a Fetch answer has, likewise."""
+    # A session's answer leaves out those of which there is no news.
+    told = {key: _ROW_BYTES + len(row.records) for key, row in rows.items() if row.records or row.error}
+    return _HEAD_BYTES + _TOPIC_BYTES * len({topic for topic, _ in told}) + sum(told.values())
+
+
+def _fetched_row(row: FetchedPartition, version: int, leader: LeaderIdAndEpoch) -> PartitionData:
+    """One partition's row in the answer to a Fetch, as its version has it; `leader` is whom to ask instead, where that
+    is another broker."""
+    error = row.error
+    if error == ErrorCode.kafka_storage_error and version < _KNOWS_STORAGE_ERROR:
+        # A client that old takes it for fatal; this error makes it look for the leader again.
+        error = ErrorCode.not_leader_or_follower
+    return PartitionData(
+        row.topic_partition.partition,
+        error_code(error),
+        row.high_watermark,
+        # Without transactions every record below the high watermark is stable.
+        row.high_watermark,
+        row.log_start_offset,
+        row.records,
+        diverging_epoch=NOT_DIVERGING if row.diverging is None else EpochEndOffset(*row.diverging),
+        current_leader=leader,
+        preferred_read_replica=row.preferred_read_replica,
+    )

@@ -75,7 +75,7 @@ Kafka's UnifiedLog (appendAsLeader, appendAsFollower, read, roll, truncateTo, tr
 maybeIncrementLogStartOffset, deleteOldSegments, replaceSegments, legacyFetchOffsetsBefore), LogLoader.recoverLog,
 LogSegment, LeaderEpochFileCache (KIP-101, KIP-279), ProducerStateManager (KIP-98), PartitionMetadataFile.  Kafka
 validates records in UnifiedLog.append; here `Partition.append` does, before the log is called.  Compaction is in
-`zabka.broker_sim.logs.cleaner`, and reads across its gaps are in `zabka.broker_sim.logs.compacted_gap`.
+`zabka.broker_sim.logs.cleaner`, and reads across its gaps are in `empty_batches`.
 """
 
 from __future__ import annotations
@@ -85,21 +85,58 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from zabka.broker_sim.logs import checkpoints, producer_snapshots
-from zabka.broker_sim.logs.compacted_gap import before_epoch_in_gap, empty_batches, is_gap
 from zabka.broker_sim.logs.epoch_cache import UNDEFINED_EPOCH, EpochCache
-from zabka.broker_sim.logs.partition_metadata_file import PartitionMetadataFile
 from zabka.broker_sim.logs.producer_state import ProducerStates
 from zabka.broker_sim.logs.segment import Damage, Segment, base_offset_of, file_name
 from zabka.broker_sim.ports import LogDirectory, LogFile
 from zabka.journal.events import TopicPartition
 from zabka.kafka.compression import Data
-from zabka.kafka.record_batch import BatchHeader, offset_after, patch_batches
+from zabka.kafka.record_batch import NO_PRODUCER, BatchHeader, empty_batch, offset_after, patch_batches
 
 CLEANED_SUFFIX = ".cleaned"
 """Of a segment's file while compaction writes it."""
 NEVER_MS = 1 << 62
 LATEST_TIMESTAMP, EARLIEST_TIMESTAMP = -1, -2
 """Times that stand for an end of the log (ListOffsetsRequest)."""
+_BATCH_OFFSETS_MAX = 1 << 31
+"""A batch spans so many offsets at most."""
+_EPOCHS_AT_ONCE = 100
+"""In one read: to look each up takes some 50 µs."""
+
+
+class PartitionMetadataFile:
+    """Whether a power loss might take what was recorded in partition.metadata, and a way to see to it that it does not.
+
+    As in Kafka (KAFKA-13092) the log flushes it before anything is appended and before it is renamed or closed;
+    usually somebody has synced it by then beside everything else.
+    """
+
+    __slots__ = ("_directory", "_dirty")
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self._dirty: str | None = None
+        """The id that may not be on the disk yet."""
+
+    @property
+    def is_dirty(self) -> bool:
+        """Might a power loss take it?"""
+        return self._dirty is not None
+
+    def record(self, name: str, topic_id: str) -> None:
+        """Write the id into that replica directory, as Kafka prints it; a killed process leaves it there."""
+        checkpoints.exchange_topic_id(self._directory, name, topic_id)
+        self._dirty = topic_id
+
+    def synced(self) -> None:
+        """It is on the disk."""
+        self._dirty = None
+
+    def maybe_flush(self, name: str) -> None:
+        """Bring it to the disk, where it may not be."""
+        if self._dirty is not None:
+            checkpoints.write_topic_id(self._directory, name, self._dirty)
+            self._dirty = None
 
 
 class LogDamage(NamedTuple):
@@ -578,3 +615,41 @@ class PartitionLog:
         """Close and remove everything."""
         self.close()
         self._directory.delete_partition(self.name)
+
+
+def empty_batches(
+    epochs: EpochCache, offset: int, up_to: int, time_ms: int, max_bytes: int, at_least_one: bool
+) -> bytes:
+    """Batches of no records in the place of those that were there from `offset` to before `up_to`, one of each epoch:
+    whoever follows is to know where that ended.  As many as fit into `max_bytes`, or one if `at_least_one`.
+
+    Kafka answers with nothing there, and whoever follows stands still until somebody writes.
+    """
+    gap = b""
+    while offset < up_to:
+        epoch, end_offset = epochs.epoch_at(offset, up_to)
+        end_offset = min(end_offset, offset + _BATCH_OFFSETS_MAX)
+        batch = empty_batch(offset, end_offset - 1, epoch, time_ms)
+        if len(gap) + len(batch) > max_bytes and (gap or not at_least_one):
+            break
+        gap += batch
+        offset = end_offset
+    return gap
+
+
+def is_gap(header: BatchHeader) -> bool:
+    """Is it a batch in the place of what compaction has removed, as a follower stores it?  It ends where one that
+    compaction has emptied did, but may begin anywhere.  One that is kept for the sake of its producer is whole."""
+    return not header.record_count and header.producer_id == NO_PRODUCER
+
+
+def before_epoch_in_gap(epochs: EpochCache, segment: Segment, offset: int, end: int) -> int:
+    """Where to read a segment up to, behind `offset` and at most to the position `end`, so that no epoch begins in a
+    gap in between."""
+    for number, start_offset in enumerate(epochs.starts_within(offset, segment.end_offset), 1):
+        found = segment.locate(start_offset)
+        if found is None or found[0] >= end:
+            break
+        if found[1].base_offset > start_offset or number == _EPOCHS_AT_ONCE:
+            return found[0]
+    return end

@@ -4,7 +4,7 @@ Theory of operation
 ===================
 
 A `Partition` exists from the first LeaderAndIsr that names this broker as a replica until StopReplica, a failed log
-directory, or an UpdateMetadata that shows it moved elsewhere (`zabka.broker_sim.replication.replica_control`).  Its
+directory, or an UpdateMetadata that shows it moved elsewhere (`zabka.broker_sim.replication.hosted_partitions`).  Its
 methods never wait.  They pass to the broker, through `host`, everything that has to wait: a produce with acks=all or a
 fetch in the purgatory (`wake`), an ISR change on its way to the controller (`propose_isr`).
 

@@ -9,10 +9,10 @@ from kio.schema.errors import ErrorCode
 
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.ports import ProducedPartition
+from zabka.broker_sim.replication.hosted_partitions import HostedPartitions
 from zabka.broker_sim.replication.partition import ALL, Partition
 from zabka.broker_sim.replication.partition_host import Appended
 from zabka.broker_sim.replication.purgatory import DelayedProduce, ProduceRow, Purgatory
-from zabka.broker_sim.replication.replica_control import ReplicaControl
 from zabka.broker_sim.replication.validation_turns import AtOnce, ValidationTurns, cost_of
 from zabka.ensemble.ports import Future, Runtime
 from zabka.journal.events import RecordsAcknowledged, TopicPartition
@@ -45,12 +45,12 @@ class Producing:
     """One broker's appends.  Batches that take long to look over go on in turns, and hold nobody else up."""
 
     def __init__(
-        self, broker_id: int, runtime: Runtime, purgatory: Purgatory, control: ReplicaControl, emit: Emit
+        self, broker_id: int, runtime: Runtime, purgatory: Purgatory, hosted: HostedPartitions, emit: Emit
     ) -> None:
         self._broker_id = broker_id
         self._runtime = runtime
         self._purgatory = purgatory
-        self._control = control
+        self._hosted = hosted
         self._emit = emit
         self._validations = ValidationTurns(runtime)
 
@@ -84,8 +84,8 @@ class Producing:
                 continue
             outcome = await each.outcome
             # A partition may have gone meanwhile, or come again as another.
-            if self._control.partitions.get(each.topic_partition) is not each.partition:
-                absence = Appended(self._control.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
+            if self._hosted.partitions.get(each.topic_partition) is not each.partition:
+                absence = Appended(self._hosted.absence(each.topic_partition) or ErrorCode.not_leader_or_follower)
                 rows.append(ProduceRow(each.topic_partition, None, absence))
                 continue
             with self._purgatory:
@@ -119,11 +119,11 @@ class Producing:
     def _begin_append(
         self, topic_partition: TopicPartition, data: bytes, acks: int, at_once: AtOnce
     ) -> ProduceRow | _LongAppend:
-        partition = self._control.partitions.get(topic_partition)
+        partition = self._hosted.partitions.get(topic_partition)
         if acks not in _ACKS:
             appended: Appended | Validation = Appended(ErrorCode.invalid_required_acks)
         elif partition is None:
-            appended = Appended(self._control.absence(topic_partition))
+            appended = Appended(self._hosted.absence(topic_partition))
         else:
             try:
                 appended = partition.append(data, acks, at_once)

@@ -6,7 +6,7 @@ awaited only for what the ISR or a timer decides.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Iterable, Mapping, Sequence
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -15,6 +15,8 @@ from zabka.broker_sim.configs.replica_config import PartitionConfig, ReplicaConf
 from zabka.broker_sim.logs.guarded_directory import LogDirFailed
 from zabka.broker_sim.logs.housekeeping import LogHousekeeping
 from zabka.broker_sim.logs.log_manager import LogManager
+from zabka.broker_sim.logs.newest_record import newest_record
+from zabka.broker_sim.logs.time_search import offset_for_timestamp
 from zabka.broker_sim.ports import (
     Deleted,
     FetchedPartition,
@@ -28,21 +30,25 @@ from zabka.broker_sim.replication.delete_records import DelayedDeletion, Deletio
 from zabka.broker_sim.replication.fencing import fences
 from zabka.broker_sim.replication.fetch_answers import read, told_before
 from zabka.broker_sim.replication.fetcher import FetcherHost, ReplicaFetchers
+from zabka.broker_sim.replication.hosted_partitions import HostedPartitions, with_storage_errors
 from zabka.broker_sim.replication.isr_rules import IsrRules
 from zabka.broker_sim.replication.log_dir_moves import LogDirMoves
-from zabka.broker_sim.replication.offset_listing import list_offset
 from zabka.broker_sim.replication.partition import Partition
 from zabka.broker_sim.replication.partition_host import IsrCounters, IsrWriter, PartitionHost
 from zabka.broker_sim.replication.producing import Producing
 from zabka.broker_sim.replication.progress import HostedLog, ProgressReports
 from zabka.broker_sim.replication.purgatory import DelayedFetch, Purgatory, reads_older_segment
-from zabka.broker_sim.replication.replica_control import ReplicaControl, with_storage_errors
 from zabka.broker_sim.replication.replica_selector import replica_selector
 from zabka.broker_sim.replication.surroundings import BrokerIdentity, ReplicaPorts, ReplicaStorage
 from zabka.broker_sim.slices import in_slices
 from zabka.ensemble.ports import Future, Timer
 from zabka.journal.events import TopicPartition
 from zabka.kafka.ports import UNKNOWN_BROKER_EPOCH, KafkaMessage
+
+LATEST = -1
+EARLIEST = -2
+MAX_TIMESTAMP = -3
+EARLIEST_LOCAL = -4
 
 
 def _unread(wanted: FetchPartition, error: ErrorCode) -> FetchedPartition:
@@ -116,10 +122,10 @@ class ReplicaManager:
             throttle=self.throttles.leader,
             selector=replica_selector(config.replica_selector_class),
         )
-        self._control = ReplicaControl(
+        self._hosted = HostedPartitions(
             host, self._logs, self._fetchers, self._moves, identity.broker_epoch, identity.controller_epoch_seen
         )
-        self._producing = Producing(broker_id, runtime, self._purgatory, self._control, ports.emit)
+        self._producing = Producing(broker_id, runtime, self._purgatory, self._hosted, ports.emit)
 
     # ---- life --------------------------------------------------------------------------------------------------
 
@@ -154,7 +160,7 @@ class ReplicaManager:
         self._producing.close()
         self._purgatory.close()
         self._progress.write()
-        self._control.partitions.clear()
+        self._hosted.partitions.clear()
         self._logs.close(broker_epoch)
 
     def _every(self, name: str, period_ms: int, action: Callable[[], None]) -> None:
@@ -176,13 +182,13 @@ class ReplicaManager:
 
     def _take_offline(self, topic_partitions: Sequence[TopicPartition], futures: Sequence[TopicPartition]) -> None:
         for topic_partition in topic_partitions:
-            self._control.take_offline(topic_partition)
+            self._hosted.take_offline(topic_partition)
         for topic_partition in futures:
-            self._moves.lost(topic_partition, self._control.partitions.get(topic_partition))
+            self._moves.lost(topic_partition, self._hosted.partitions.get(topic_partition))
         self._log_dir_failed()
 
     def _is_hosted(self, replica: HostedLog) -> bool:
-        return self._control.partitions.get(replica.topic_partition) is replica
+        return self._hosted.partitions.get(replica.topic_partition) is replica
 
     @property
     def has_storage(self) -> bool:
@@ -195,16 +201,16 @@ class ReplicaManager:
         return self._logs.complaint
 
     def _shrink_isrs(self) -> None:
-        for partition in list(self._control.partitions.values()):
+        for partition in list(self._hosted.partitions.values()):
             partition.maybe_shrink_isr()
 
     def metrics(self) -> dict[str, int]:
         """The gauges and totals of Kafka's kafka.server:type=ReplicaManager, under its names."""
-        partitions = list(self._control.partitions.values())
+        partitions = list(self._hosted.partitions.values())
         return {
             "PartitionCount": len(partitions),
             "LeaderCount": sum(partition.is_leader for partition in partitions),
-            "OfflineReplicaCount": self._control.offline_count,
+            "OfflineReplicaCount": self._hosted.offline_count,
             "UnderReplicatedPartitions": sum(partition.is_under_replicated for partition in partitions),
             "UnderMinIsrPartitionCount": sum(partition.is_under_min_isr for partition in partitions),
             "AtMinIsrPartitionCount": sum(partition.is_at_min_isr for partition in partitions),
@@ -223,12 +229,12 @@ class ReplicaManager:
     @property
     def partitions(self) -> Mapping[TopicPartition, Partition]:
         """The hosted partitions, leaders and followers."""
-        return self._control.partitions
+        return self._hosted.partitions
 
     @property
     def controller_epoch(self) -> int:
         """The highest controller epoch that a request brought; 0 before the first."""
-        return self._control.controller_epoch
+        return self._hosted.controller_epoch
 
     def accept_control_request(self, name: str, request: KafkaMessage) -> int:
         """Fence a request of the controller by broker epoch and controller epoch, and remember the latter.
@@ -236,11 +242,11 @@ class ReplicaManager:
         For UpdateMetadata, whose handler is elsewhere: the two requests above do it themselves.  Returns NONE,
         STALE_BROKER_EPOCH or STALE_CONTROLLER_EPOCH; what is refused is journalled.
         """
-        return self._control.accept(name, request)
+        return self._hosted.accept(name, request)
 
     def leave_strays(self, request: KafkaMessage) -> None:
         """Stop serving what an accepted UpdateMetadata says is other brokers' by now."""
-        self._control.leave_strays(request)
+        self._hosted.leave_strays(request)
 
     def configure_housekeeping(self, config: ReplicaConfig) -> None:
         """How logs are compacted, and when producers are forgotten, from now on; topics are to be told, too."""
@@ -250,9 +256,9 @@ class ReplicaManager:
     def topic_configs_changed(self, topics: Iterable[str]) -> None:
         """What holds for these topics may have changed: take it over.  All in one pass, for there may be thousands."""
         settings = self._logs.reconfigure(topics)
-        concerned = [key for key in self._control.partitions if key.topic in settings]
+        concerned = [key for key in self._hosted.partitions if key.topic in settings]
         for topic_partition in sorted(concerned, key=lambda key: key.topic):
-            partition = self._control.partitions.get(topic_partition)
+            partition = self._hosted.partitions.get(topic_partition)
             if partition is None:
                 continue
             partition.settings = settings[topic_partition.topic]
@@ -263,7 +269,7 @@ class ReplicaManager:
 
     def become_leader_or_follower(self, request: KafkaMessage) -> KafkaMessage:
         """Answer LeaderAndIsr; `when_stored` says when the answer may leave."""
-        return self._control.become_leader_or_follower(request)
+        return self._hosted.become_leader_or_follower(request)
 
     async def when_stored(self, request: KafkaMessage, response: KafkaMessage) -> KafkaMessage:
         """The answer to a LeaderAndIsr once the topic ids are on the disk, with the replicas of which they are not."""
@@ -272,7 +278,7 @@ class ReplicaManager:
 
     def stop_replica(self, request: KafkaMessage) -> KafkaMessage:
         """Answer StopReplica."""
-        return self._control.stop_replica(request)
+        return self._hosted.stop_replica(request)
 
     # ---- produce -----------------------------------------------------------------------------------------------
 
@@ -313,13 +319,13 @@ class ReplicaManager:
                 answer.set_result(fetched)
 
         # Nothing has happened since the read: it is looked at again once something does.
-        operation = DelayedFetch(params, partitions, self._control.partitions.get, finish)
+        operation = DelayedFetch(params, partitions, self._hosted.partitions.get, finish)
         self._purgatory.park(operation, operation.waits_for(), params.max_wait_ms)
         return answer
 
     def _reads_older_segment(self, params: FetchParams, partitions: Sequence[FetchPartition]) -> bool:
         for wanted in partitions:
-            partition = self._control.partitions.get(wanted.topic_partition)
+            partition = self._hosted.partitions.get(wanted.topic_partition)
             if partition is not None and reads_older_segment(partition, wanted, params):
                 return True
         return False
@@ -329,7 +335,7 @@ class ReplicaManager:
         if params.replica_id < 0 or not self.throttles.leader.is_limited:
             return
         for row in fetched:
-            partition = self._control.partitions.get(row.topic_partition)
+            partition = self._hosted.partitions.get(row.topic_partition)
             if row.records and partition is not None and partition.is_throttled_leader:
                 self.throttles.leader.note(len(row.records))
 
@@ -342,9 +348,9 @@ class ReplicaManager:
         is_follower = params.replica_id >= 0
         now_ms = self._runtime.now().mono_ms if note_fetch else None
         for wanted in partitions:
-            partition = self._control.partitions.get(wanted.topic_partition)
+            partition = self._hosted.partitions.get(wanted.topic_partition)
             if partition is None:
-                fetched.append(_unread(wanted, self._control.absence(wanted.topic_partition)))
+                fetched.append(_unread(wanted, self._hosted.absence(wanted.topic_partition)))
                 continue
             told = told_before(partition, wanted, params, now_ms) if is_follower else None
             if told is not None:
@@ -368,7 +374,7 @@ class ReplicaManager:
         """Move the starts of logs up to these offsets (-1: to the high watermark); the answer comes when all live
         replicas have followed, or with REQUEST_TIMED_OUT."""
         answer: Future[Mapping[TopicPartition, Deleted]] = self._runtime.future()
-        partitions, absence = self._control.partitions, self._control.absence
+        partitions, absence = self._hosted.partitions, self._hosted.absence
         rows = {tp: DeletionRow(partitions.get(tp), offset, absence(tp)) for tp, offset in offsets.items()}
         for row in rows.values():
             row.move_log_start()
@@ -392,15 +398,15 @@ class ReplicaManager:
 
     def settings(self, topic_partition: TopicPartition) -> PartitionConfig | None:
         """A hosted partition's configuration; None where it is not hosted."""
-        partition = self._control.partitions.get(topic_partition)
+        partition = self._hosted.partitions.get(topic_partition)
         return None if partition is None else partition.settings
 
     # ---- log directories ---------------------------------------------------------------------------------------
 
     def move_log(self, topic_partition: TopicPartition, place: int) -> ErrorCode:
         """Begin to move a replica into that one of log.dirs; one that is not here yet will be created there."""
-        partition = self._control.partitions.get(topic_partition)
-        if partition is None and self._control.absence(topic_partition) is ErrorCode.kafka_storage_error:
+        partition = self._hosted.partitions.get(topic_partition)
+        if partition is None and self._hosted.absence(topic_partition) is ErrorCode.kafka_storage_error:
             return ErrorCode.kafka_storage_error
         return self._moves.start_move(topic_partition, partition, place)
 
@@ -451,7 +457,7 @@ class ReplicaManager:
 
     def leader_and_epoch(self, topic_partition: TopicPartition) -> tuple[int, int] | None:
         """Who leads a hosted partition in which epoch, as this broker knows it; None where it hosts no such."""
-        partition = self._control.partitions.get(topic_partition)
+        partition = self._hosted.partitions.get(topic_partition)
         if partition is None:
             return None
         return -1 if partition.leader is None else partition.leader, partition.leader_epoch
@@ -459,7 +465,32 @@ class ReplicaManager:
     def _leader(
         self, topic_partition: TopicPartition, current_leader_epoch: int, leader_only: bool = True
     ) -> tuple[Any, int]:
-        partition = self._control.partitions.get(topic_partition)
+        partition = self._hosted.partitions.get(topic_partition)
         if partition is None:
-            return None, self._control.absence(topic_partition)
+            return None, self._hosted.absence(topic_partition)
         return partition, partition.check_epoch(current_leader_epoch, leader_only)
+
+
+def list_offset(
+    partition: Partition, timestamp: int, from_follower: bool
+) -> Generator[None, None, tuple[int, int, int, int]]:
+    """(error, timestamp, offset, leader epoch), as `ReplicaManager.list_offset` says; in slices."""
+    error, last = partition.last_readable(from_follower)
+    log = partition.log
+    if timestamp in (EARLIEST, EARLIEST_LOCAL):
+        return 0, -1, log.start_offset, log.epochs.epoch_for_offset(log.start_offset)
+    if timestamp == LATEST:
+        return (int(error), -1, -1, -1) if error else (0, -1, last, partition.leader_epoch)
+    found = None
+    if timestamp == MAX_TIMESTAMP:
+        found = yield from newest_record(log)
+    elif timestamp >= 0:
+        found = yield from offset_for_timestamp(log, timestamp)
+    if found is None and log.is_closed:
+        # It went while there was a pause: it has moved to another log directory, or nothing is served of it any more.
+        if partition.log is log:
+            return int(ErrorCode.not_leader_or_follower), -1, -1, -1
+        return (yield from list_offset(partition, timestamp, from_follower))
+    if found is None or found[1] >= last:
+        return int(error), -1, -1, -1
+    return 0, found[0], found[1], log.epochs.epoch_for_offset(found[1])

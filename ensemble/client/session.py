@@ -7,18 +7,16 @@ Pure: it knows a `Connector` and a `Runtime`, so that the same code runs over so
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 from zabka.ensemble.auth.digest_md5 import SaslError
 from zabka.ensemble.client.call import Auth, Call
-from zabka.ensemble.client.heartbeat import Heartbeat
-from zabka.ensemble.client.link import Link
 from zabka.ensemble.client.notices import Notices, fail_all
 from zabka.ensemble.client.pipeline import Pipeline
-from zabka.ensemble.client.read_write_search import ReadWriteSearch
 from zabka.ensemble.client.rotation import Rotation
 from zabka.ensemble.client.sasl import SaslLogin, SaslNegotiation
 from zabka.ensemble.client.service import (
+    Connection,
     Connector,
     FromServer,
     SessionState,
@@ -54,6 +52,141 @@ from zabka.ensemble.records import (
 CLOSE_WAIT_MS = 2_000
 """How long close() waits for the server's answer, or for a reconnect to send it at all."""
 NO_PASSWORD = bytes(16)
+SEARCH_PAUSE_MIN_MS = 100
+SEARCH_PAUSE_MAX_MS = 5_000
+"""Pauses between two questions to read-only servers, doubled each time.  ZooKeeper climbs to 60 s."""
+SEARCH_WORD, READ_WRITE = "isro", "rw"
+
+
+class Heartbeat:
+    """Pings while nothing else is sent, and notices when the server has fallen silent (ClientCnxn): a third of the
+    session's time-out may pass without a word to the server, two thirds without one from it.
+
+    Runs from `start` to `stop`.  `ping` sends a ping; `lose` is told why the connection is to be given up.
+    """
+
+    __slots__ = ("_due_ms", "_heard_ms", "_lose", "_ping", "_runtime", "_sent_ms", "_timeout_ms", "_timer")
+
+    def __init__(self, runtime: Runtime, ping: Callable[[], None], lose: Callable[[str], None]) -> None:
+        self._runtime = runtime
+        self._ping = ping
+        self._lose = lose
+        self._timer: Timer | None = None
+        self._timeout_ms = 0
+        self._due_ms = 0
+        self._heard_ms = 0
+        self._sent_ms = 0
+
+    def start(self, timeout_ms: int) -> None:
+        """A session with that time-out stands."""
+        self._timeout_ms = timeout_ms
+        self._heard_ms = self._sent_ms = self._runtime.now().mono_ms
+        self._schedule()
+
+    def stop(self) -> None:
+        """The connection is gone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def heard(self) -> None:
+        """The server said something."""
+        self._heard_ms = self._runtime.now().mono_ms
+
+    def sent(self) -> None:
+        """Something was sent to the server."""
+        self._sent_ms = self._runtime.now().mono_ms
+
+    def _schedule(self) -> None:
+        self.stop()
+        now_ms = self._runtime.now().mono_ms
+        ping_ms = self._sent_ms + self._timeout_ms // 3
+        silent_ms = self._heard_ms + self._timeout_ms * 2 // 3
+        self._due_ms = max(now_ms + 1, min(ping_ms, silent_ms))
+        self._timer = self._runtime.call_later(self._due_ms - now_ms, self._tick)
+
+    def _tick(self) -> None:
+        now_ms = self._runtime.now().mono_ms
+        third_ms = self._timeout_ms // 3
+        if now_ms - self._heard_ms >= self._timeout_ms * 2 // 3:
+            if now_ms - self._due_ms < third_ms:
+                self._lose(f"nothing heard for {now_ms - self._heard_ms} ms")
+                return
+            # This process itself was stalled, and the answers may wait in the socket: let them in before judging.
+            self._heard_ms = now_ms - third_ms
+        if now_ms - self._sent_ms >= third_ms:
+            self._ping()
+        self._schedule()
+
+
+class ReadWriteSearch:
+    """A session on a read-only server asks one server after the other whether it takes writes, from its making until it
+    has `found` one or is stopped (ClientCnxn.pingRwServer)."""
+
+    def __init__(self, asker: WordAsker, rotation: Rotation, runtime: Runtime, found: Callable[[str], None]) -> None:
+        self._asker = asker
+        self._rotation = rotation
+        self._runtime = runtime
+        self._found = found
+        self._pause_ms = SEARCH_PAUSE_MIN_MS
+        self._over = False
+        self._timer: Timer = runtime.call_later(self._pause_ms, self._ask)
+
+    def stop(self) -> None:
+        """Stop asking; an answer that is still to come counts for nothing."""
+        self._over = True
+        self._timer.cancel()
+
+    def _ask(self) -> None:
+        server = self._rotation.next()
+        self._asker.ask_word(server, SEARCH_WORD, lambda answer: self._heard(server, answer))
+
+    def _heard(self, server: str, answer: str) -> None:
+        if self._over:
+            return
+        if answer == READ_WRITE:
+            self._over = True
+            self._found(server)
+            return
+        self._pause_ms = min(self._pause_ms * 2, SEARCH_PAUSE_MAX_MS)
+        self._timer = self._runtime.call_later(self._pause_ms, self._ask)
+
+
+class LinkOwner(Protocol):
+    """Who hears of a link; it must see for itself whether that is its present one."""
+
+    def on_link_up(self, link: Link) -> None: ...
+    def on_link_message(self, link: Link, message: FromServer) -> None: ...
+    def on_link_watch(self, link: Link, event: WatchEvent) -> None: ...
+    def on_link_down(self, link: Link, reason: str) -> None: ...
+
+
+class Link:
+    """One attempt to connect, and the connection that comes of it.  `heard` once the server has said anything beyond
+    its first frame."""
+
+    __slots__ = ("_owner", "connection", "heard")
+
+    def __init__(self, owner: LinkOwner) -> None:
+        self._owner = owner
+        self.connection: Connection | None = None
+        self.heard = False
+
+    def on_connected(self) -> None:
+        """The transport stands."""
+        self._owner.on_link_up(self)
+
+    def on_message(self, message: FromServer) -> None:
+        """A frame came."""
+        self._owner.on_link_message(self, message)
+
+    def on_watch(self, event: WatchEvent, zxid: int) -> None:
+        """A watch event came."""
+        self._owner.on_link_watch(self, event._replace(zxid=zxid))
+
+    def on_disconnected(self, reason: str) -> None:
+        """The transport is gone."""
+        self._owner.on_link_down(self, reason)
 
 
 class Session:

@@ -92,31 +92,11 @@ from enum import IntEnum
 from zabka.ensemble.ids import EPOCH_LEAP_MAX, Epoch, LinkId, PeerId, SessionId, Zxid, make_zxid
 from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab import messages
 from zabka.ensemble.zab.core import Core
 from zabka.ensemble.zab.effects import OpenLink, SaveDoubt
 from zabka.ensemble.zab.following import Following, activate
 from zabka.ensemble.zab.learner_link import LearnerLink
-from zabka.ensemble.zab.messages import (
-    Ack,
-    AckEpoch,
-    Commit,
-    CommitAndActivate,
-    Diff,
-    FollowerInfo,
-    ForwardedRequest,
-    Inform,
-    InformAndActivate,
-    LeaderInfo,
-    NewLeader,
-    Packet,
-    PeerState,
-    Ping,
-    Proposal,
-    Snap,
-    SyncRequest,
-    Trunc,
-    UpToDate,
-)
 from zabka.ensemble.zab.observer_master import MASTER_TIMER, ObserverMaster
 from zabka.ensemble.zab.role import Phase
 from zabka.ensemble.zab.sync import SyncMode, follows, what_both_may_commit
@@ -177,7 +157,7 @@ class Learner:
         self._handed_over = handed_over
         self.leader_id = leader_id
         self._observer = core.reconfiguration.observes
-        self.state = PeerState.OBSERVING if self._observer else PeerState.FOLLOWING
+        self.state = messages.PeerState.OBSERVING if self._observer else messages.PeerState.FOLLOWING
         self._step = LearnerStep.CONNECTING
         self.phase = _PHASES[self._step]
         """Discovery, synchronisation or broadcast: as `_step` is; looked at in every turn."""
@@ -191,7 +171,7 @@ class Learner:
         self._mode = SyncMode.DIFF
         self._from_zxid = core.last_logged
         self._snapshot: TreeSnapshot | None = None
-        self._held_back: list[Packet] = []
+        self._held_back: list[messages.Packet] = []
         self._last_queued = Zxid(0)
         self._queued: deque[Txn] = deque()
         self._committed = self._logged = 0
@@ -248,7 +228,7 @@ class Learner:
         self._go(LearnerStep.INTRODUCED)
         core.send(
             link,
-            FollowerInfo(
+            messages.FollowerInfo(
                 core.accepted_epoch,
                 core.my_id,
                 config_version=core.reconfiguration.current.version,
@@ -319,7 +299,7 @@ class Learner:
         core, config = self._core, self._core.config
         return core.ticks_ms(config.sync_limit if self._step >= LearnerStep.ADOPTING else config.init_limit)
 
-    def on_packets(self, link: LinkId, packets: Sequence[Packet]) -> None:
+    def on_packets(self, link: LinkId, packets: Sequence[messages.Packet]) -> None:
         """Packets of the leader; what follows one that ends this role is void."""
         core = self._core
         if link != self._link:
@@ -346,31 +326,34 @@ class Learner:
 
     # -- discovery and synchronisation -----------------------------------------------------------------------------
 
-    def _on_recovery(self, packet: Packet) -> None:
+    def _on_recovery(self, packet: messages.Packet) -> None:
         step = self._step
-        if isinstance(packet, Ping):
+        if isinstance(packet, messages.Ping):
             return  # Not answered before UPTODATE: the leader expects other packets.
-        if isinstance(packet, LeaderInfo) and step is LearnerStep.INTRODUCED:
+        if isinstance(packet, messages.LeaderInfo) and step is LearnerStep.INTRODUCED:
             self._on_leader_info(packet)
-        elif isinstance(packet, Diff | Trunc | Snap) and step is LearnerStep.PROMISED:
+        elif isinstance(packet, messages.Diff | messages.Trunc | messages.Snap) and step is LearnerStep.PROMISED:
             self._begin_sync(packet)
-        elif isinstance(packet, Proposal) and step >= LearnerStep.RECEIVING:
+        elif isinstance(packet, messages.Proposal) and step >= LearnerStep.RECEIVING:
             self._queue(packet.txns)
-        elif isinstance(packet, Commit) and step >= LearnerStep.RECEIVING:
+        elif isinstance(packet, messages.Commit) and step >= LearnerStep.RECEIVING:
             self._queue_commit(packet)
-        elif isinstance(packet, Inform) and step >= LearnerStep.RECEIVING:
+        elif isinstance(packet, messages.Inform) and step >= LearnerStep.RECEIVING:
             self._queue((packet.txn,))
             self._committed += 1
-        elif isinstance(packet, CommitAndActivate | InformAndActivate) and step >= LearnerStep.RECEIVING:
+        elif (
+            isinstance(packet, messages.CommitAndActivate | messages.InformAndActivate)
+            and step >= LearnerStep.RECEIVING
+        ):
             self._queue_activation(packet)
-        elif isinstance(packet, NewLeader) and step is LearnerStep.RECEIVING:
+        elif isinstance(packet, messages.NewLeader) and step is LearnerStep.RECEIVING:
             self._on_newleader(packet)
-        elif isinstance(packet, UpToDate) and step is LearnerStep.ADOPTED:
+        elif isinstance(packet, messages.UpToDate) and step is LearnerStep.ADOPTED:
             self._on_up_to_date()
         else:
             self._broken(f"unexpected {type(packet).__name__} at {step.name}")
 
-    def _on_leader_info(self, info: LeaderInfo) -> None:
+    def _on_leader_info(self, info: messages.LeaderInfo) -> None:
         core = self._core
         self._cumulative = info.cumulative and core.cumulative
         if info.epoch < core.accepted_epoch:
@@ -401,13 +384,13 @@ class Learner:
         """The accepted epoch is durable, and everything logged before it (ZOOKEEPER-2845)."""
         assert self._link is not None and self._core.accepted_epoch == self._epoch
         self._go(LearnerStep.PROMISED)
-        self._core.send(self._link, AckEpoch(last_zxid, current_epoch))
+        self._core.send(self._link, messages.AckEpoch(last_zxid, current_epoch))
 
-    def _begin_sync(self, first: Diff | Trunc | Snap) -> None:
+    def _begin_sync(self, first: messages.Diff | messages.Trunc | messages.Snap) -> None:
         core = self._core
         self._from_zxid = core.last_logged
         self._go(LearnerStep.RECEIVING)
-        if isinstance(first, Snap):
+        if isinstance(first, messages.Snap):
             self._mode = SyncMode.SNAP
             self._snapshot = first.snapshot
             self._last_queued = first.snapshot.zxid
@@ -417,7 +400,7 @@ class Learner:
                 self._begin_truncation(first.zxid)
             else:
                 self._broken(f"{type(first).__name__} where only a snapshot can help")
-        elif isinstance(first, Diff):
+        elif isinstance(first, messages.Diff):
             self._mode = SyncMode.DIFF
             self._last_queued = core.last_logged
         else:
@@ -458,7 +441,7 @@ class Learner:
             self._last_queued = txn.zxid
             self._queued.append(txn)
 
-    def _queue_commit(self, commit: Commit) -> None:
+    def _queue_commit(self, commit: messages.Commit) -> None:
         if commit.cumulative:
             while self._committed < len(self._queued) and self._queued[self._committed].zxid <= commit.zxid:
                 self._committed += 1
@@ -467,19 +450,19 @@ class Learner:
         else:
             self._broken(f"COMMIT of 0x{commit.zxid:x}, which is not the oldest one proposed")
 
-    def _queue_activation(self, packet: CommitAndActivate | InformAndActivate) -> None:
+    def _queue_activation(self, packet: messages.CommitAndActivate | messages.InformAndActivate) -> None:
         """A reconfiguration was committed meanwhile: it is in force, even if this peer cannot apply it yet."""
-        if isinstance(packet, InformAndActivate):
+        if isinstance(packet, messages.InformAndActivate):
             self._queue((packet.txn,))
             txn, self._committed = packet.txn, self._committed + 1
         else:
-            self._queue_commit(Commit(packet.zxid))
+            self._queue_commit(messages.Commit(packet.zxid))
             if self._core.leaving is not None:
                 return
             txn = self._queued[self._committed - 1]
         activate(self._core, txn, packet.designated)
 
-    def _on_newleader(self, packet: NewLeader) -> None:
+    def _on_newleader(self, packet: messages.NewLeader) -> None:
         """Take the initial history over: log and tree first.  What is proposed but not committed waits for UPTODATE, so
         that no proposal's ack can precede NEWLEADER's (ZOOKEEPER-4685); but whoever has lost transactions may have
         acknowledged that, too, and is whole again only with it in its log."""
@@ -519,7 +502,7 @@ class Learner:
         core = self._core
         assert self._link is not None and self._epoch is not None and self._step is LearnerStep.ADOPTING
         self._go(LearnerStep.ADOPTED)
-        core.send(self._link, Ack(make_zxid(self._epoch, 0)))
+        core.send(self._link, messages.Ack(make_zxid(self._epoch, 0)))
         core.emit(
             LearnerSynced(
                 peer_id=core.my_id,
@@ -535,7 +518,7 @@ class Learner:
         """The leader is established: serve clients, and log what was proposed meanwhile."""
         core = self._core
         assert self._link is not None and self._epoch is not None
-        core.send(self._link, Ack(make_zxid(self._epoch, 0)))
+        core.send(self._link, messages.Ack(make_zxid(self._epoch, 0)))
         if self._announced and core.reconfiguration.take_up(list(self._queued)[self._committed :]):
             core.leave("the leader's membership asks for it", request_cause("reconfig"))
             return
@@ -562,12 +545,12 @@ class Learner:
             core.to_disk(SaveDoubt())
             core.leave(f"the tree here is not that of {self._source}", request_cause("PROPOSAL"))
 
-    def submit(self, requests: Sequence[ForwardedRequest]) -> None:
+    def submit(self, requests: Sequence[messages.ForwardedRequest]) -> None:
         """Forward writes to the leader; before UPTODATE, or without a link, their client is being disconnected."""
         if self._following is not None and self._link is not None:
             self._following.submit(requests)
 
-    def submit_sync(self, request: SyncRequest) -> None:
+    def submit_sync(self, request: messages.SyncRequest) -> None:
         """Ask the leader."""
         if self._following is not None and self._link is not None:
             self._following.submit_sync(request)

@@ -24,7 +24,7 @@ from zabka.ensemble.zab.membership import Membership
 from zabka.ensemble.zab.messages import Notification, Packet, PeerState, Vote
 from zabka.ensemble.zab.quorum import QuorumSystem
 from zabka.ensemble.zab.role import Phase
-from zabka.ensemble.zab.usable_disk import why_unusable
+from zabka.ensemble.zab.sync import follows
 
 READ_ONLY_TIMER = "peer.read_only"
 READ_ONLY_GRACE_MS = 2000
@@ -497,3 +497,22 @@ class Peer:
             vote = Vote(vote.leader, vote.zxid, self._core.current_epoch)
         note = Notification(role.state, vote, self._election.round, self._core.reconfiguration.text)
         self._core.out.append(SendNotification(to, note))
+
+
+def why_unusable(recovered: Recovered) -> str | None:
+    """Why a peer must not run on what its disk holds, in words for its log; None where it may."""
+    if recovered.accepted_epoch < recovered.current_epoch:
+        return (
+            f"acceptedEpoch {recovered.accepted_epoch} is less than currentEpoch {recovered.current_epoch}: "
+            "this data directory is damaged or mixed up"
+        )
+    last = recovered.snapshot.zxid if recovered.snapshot is not None else 0
+    for txn in recovered.txns:
+        if not follows(last, txn.zxid):
+            return f"transaction 0x{txn.zxid:x} follows 0x{last:x} in the log: transactions in between are missing"
+        last = txn.zxid
+    # The last zxid may well be of a higher epoch than currentEpoch: a crash between a synchronisation's history and its
+    # epoch.  Such a peer counted for nothing in that epoch, and does not claim it now.
+    if epoch_of(last) > recovered.accepted_epoch:
+        return f"the log reaches epoch {epoch_of(last)}, but acceptedEpoch is {recovered.accepted_epoch}"
+    return None

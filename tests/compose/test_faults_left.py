@@ -5,8 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from zabka.compose.faults_left import faults_left
-from zabka.compose.host import Host
+from zabka.compose.host import Host, faults_left
 from zabka.compose.plan import Wanted, plan
 from zabka.ensemble.runtime.link_fault import HeldFault
 from zabka.journal.events import Event, FaultInjected, FaultRemoved, ProcessChanged

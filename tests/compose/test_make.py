@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from zabka.compose.make_parent import make_was_interrupted
+from zabka.compose.up import make_was_interrupted
 
 INTERRUPTED = "0000000000010002"
 WAITING = "0000000000010000"

@@ -16,9 +16,9 @@ from tests.pipeline.folded import Folded, folded, play
 from tests.pipeline.in_order import told
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
-from zabka.pipeline.losses import records_lost
 from zabka.pipeline.reigns import CLOSED
 from zabka.pipeline.rows import Journal
+from zabka.pipeline.tables import records_lost
 
 CLOSE_MS = 100
 """Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""

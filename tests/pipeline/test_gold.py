@@ -11,11 +11,9 @@ from tests.pipeline.in_order import told
 from zabka.journal import events as e
 from zabka.pipeline import jobs
 from zabka.pipeline.ensembles import elections, sessions
-from zabka.pipeline.failovers import failovers
-from zabka.pipeline.faults import faults
 from zabka.pipeline.gold import TABLES
-from zabka.pipeline.losses import records_lost
-from zabka.pipeline.reigns import controller_reigns
+from zabka.pipeline.reigns import controller_reigns, failovers
+from zabka.pipeline.tables import faults, records_lost
 
 
 def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:

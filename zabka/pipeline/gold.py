@@ -15,11 +15,16 @@ from pyspark.sql.types import LongType
 
 from zabka.pipeline.availability import availability, client_availability
 from zabka.pipeline.ensembles import elections, sessions
-from zabka.pipeline.failovers import failovers
-from zabka.pipeline.faults import faults
-from zabka.pipeline.losses import records_lost
+from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.rows import Journal
-from zabka.pipeline.tables import bad_lines, controller_reigns, isr_changes, isr_membership, partition_leaderships
+from zabka.pipeline.tables import (
+    bad_lines,
+    faults,
+    isr_changes,
+    isr_membership,
+    partition_leaderships,
+    records_lost,
+)
 
 
 class Expectation(NamedTuple):

@@ -6,17 +6,19 @@ prefix; `zabka.` keys are ours.  An unknown key is a warning, a bad value a Conf
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+from zabka.ensemble.auth.jaas import digest_login, digest_users
 from zabka.ensemble.auth.policy import AuthPolicy
 from zabka.ensemble.auth.quorum_sasl import QuorumSasl
 from zabka.ensemble.close_names import did_you_mean
 from zabka.ensemble.properties import BadProperties, decode_properties, read_properties, trimmed
 from zabka.ensemble.runtime.files import HOST, Files
-from zabka.ensemble.server.config.config_values import LONG_MAX, LONG_MIN, Values
+from zabka.ensemble.server.config.config_values import INT_MAX, LONG_MAX, LONG_MIN, Values
 from zabka.ensemble.server.config.config_values import ConfigError as ConfigError
 from zabka.ensemble.server.config.dynamic_config import (
     is_membership_key,
@@ -24,9 +26,10 @@ from zabka.ensemble.server.config.dynamic_config import (
     read_membership,
     read_next_membership,
 )
+from zabka.ensemble.server.config.jaas_file import KEY as JAAS_FILE
+from zabka.ensemble.server.config.jaas_file import read_section
 from zabka.ensemble.server.config.limits import Limits
 from zabka.ensemble.server.config.operator_cfg import AdminSettings, MetricsSettings, read_admin, read_metrics
-from zabka.ensemble.server.config.quorum_sasl_cfg import read_quorum_sasl
 from zabka.ensemble.server.config.reachability import Reachability
 from zabka.ensemble.server.config.security_cfg import (
     read_auth,
@@ -39,7 +42,6 @@ from zabka.ensemble.server.config.security_cfg import (
 )
 from zabka.ensemble.server.config.storage_settings import StorageSettings, read_storage_settings
 from zabka.ensemble.server.config.tls import TlsSettings
-from zabka.ensemble.server.config.tree_keys import read_tree_rules
 from zabka.ensemble.tree.attachment import MAX_TIMEOUT_TICKS, MIN_TIMEOUT_TICKS
 from zabka.ensemble.tree_rules import TreeRules
 from zabka.ensemble.txnlog.files import read_bytes, read_text
@@ -51,6 +53,12 @@ TICK_TIME_MAX_MS = (2**31 - 1) // MAX_TIMEOUT_TICKS
 """Thirty hours, nearly: the longest time-out of a session is twenty ticks, and has to be an int of Java's."""
 ALWAYS_WHITELISTED = "srvr"
 """ZooKeeper's own scripts depend on it."""
+_ID_MAX_EXTENDED = 254
+T = TypeVar("T")
+_SASL_ENABLED, _SASL_SERVER, _SASL_LEARNER = (
+    f"quorum.auth.{name}" for name in ("enableSasl", "serverRequireSasl", "learnerRequireSasl")
+)
+_SASL_PRINCIPAL = "quorum.auth.kerberos.servicePrincipal"
 
 
 class ZooConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -200,7 +208,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         quorum_tls=read_quorum_tls(values),
         ssl_quorum=values.flag("sslQuorum", False),
         port_unification=values.flag("portUnification", False),
-        quorum_sasl=read_quorum_sasl(values),
+        quorum_sasl=_quorum_sasl(values),
         observer_master_port=max(0, values.number("observerMasterPort", 0, maximum=65535)),
         auth=read_auth(raw, values, tls=client_tls is not None),
         limits=read_limits(values),
@@ -216,7 +224,7 @@ def parse(text: str, path: Path | None = None, files: Files = HOST) -> ZooConfig
         leader_serves=not values.property_is("leaderServes", False, "no", "yes"),
         local_sessions=values.flag("localSessionsEnabled", False),
         local_sessions_upgrading=values.flag("localSessionsUpgradingEnabled", False),
-        tree=read_tree_rules(values, my_id),
+        tree=_tree_rules(values, my_id),
         control_socket=values.text("zabka.control.socket", "") or None,
         admin=read_admin(values),
         metrics=read_metrics(values),
@@ -358,3 +366,55 @@ def _client_address(values: Values, mine: ServerLine | None, *, needed: bool) ->
     if address and not given:
         raise ConfigError("clientPortAddress is set but clientPort is not")
     return address, port if given else None
+
+
+def _tree_rules(values: Values, my_id: int) -> TreeRules:
+    """The tree's rules.  Raises ConfigError: also where `extendedTypesEnabled` meets a server id whose sessions would
+    look like times to live (EphemeralType.validateServerId)."""
+    rules = TreeRules(
+        extended_types=values.property_flag("extendedTypesEnabled", False),
+        # A Timer of Java's takes no other period.
+        container_check_interval_ms=values.usable_number("znode.container.checkIntervalMs", 60_000, 1),
+        container_deletes_per_minute=_deletes_per_minute(values, "znode.container.maxPerMinute"),
+        container_never_used_max_ms=values.property_number(
+            "znode.container.maxNeverUsedIntervalMs", 0, LONG_MIN, LONG_MAX
+        ),
+        enforce_quota=values.property_flag("enforceQuota", False),
+    )
+    if rules.extended_types and my_id > _ID_MAX_EXTENDED:
+        raise ConfigError(f"extendedTypesEnabled=true needs a server id of at most {_ID_MAX_EXTENDED}, not {my_id}")
+    return rules
+
+
+def _deletes_per_minute(values: Values, key: str) -> int:
+    """ZooKeeper divides a minute by this number: 0 fails each time and deletes none, below 0 there is no wait."""
+    found = values.property_number(key, 10_000)
+    if found == 0:
+        values.warn(f"{key}=0: no container and no znode with a time to live is deleted")
+    return found if found >= 0 else INT_MAX
+
+
+def _quorum_sasl(values: Values) -> QuorumSasl | None:
+    """How servers prove themselves to each other; None where they need not.  Raises ConfigError."""
+    enabled, server, learner = (values.flag(key, False) for key in (_SASL_ENABLED, _SASL_SERVER, _SASL_LEARNER))
+    server_section = values.text("quorum.auth.server.saslLoginContext", "QuorumServer")
+    learner_section = values.text("quorum.auth.learner.saslLoginContext", "QuorumLearner")
+    if values.text(_SASL_PRINCIPAL, ""):
+        raise ConfigError(f"{_SASL_PRINCIPAL}: GSSAPI is not supported, DIGEST-MD5 is")
+    for key, wanted in ((_SASL_SERVER, server), (_SASL_LEARNER, learner)):
+        if wanted and not enabled:
+            raise ConfigError(f"{key}=true needs {_SASL_ENABLED}=true")
+    if server and not learner:
+        raise ConfigError(f"{_SASL_SERVER}=true needs {_SASL_LEARNER}=true")
+    if not enabled:
+        return None
+    users = _section(values, server_section, digest_users)
+    user, password = _section(values, learner_section, digest_login)
+    return QuorumSasl(users=users, user=user, password=password, learner_required=learner, server_required=server)
+
+
+def _section(values: Values, name: str, parse: Callable[[str, str], T | None]) -> T:
+    found = read_section(values, name, parse)
+    if found is None:
+        raise ConfigError(f"{_SASL_ENABLED}=true needs a section {name} in the file that {JAAS_FILE} names")
+    return found

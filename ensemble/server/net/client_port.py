@@ -31,7 +31,6 @@ from zabka.ensemble.records import (
 from zabka.ensemble.runtime.descriptors import may_stay
 from zabka.ensemble.server.config.tls import TlsStore, certificate_of
 from zabka.ensemble.server.net.admission import Admission, RequestGate
-from zabka.ensemble.server.net.arriving import Arriving, complaint_of_size, messages_of
 from zabka.ensemble.server.net.client_listener import ClientListener, Newcomer
 from zabka.ensemble.server.net.lingering import Lingering
 from zabka.ensemble.server.net.peer_tap import PeerTap
@@ -48,6 +47,51 @@ LINGER_S = 5.0
 """So long a client may take to read what was left for it when its connection was closed here."""
 
 _SIZE = struct.Struct(">I")
+
+
+class Arriving:
+    """A large frame comes in many pieces; they are put together once, when it is whole, and not at each read."""
+
+    __slots__ = ("_missing", "_pieces")
+
+    def __init__(self) -> None:
+        self._pieces: list[bytes] = []
+        self._missing = 0
+
+    def append(self, data: bytes) -> bytes:
+        """All that has come since the last whole frame, `data` included; nothing while that is not enough."""
+        if not self._pieces:
+            return data
+        self._pieces.append(data)
+        self._missing -= len(data)
+        if self._missing > 0:
+            return b""
+        whole = b"".join(self._pieces)
+        self._pieces.clear()
+        return whole
+
+    def keep(self, rest: bytes, missing: int) -> None:
+        """The beginning of a frame, and how many bytes it lacks; 0 where its length has not come either."""
+        if rest:
+            self._pieces.append(rest)
+            self._missing = missing
+
+
+def complaint_of_size(size: int, limit: int, *, first: bool) -> str:
+    """Return what is wrong with a frame of this size, where it is the first of its connection or a later one."""
+    if first:
+        return "it does not speak ZooKeeper's protocol"
+    if size < limit:
+        return f"it sent a request of {size} bytes"
+    return (
+        f"it sent a request of {size} bytes, jute.maxbuffer is {limit}: keep less in one znode or multi, or raise "
+        "jute.maxbuffer for every server and client"
+    )
+
+
+def messages_of(first: ConnectRequest | None, frames: list[bytes]) -> list[ClientMessage]:
+    """Return the messages of one read: a ConnectRequest comes first, all frames after it are one message."""
+    return [each for each in (first, Frames(frames) if frames else None) if each is not None]
 
 
 class ClientPort:

@@ -17,27 +17,7 @@ from zabka.ensemble.jute import MalformedRecord, Reader, write_string
 from zabka.ensemble.records import OpCode
 from zabka.ensemble.txn import DIGEST_VERSION, Txn
 from zabka.ensemble.txnlog.snapshot_format import signed
-from zabka.ensemble.zab.messages import (
-    Ack,
-    AckEpoch,
-    Commit,
-    CommitAndActivate,
-    Diff,
-    FollowerInfo,
-    ForwardedRequest,
-    Inform,
-    InformAndActivate,
-    LeaderInfo,
-    NewLeader,
-    Packet,
-    Ping,
-    Proposal,
-    Revalidate,
-    Snap,
-    SyncRequest,
-    Trunc,
-    UpToDate,
-)
+from zabka.ensemble.zab import messages
 
 REQUEST: Final = 1
 PROPOSAL: Final = 2
@@ -77,7 +57,7 @@ NO_AUTH = b"\0\0\0\0"
 NULL_AUTH = b"\xff\xff\xff\xff"
 OFFERED_ALONE = OFFERED + NULL_AUTH
 """What is behind the head of a cumulative ACK or COMMIT."""
-CUMULATIVE: Final[dict[int, type[Ack | Commit]]] = {ACK: Ack, COMMIT: Commit}
+CUMULATIVE: Final[dict[int, type[messages.Ack | messages.Commit]]] = {ACK: messages.Ack, COMMIT: messages.Commit}
 HEAD = struct.Struct(">iqi")
 head_at = HEAD.unpack_from
 EMPTY = struct.Struct(">iqii")
@@ -132,16 +112,16 @@ def _designated(data: bytes | None) -> PeerId:
     return PeerId(LONG.unpack_from(data)[0])
 
 
-def _commit_and_activate(zxid: int, data: bytes | None) -> CommitAndActivate:
-    return CommitAndActivate(Zxid(zxid), _designated(data))
+def _commit_and_activate(zxid: int, data: bytes | None) -> messages.CommitAndActivate:
+    return messages.CommitAndActivate(Zxid(zxid), _designated(data))
 
 
-def _inform_and_activate(zxid: int, data: bytes | None) -> InformAndActivate:
+def _inform_and_activate(zxid: int, data: bytes | None) -> messages.InformAndActivate:
     designated = _designated(data)
     txn = txn_of(zxid, (data or b"")[LONG.size :])
     if txn.type != OpCode.RECONFIG:
         raise MalformedRecord(f"an activation of {txn!r}")
-    return InformAndActivate(txn, designated)
+    return messages.InformAndActivate(txn, designated)
 
 
 def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
@@ -152,49 +132,49 @@ def _touched(data: bytes | None) -> tuple[tuple[SessionId, int], ...]:
     return tuple((SessionId(session_id), timeout_ms) for session_id, timeout_ms in SESSION_FIELDS.iter_unpack(data))
 
 
-def _answer_to_revalidate(zxid: int, data: bytes | None) -> Revalidate:
+def _answer_to_revalidate(zxid: int, data: bytes | None) -> messages.Revalidate:
     if data is None or len(data) < LONG.size + 1:
         raise MalformedRecord("an answer about a session that does not say which")
-    return Revalidate(SessionId(LONG.unpack_from(data)[0]), 0, data[LONG.size] != 0, Zxid(zxid))
+    return messages.Revalidate(SessionId(LONG.unpack_from(data)[0]), 0, data[LONG.size] != 0, Zxid(zxid))
 
 
-def _revalidate(zxid: int, data: bytes | None, auth: Auth) -> Revalidate:
+def _revalidate(zxid: int, data: bytes | None, auth: Auth) -> messages.Revalidate:
     if data is None or len(data) < SESSION_FIELDS.size:
         raise MalformedRecord("a question about a session that does not say which")
     session_id, timeout_ms = SESSION_FIELDS.unpack_from(data)
-    return Revalidate(SessionId(session_id), timeout_ms)
+    return messages.Revalidate(SessionId(session_id), timeout_ms)
 
 
-def _ack_epoch(zxid: int, data: bytes | None, auth: Auth) -> AckEpoch:
+def _ack_epoch(zxid: int, data: bytes | None, auth: Auth) -> messages.AckEpoch:
     if data is None or len(data) < INT.size:
         raise MalformedRecord("an ACKEPOCH without its epoch")
-    return AckEpoch(Zxid(zxid), INT.unpack_from(data)[0])
+    return messages.AckEpoch(Zxid(zxid), INT.unpack_from(data)[0])
 
 
-def _request(zxid: int, data: bytes | None, auth: Auth) -> ForwardedRequest | SyncRequest:
+def _request(zxid: int, data: bytes | None, auth: Auth) -> messages.ForwardedRequest | messages.SyncRequest:
     if data is None or len(data) < REQUEST_FIELDS.size:
         raise MalformedRecord("a request cut short")
     session_id, cxid, op = REQUEST_FIELDS.unpack_from(data)
     if op == OpCode.SYNC:
         reader = Reader(data, REQUEST_FIELDS.size)
-        return SyncRequest(SessionId(session_id), cxid, reader.read_string() if reader.left else "")
-    return ForwardedRequest(SessionId(session_id), cxid, op, data[REQUEST_FIELDS.size :], auth)
+        return messages.SyncRequest(SessionId(session_id), cxid, reader.read_string() if reader.left else "")
+    return messages.ForwardedRequest(SessionId(session_id), cxid, op, data[REQUEST_FIELDS.size :], auth)
 
 
-def _leader_info(zxid: int, data: bytes | None) -> LeaderInfo:
+def _leader_info(zxid: int, data: bytes | None) -> messages.LeaderInfo:
     if data is None or len(data) < 4 or INT.unpack_from(data)[0] != PROTOCOL_VERSION:
         raise MalformedRecord("a leader of an unknown protocol version")
-    return LeaderInfo(epoch_of(zxid), data[4:] == OFFERED)
+    return messages.LeaderInfo(epoch_of(zxid), data[4:] == OFFERED)
 
 
-def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> FollowerInfo:
+def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> messages.FollowerInfo:
     if data is None or len(data) < _LEARNER_INFO.size:
         raise MalformedRecord("a learner of an old protocol version")
     peer_id, version, config_version = _LEARNER_INFO.unpack_from(data)
     if version < PROTOCOL_VERSION:
         raise MalformedRecord(f"a learner of protocol version 0x{version:x}")
     offered, wanted = data[_LEARNER_INFO.size :][:1], data[_LEARNER_INFO.size :][1:]
-    return FollowerInfo(
+    return messages.FollowerInfo(
         accepted_epoch=Epoch(zxid >> 32),
         peer_id=PeerId(peer_id),
         config_version=config_version,
@@ -205,7 +185,7 @@ def _learner_info(zxid: int, data: bytes | None, *, observer: bool) -> FollowerI
     )
 
 
-def _encode_follower_info(packet: FollowerInfo) -> bytes:
+def _encode_follower_info(packet: messages.FollowerInfo) -> bytes:
     data = _LEARNER_INFO.pack(packet.peer_id, PROTOCOL_VERSION, packet.config_version)
     kind = OBSERVERINFO if packet.observer else FOLLOWERINFO
     if packet.cumulative:
@@ -214,12 +194,12 @@ def _encode_follower_info(packet: FollowerInfo) -> bytes:
     return packet_bytes(kind, packet.accepted_epoch << 32, data)
 
 
-def _encode_leader_info(packet: LeaderInfo) -> bytes:
+def _encode_leader_info(packet: messages.LeaderInfo) -> bytes:
     data = INT.pack(PROTOCOL_VERSION)
     return packet_bytes(LEADERINFO, packet.epoch << 32, data + OFFERED if packet.cumulative else data)
 
 
-def _encode_proposal(packet: Proposal) -> bytes:
+def _encode_proposal(packet: messages.Proposal) -> bytes:
     """One PROPOSAL a transaction."""
     parts: list[bytes] = []
     for txn in packet.txns:
@@ -228,65 +208,69 @@ def _encode_proposal(packet: Proposal) -> bytes:
     return b"".join(parts)
 
 
-def encode_shared(packet: Proposal | Commit) -> bytes:
+def encode_shared(packet: messages.Proposal | messages.Commit) -> bytes:
     """What a leader sends to several learners, each the same."""
     return ENCODERS[type(packet)](packet)
 
 
-def _encode_request(packet: ForwardedRequest) -> bytes:
+def _encode_request(packet: messages.ForwardedRequest) -> bytes:
     body = packet.body
     head = _REQUEST_HEAD.pack(REQUEST, NO_ZXID, 16 + len(body), packet.session_id, packet.cxid, packet.op)
     # Never a null list: a ZooKeeper leader cannot check permissions without one.
     return head + body + (_encode_auth(tuple(packet.auth)) if packet.auth else NO_AUTH)
 
 
-def _encode_ping(packet: Ping) -> bytes:
+def _encode_ping(packet: messages.Ping) -> bytes:
     data = b"".join(SESSION_FIELDS.pack(session_id, timeout_ms) for session_id, timeout_ms in packet.touched)
     # Never a null buffer: a ZooKeeper leader reads the list of sessions without looking.
     return packet_bytes(PING, packet.zxid, data)
 
 
-def _encode_snap(packet: Snap) -> bytes:
+def _encode_snap(packet: messages.Snap) -> bytes:
     return packet_bytes(SNAP, packet.zxid, DIGEST_FIELDS.pack(DIGEST_VERSION, signed(packet.snapshot.digest)))
 
 
 ENCODERS: dict[type, Callable[..., bytes]] = {
-    Proposal: _encode_proposal,
-    Ack: lambda p: HEAD.pack(ACK, p.zxid, 1) + OFFERED_ALONE if p.cumulative else packet_bytes(ACK, p.zxid),
-    Commit: lambda p: HEAD.pack(COMMIT, p.zxid, 1) + OFFERED_ALONE if p.cumulative else packet_bytes(COMMIT, p.zxid),
-    Inform: lambda p: packet_bytes(INFORM, p.txn.zxid, p.txn.encoded()),
-    Ping: _encode_ping,
-    ForwardedRequest: _encode_request,
-    FollowerInfo: _encode_follower_info,
-    LeaderInfo: _encode_leader_info,
-    AckEpoch: lambda p: packet_bytes(ACKEPOCH, p.last_zxid, INT.pack(p.current_epoch)),
-    NewLeader: lambda p: packet_bytes(NEWLEADER, p.zxid, p.config.encode() or None),
-    CommitAndActivate: lambda p: packet_bytes(COMMITANDACTIVATE, p.zxid, LONG.pack(p.designated)),
-    InformAndActivate: lambda p: packet_bytes(INFORMANDACTIVATE, p.txn.zxid, LONG.pack(p.designated) + p.txn.encoded()),
-    Diff: lambda p: packet_bytes(DIFF, p.zxid),
-    Trunc: lambda p: packet_bytes(TRUNC, p.zxid),
-    Snap: _encode_snap,
-    UpToDate: lambda p: packet_bytes(UPTODATE, NO_ZXID),
+    messages.Proposal: _encode_proposal,
+    messages.Ack: lambda p: HEAD.pack(ACK, p.zxid, 1) + OFFERED_ALONE if p.cumulative else packet_bytes(ACK, p.zxid),
+    messages.Commit: lambda p: (
+        HEAD.pack(COMMIT, p.zxid, 1) + OFFERED_ALONE if p.cumulative else packet_bytes(COMMIT, p.zxid)
+    ),
+    messages.Inform: lambda p: packet_bytes(INFORM, p.txn.zxid, p.txn.encoded()),
+    messages.Ping: _encode_ping,
+    messages.ForwardedRequest: _encode_request,
+    messages.FollowerInfo: _encode_follower_info,
+    messages.LeaderInfo: _encode_leader_info,
+    messages.AckEpoch: lambda p: packet_bytes(ACKEPOCH, p.last_zxid, INT.pack(p.current_epoch)),
+    messages.NewLeader: lambda p: packet_bytes(NEWLEADER, p.zxid, p.config.encode() or None),
+    messages.CommitAndActivate: lambda p: packet_bytes(COMMITANDACTIVATE, p.zxid, LONG.pack(p.designated)),
+    messages.InformAndActivate: lambda p: packet_bytes(
+        INFORMANDACTIVATE, p.txn.zxid, LONG.pack(p.designated) + p.txn.encoded()
+    ),
+    messages.Diff: lambda p: packet_bytes(DIFF, p.zxid),
+    messages.Trunc: lambda p: packet_bytes(TRUNC, p.zxid),
+    messages.Snap: _encode_snap,
+    messages.UpToDate: lambda p: packet_bytes(UPTODATE, NO_ZXID),
 }
-FROM_LEADER: dict[int, Callable[[int, bytes | None], Packet]] = {
-    PROPOSAL: lambda zxid, data: Proposal((txn_of(zxid, data),)),
-    COMMIT: lambda zxid, data: Commit(Zxid(zxid), data == OFFERED),
-    ACK: lambda zxid, data: Ack(Zxid(zxid), data == OFFERED),
-    PING: lambda zxid, data: Ping(Zxid(zxid)),
-    INFORM: lambda zxid, data: Inform(txn_of(zxid, data)),
+FROM_LEADER: dict[int, Callable[[int, bytes | None], messages.Packet]] = {
+    PROPOSAL: lambda zxid, data: messages.Proposal((txn_of(zxid, data),)),
+    COMMIT: lambda zxid, data: messages.Commit(Zxid(zxid), data == OFFERED),
+    ACK: lambda zxid, data: messages.Ack(Zxid(zxid), data == OFFERED),
+    PING: lambda zxid, data: messages.Ping(Zxid(zxid)),
+    INFORM: lambda zxid, data: messages.Inform(txn_of(zxid, data)),
     REVALIDATE: _answer_to_revalidate,
     LEADERINFO: _leader_info,
-    UPTODATE: lambda zxid, data: UpToDate(),
-    NEWLEADER: lambda zxid, data: NewLeader(Zxid(zxid), (data or b"").decode("utf-8", "replace")),
+    UPTODATE: lambda zxid, data: messages.UpToDate(),
+    NEWLEADER: lambda zxid, data: messages.NewLeader(Zxid(zxid), (data or b"").decode("utf-8", "replace")),
     COMMITANDACTIVATE: _commit_and_activate,
     INFORMANDACTIVATE: _inform_and_activate,
-    DIFF: lambda zxid, data: Diff(Zxid(zxid)),
-    TRUNC: lambda zxid, data: Trunc(Zxid(zxid)),
+    DIFF: lambda zxid, data: messages.Diff(Zxid(zxid)),
+    TRUNC: lambda zxid, data: messages.Trunc(Zxid(zxid)),
 }
 """What a leader sends, by type: SNAP, which a tree follows, and SYNC, which says nothing, are the codec's own."""
-FROM_LEARNER: dict[int, Callable[[int, bytes | None, Auth], Packet]] = {
-    ACK: lambda zxid, data, auth: Ack(Zxid(zxid), data == OFFERED),
-    PING: lambda zxid, data, auth: Ping(Zxid(zxid), _touched(data)),
+FROM_LEARNER: dict[int, Callable[[int, bytes | None, Auth], messages.Packet]] = {
+    ACK: lambda zxid, data, auth: messages.Ack(Zxid(zxid), data == OFFERED),
+    PING: lambda zxid, data, auth: messages.Ping(Zxid(zxid), _touched(data)),
     REQUEST: _request,
     REVALIDATE: _revalidate,
     ACKEPOCH: _ack_epoch,

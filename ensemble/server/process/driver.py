@@ -35,7 +35,6 @@ from zabka.ensemble.server.operator.operator_view import OperatorView
 from zabka.ensemble.server.process.endings import Crashed, Stopped
 from zabka.ensemble.server.process.membership_ports import MembershipPorts
 from zabka.ensemble.server.process.refusals import Refusals
-from zabka.ensemble.server.process.timers import PeerTimers
 from zabka.ensemble.tree.service import Service
 from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txn import Txn
@@ -83,6 +82,37 @@ _DISK_EFFECTS = (
 )  # fmt: skip
 
 
+class _Timers:
+    """The timers that a peer has asked for, one a name; `ran_out` hears the name of each that is due."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, ran_out: Callable[[str], None]) -> None:
+        self._loop = loop
+        self._ran_out = ran_out
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+
+    def set(self, effect: SetTimer) -> None:
+        """Start a timer, or start it anew."""
+        old = self._timers.pop(effect.name, None)
+        if old is not None:
+            old.cancel()
+        self._timers[effect.name] = self._loop.call_later(effect.delay_ms / 1000, self._due, effect.name)
+
+    def cancel(self, effect: CancelTimer) -> None:
+        """Forget a timer; nothing where there is none of that name."""
+        timer = self._timers.pop(effect.name, None)
+        if timer is not None:
+            timer.cancel()
+
+    def cancel_all(self) -> None:
+        """Forget every timer: the peer has ended."""
+        for timer in self._timers.values():
+            timer.cancel()
+
+    def _due(self, name: str) -> None:
+        self._timers.pop(name, None)
+        self._ran_out(name)
+
+
 class PeerDriver:
     """One running peer.  Set `storage`, `clients`, and where there are other peers `elections` and `quorum`."""
 
@@ -105,7 +135,7 @@ class PeerDriver:
         self._log = log
         self._loop = asyncio.get_running_loop()
         self._finished: asyncio.Future[None] = self._loop.create_future()
-        self._timers = PeerTimers(self._loop, lambda name: self._call(self._peer.on_timer, name))
+        self._timers = _Timers(self._loop, lambda name: self._call(self._peer.on_timer, name))
         self._disk: list[Effect] = []
         self._from_clients: list[tuple[ConnectionId, ClientMessage]] = []
         self._flush_due = False

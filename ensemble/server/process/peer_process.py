@@ -25,7 +25,7 @@ from zabka.ensemble.runtime.links import ControlSocket, LinkFaults
 from zabka.ensemble.runtime.node_process import new_event_loop, node_logger
 from zabka.ensemble.runtime.workers import THREADS
 from zabka.ensemble.server.config.dynamic_config import DynamicConfigFiles
-from zabka.ensemble.server.config.stored_sizes import oversized_warning
+from zabka.ensemble.server.config.limits import Limits
 from zabka.ensemble.server.config.tls import TlsStore
 from zabka.ensemble.server.config.zoo_cfg import ConfigError, ZooConfig, load
 from zabka.ensemble.server.net.admission import Admission
@@ -41,10 +41,11 @@ from zabka.ensemble.server.operator.running_peer import RunningPeer
 from zabka.ensemble.server.process.driver import PeerDriver
 from zabka.ensemble.server.process.endings import Stopped
 from zabka.ensemble.server.process.membership_ports import MembershipPorts
-from zabka.ensemble.server.process.oracle import OracleWatch
 from zabka.ensemble.server.process.ownership import OwnedMembershipFiles, claim
 from zabka.ensemble.server.process.surroundings import Surroundings
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
+from zabka.ensemble.tree.stored import StoredNodes
+from zabka.ensemble.tree.znode import HEAD_BYTES
 from zabka.ensemble.txnlog.directories import Directories
 from zabka.ensemble.txnlog.directory import open_directories
 from zabka.ensemble.txnlog.errors import DataDirectoryError
@@ -55,6 +56,7 @@ from zabka.ensemble.txnlog.restoring import take_received
 from zabka.ensemble.txnlog.snapshots import write_snapshot
 from zabka.ensemble.txnlog.storage import MembershipFiles, Storage, complaint, is_full
 from zabka.ensemble.zab.application import EnsembleConfig
+from zabka.ensemble.zab.effects import Recovered
 from zabka.ensemble.zab.peer import Peer
 from zabka.journal.events import HistoryReplaced, NodeStarted
 from zabka.journal.message_log import open_message_log
@@ -65,6 +67,37 @@ GC_THRESHOLDS = (50_000, 20, 50)
 NONCE_BYTES = 30
 SWITCH_INTERVAL_S = 0.0005
 """How long the storage thread may have to wait for a busy event loop before it can report what is durable."""
+ORACLE_AGREES = b"1"
+EXTRA_BYTES_MIN = 1024
+
+
+def oracle_says(path: Path) -> bool:
+    """Does an oracle's file begin with a 1 (QuorumOracleMaj)?  One that is not there, or cannot be read, says no."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1) == ORACLE_AGREES
+    except OSError:
+        return False
+
+
+class OracleWatch:
+    """Asks the oracle of an ensemble of two every half tick, while the loop runs, and tells of each change: it lets a
+    server go on without the other.  (ZooKeeper asks when it has to decide; half a tick is how soon it notices that it
+    must.)"""
+
+    def __init__(self, path: Path, tick_time_ms: int, tell: Callable[[bool], None]) -> None:
+        self._path = path
+        self._pause_s = tick_time_ms / 2000
+        self._tell = tell
+        self._said = False
+
+    def start(self) -> None:
+        """Ask now, and from now on."""
+        says = oracle_says(self._path)
+        if says is not self._said:
+            self._said = says
+            self._tell(says)
+        asyncio.get_running_loop().call_later(self._pause_s, self.start)
 
 
 def main(config_path: Path) -> int:
@@ -366,3 +399,46 @@ async def _close(driver: PeerDriver, control: ControlSocket | None) -> None:
             await port.close()
     # Let the transports write what is queued and see their ends.
     await asyncio.sleep(0)
+
+
+def readable_bytes(limits: Limits) -> int:
+    """How long a stored value may be in Apache ZooKeeper: twice jute.maxbuffer, unless jute.maxbuffer.extrasize says
+    otherwise."""
+    extra = limits.frame_bytes if limits.extra_bytes is None else limits.extra_bytes
+    return limits.frame_bytes + max(extra, EXTRA_BYTES_MIN)
+
+
+def oversized_warning(recovered: Recovered, limits: Limits) -> str | None:
+    """What to say of a log or snapshot that holds too much, by the first example; None where none does.
+
+    Apache ZooKeeper refuses a length above jute.maxbuffer and jute.maxbuffer.extrasize together, also in the server's
+    own log and snapshots: it does not start (BinaryInputArchive.checkLength, "Unreasonable length").  Here such a
+    server starts and says so.  What is stored was acknowledged; each record has its checksum; and one long list of
+    ephemerals, which the end of a session writes, is beyond the limit without any znode or request being so: whoever
+    can make ephemerals could keep every server of an ensemble from starting again.
+    """
+    allowed = readable_bytes(limits)
+    found = _in_snapshot(recovered, allowed) or _in_log(recovered, allowed)
+    if found is None:
+        return None
+    return (
+        f"{found}, which is more than jute.maxbuffer={limits.frame_bytes} allows (a stored value may have {allowed}): "
+        "it is served all the same; Apache ZooKeeper would not start, nor clients with this limit read it"
+    )
+
+
+def _in_log(recovered: Recovered, allowed: int) -> str | None:
+    for txn in recovered.txns:
+        if (size := len(txn.raw or txn.encoded())) > allowed:
+            return f"the transaction {zxid_text(txn.zxid)} in the log has {size} bytes"
+    return None
+
+
+def _in_snapshot(recovered: Recovered, allowed: int) -> str | None:
+    nodes = recovered.snapshot.nodes if recovered.snapshot is not None else ()
+    # What is kept of a znode is more than its data: mostly one look without a line of Python for each of a million.
+    if isinstance(nodes, StoredNodes) and max(map(len, nodes.values), default=0) > allowed:
+        for path, value in zip(nodes.paths, nodes.values, strict=True):
+            if (size := len(value) - HEAD_BYTES) > allowed:
+                return f"{path} has {size} bytes"
+    return None

@@ -11,7 +11,7 @@ from tests.broker_sim.logs.small_log import append, read_all
 from zabka.broker_sim.configs.broker_config import config_from
 from zabka.broker_sim.configs.broker_keys import KAFKA_KEYS
 from zabka.broker_sim.configs.config_resources import Operation, Source
-from zabka.broker_sim.logs.log_dir import LogDir
+from zabka.broker_sim.logs.log_manager import LogDir
 from zabka.journal.events import ConfigChanged
 from zabka.kafka.client.admin_client import BROKER_RESOURCE, TOPIC_RESOURCE, ConfigEntry
 from zabka.kafka.wire.kafka_schema import ApiKey, request

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from zabka.broker_sim.broker import controller_config
 from zabka.broker_sim.configs.broker_config import BROKER_KEYS, KafkaConfig, parse_config
 from zabka.broker_sim.configs.config_def import ConfigError, ConfigKey, ConfigType, Value, render
-from zabka.broker_sim.configs.controller_config import controller_config
 from zabka.broker_sim.configs.replica_config import replica_config
 from zabka.broker_sim.groups.config import group_config
 

@@ -15,8 +15,8 @@ from tests.broker_sim.replication.replication_cluster import batch
 from zabka.broker_sim.broker import Broker
 from zabka.broker_sim.logs.log_manager import DuplicateReplicas
 from zabka.broker_sim.logs.memory_log_directory import MemoryLogDirectory, MemoryLogFile
-from zabka.broker_sim.replication.offset_listing import MAX_TIMESTAMP, list_offset
 from zabka.broker_sim.replication.partition import Partition
+from zabka.broker_sim.replication.replica_manager import MAX_TIMESTAMP, list_offset
 from zabka.journal import events as e
 from zabka.journal.events import TopicPartition
 from zabka.kafka.record_batch import Record, build_batch, decode_records, split_batches

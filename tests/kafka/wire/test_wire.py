@@ -18,6 +18,8 @@ from zabka.kafka.wire.api_versions import SUPPORTED, answer, answer_unknown_vers
 from zabka.kafka.wire.fetch_wire import pack_fetch
 from zabka.kafka.wire.frame_reader import FRAME_SIZE
 from zabka.kafka.wire.frames import (
+    SHORT_ROWS,
+    SLICE_BYTES,
     ResponseEncoder,
     UnsupportedVersion,
     decode_request,
@@ -35,7 +37,6 @@ from zabka.kafka.wire.kafka_schema import (
     respond,
     response_class,
 )
-from zabka.kafka.wire.long_answers import SHORT_ROWS, SLICE_BYTES
 from zabka.kafka.wire.primitives import WireError
 
 ROOT = Path(__file__).resolve().parents[3]

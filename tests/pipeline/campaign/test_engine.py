@@ -11,10 +11,9 @@ import pytest
 
 from tests.house.test_layout import MAY_IMPORT
 from zabka.pipeline.campaign import play
-from zabka.pipeline.campaign.code import MEASURES, ROOMS
 from zabka.pipeline.campaign.definition import Campaign, parse_campaign
 from zabka.pipeline.campaign.engine import Keep, NotPlayed, Progress, run_campaign
-from zabka.pipeline.campaign.ledger import CODE, RUNS, NotThisCampaign, opened
+from zabka.pipeline.campaign.ledger import CODE, MEASURES, ROOMS, RUNS, NotThisCampaign, opened
 from zabka.pipeline.campaign.measures import Measures
 from zabka.pipeline.campaign.partition_times import Window
 from zabka.pipeline.campaign.play import Played, Run

@@ -32,9 +32,9 @@ from zabka.simulation.judges.stored_commits import ANSWERED, ON_DISKS
 from zabka.simulation.kernel.draws import derive_random
 from zabka.simulation.run import run_seed
 from zabka.simulation.serving.broker_machine import BrokerMachine
-from zabka.simulation.serving.cluster_reached import PLACES
 from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER, ClusterRun, serve_cluster
 from zabka.simulation.serving.cluster_world import ClusterShape, draw_cluster_shape
+from zabka.simulation.serving.reached import CLUSTER_PLACES
 
 SEEDS, SEEDS_IN_THE_SUITE = 60, 2
 A_TENTH = 10
@@ -141,4 +141,4 @@ def test_every_place_of_logs_and_roles_is_reached_in_one_seed_of_ten() -> None:
     for seed in range(1, SEEDS):
         outcome = run_seed(seed, WHOLE_CLUSTER)
         reached.update(place for place, count in outcome.reached.items() if count)
-    assert {place: reached[place] for place in PLACES if reached[place] < SEEDS // A_TENTH} == {}
+    assert {place: reached[place] for place in CLUSTER_PLACES if reached[place] < SEEDS // A_TENTH} == {}

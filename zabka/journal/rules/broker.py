@@ -152,7 +152,7 @@ ACKS_ONE = Rule(
 STALE_CONTROLLER = Rule(
     "an older controller is not obeyed",
     "A broker refuses a request whose controller epoch is lower than the highest that it knows.",
-    source("broker_sim/replication/replica_control.py:ReplicaControl.accept"),
+    source("broker_sim/replication/hosted_partitions.py:HostedPartitions.accept"),
     kafka("ReplicaManager.becomeLeaderOrFollower", _REPLICA_MANAGER),
     references("KAFKA-6082"),
 )
@@ -166,7 +166,7 @@ STALE_BROKER = Rule(
 STALE_LEADER_EPOCH = Rule(
     "an older leader epoch changes nothing",
     "What is said of a partition in a leader epoch that is over is refused.",
-    source("broker_sim/replication/replica_control.py:ReplicaControl.become_leader_or_follower"),
+    source("broker_sim/replication/hosted_partitions.py:HostedPartitions.become_leader_or_follower"),
     kafka("ReplicaManager.becomeLeaderOrFollower", _REPLICA_MANAGER),
     references("KIP-320"),
 )

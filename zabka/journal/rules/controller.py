@@ -153,7 +153,7 @@ BOUNCED = Rule(
 DOUBTFUL_RETURN = Rule(
     "who may have lost its log gives way",
     "A broker whose log was not whole when it came back gives way to whoever has all that was committed.",
-    source("controller/doubtful_returns.py:give_way"),
+    source("controller/broker_changes.py:give_way"),
     kafka("KafkaController.onBrokerStartup", _CONTROLLER),
     references("KIP-966"),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Generator
+from dataclasses import replace
 from io import BytesIO
 from struct import Struct
 from struct import error as struct_error
@@ -28,10 +29,9 @@ from zabka.kafka.wire.data_messages import FETCH_FLEXIBLE_FROM, PRODUCE_FLEXIBLE
 from zabka.kafka.wire.fetch_wire import pack_fetch, pack_fetch_request, read_fetch_request, read_fetch_response
 from zabka.kafka.wire.frame_reader import FRAME_SIZE
 from zabka.kafka.wire.frame_shape import as_java_reads, check_shape
-from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, request_class, response_class, version_of
-from zabka.kafka.wire.long_answers import body_in_slices, is_long
+from zabka.kafka.wire.kafka_schema import ApiKey, api_key_of, last_rows, request_class, response_class, version_of
 from zabka.kafka.wire.metadata_messages import MetadataResponse, pack_metadata, pack_rows_in_slices
-from zabka.kafka.wire.primitives import EMPTY_TAGS, WireError, skip_tags, text_of
+from zabka.kafka.wire.primitives import EMPTY_TAGS, WireError, length, skip_tags, text_of
 from zabka.kafka.wire.produce_wire import (
     pack_produce,
     pack_produce_request,
@@ -60,6 +60,10 @@ _PACK_RESPONSE: dict[int, Callable[[KafkaMessage], list[bytes]]] = {
     ApiKey.FETCH: pack_fetch,
 }
 """What is read and written by hand; all else is kio's."""
+SHORT_ROWS = 16
+"""So many rows at most are written at once."""
+SLICE_BYTES = 8_192
+"""A millisecond."""
 
 
 def _request_packer(api_key: int, version: int) -> Callable[[KafkaMessage], list[bytes]] | None:
@@ -236,3 +240,34 @@ def decode_response(frame: bytes, request: KafkaMessage) -> KafkaMessage:
         return _read_by_schema(schema, frame, offset)[0]
     except Exception as wrong:
         raise WireError(f"a response to {ApiKey(api_key).name} that cannot be read: {wrong}") from None
+
+
+def is_long(answer: KafkaMessage) -> bool:
+    """Does this answer, which kio writes, end with many rows?"""
+    last = last_rows(type(answer))
+    rows = None if last is None else getattr(answer, last.field)
+    return rows is not None and len(rows) > SHORT_ROWS
+
+
+def body_in_slices(answer: KafkaMessage) -> Generator[None, None, bytes]:
+    """The body of an answer that is long, as kio writes it; gives the turn away after every slice.
+
+    kio takes two milliseconds for everything that is configured of one broker, and a request may ask for a thousand
+    resources.  Wherever an answer ends with its rows, these are written one by one.
+    """
+    last = last_rows(type(answer))
+    assert last is not None
+    rows = getattr(answer, last.field)
+    body = BytesIO()
+    entity_writer(type(answer))(body, replace(answer, **{last.field: ()}))
+    tags = EMPTY_TAGS if answer.__flexible__ else b""
+    body.seek(-len(length(0, answer.__flexible__) + tags), 2)
+    body.write(length(len(rows), answer.__flexible__))
+    write, turn_at = entity_writer(last.schema), body.tell() + SLICE_BYTES
+    for row in rows:
+        write(body, row)
+        if body.tell() >= turn_at:
+            turn_at = body.tell() + SLICE_BYTES
+            yield
+    body.write(tags)
+    return body.getvalue()

@@ -10,18 +10,24 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from hashlib import sha256
 from pathlib import Path
 from threading import Lock
 
 import msgspec
 
-from zabka.pipeline.campaign.code import digest
 from zabka.pipeline.campaign.play import Played, decoded
 
 RUNS = "runs.jsonl"
 DEFINITION = "campaign.toml"
 CODE = "code"
 """The digest of the code that played the runs."""
+ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim", "simulation")
+"""The rooms that a simulated world is made of."""
+MEASURES = (
+    "clients", "evictions", "failovers", "figures", "lives", "measures", "partition_times", "play", "record_losses",
+)  # fmt: skip
+"""The modules here that make figures of a run."""
 
 
 class NotThisCampaign(Exception):
@@ -85,7 +91,7 @@ def opened(directory: Path, definition: str) -> Iterator[Ledger]:
             f"{directory} holds the runs of another campaign ({DEFINITION} differs)",
         )  # fmt: skip
         _agree(
-            directory / CODE, digest(),
+            directory / CODE, code_digest(),
             f"{directory} holds runs that another version of zabka played, which are not compared with new ones",
         )  # fmt: skip
         ledger = Ledger(directory / RUNS)
@@ -105,3 +111,19 @@ def _agree(place: Path, text: str, otherwise: str) -> None:
         aside = place.with_name(f".{place.name}")
         aside.write_text(text)
         aside.replace(place)
+
+
+def code_digest() -> str:
+    """The digest of all code of this process that decides what a run comes to; the same wherever it lies.
+
+    Runs that two versions played are not compared: a change of a broker or of a measure is no difference between
+    settings.
+    """
+    root = Path(__file__).parents[2]
+    files = [path for room in ROOMS for path in (root / room).rglob("*.py")]
+    files += [Path(__file__).with_name(f"{name}.py") for name in MEASURES]
+    found = sha256()
+    for path in sorted(files):
+        data = path.read_bytes()
+        found.update(f"{path.relative_to(root).as_posix()} {len(data)}\n".encode() + data)
+    return found.hexdigest()

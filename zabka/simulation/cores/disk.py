@@ -9,19 +9,7 @@ import msgspec
 from zabka.ensemble.ids import Epoch, Zxid
 from zabka.ensemble.tree_snapshot import TreeSnapshot
 from zabka.ensemble.txn import Txn
-from zabka.ensemble.zab.effects import (
-    Append,
-    Barrier,
-    Effect,
-    ReadLog,
-    Recovered,
-    SaveAcceptedEpoch,
-    SaveCurrentEpoch,
-    SaveMembership,
-    SaveNextMembership,
-    SaveSnapshot,
-    TruncateLog,
-)
+from zabka.ensemble.zab import effects
 
 
 class NodeDisk(Protocol):
@@ -31,9 +19,9 @@ class NodeDisk(Protocol):
     def accepted(self) -> Epoch: ...
     @property
     def current(self) -> Epoch: ...
-    def after(self, effect: Effect) -> NodeDisk: ...
-    def recovered(self) -> Recovered: ...
-    def read_log(self, wanted: ReadLog) -> list[Txn] | None: ...
+    def after(self, effect: effects.Effect) -> NodeDisk: ...
+    def recovered(self) -> effects.Recovered: ...
+    def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None: ...
     def last_durable(self) -> Zxid: ...
     def holds(self, zxid: Zxid) -> bool: ...
     def history(self) -> list[int]: ...
@@ -48,35 +36,37 @@ class CoreDisk(msgspec.Struct, frozen=True):
     log: tuple[Txn, ...] = ()
     snapshots: tuple[TreeSnapshot, ...] = ()
 
-    def after(self, effect: Effect) -> CoreDisk:
+    def after(self, effect: effects.Effect) -> CoreDisk:
         """This disk with one more operation done, durably."""
         change = msgspec.structs.replace
-        if isinstance(effect, Append):
+        if isinstance(effect, effects.Append):
             return change(self, log=(*self.log, *effect.txns))
-        if isinstance(effect, TruncateLog):
+        if isinstance(effect, effects.TruncateLog):
             return change(
                 self,
                 log=tuple(txn for txn in self.log if txn.zxid <= effect.zxid),
                 snapshots=tuple(s for s in self.snapshots if s.zxid <= effect.zxid),
             )
-        if isinstance(effect, SaveSnapshot):
+        if isinstance(effect, effects.SaveSnapshot):
             if effect.replaces_history:
                 return change(self, log=(), snapshots=(effect.snapshot,))
             return change(self, snapshots=(*self.snapshots[-2:], effect.snapshot))
-        if isinstance(effect, SaveAcceptedEpoch):
+        if isinstance(effect, effects.SaveAcceptedEpoch):
             return change(self, accepted=effect.epoch)
-        if isinstance(effect, SaveCurrentEpoch):
+        if isinstance(effect, effects.SaveCurrentEpoch):
             return change(self, current=effect.epoch)
-        assert isinstance(effect, Barrier | SaveMembership | SaveNextMembership), f"no disk operation: {effect}"
+        assert isinstance(effect, effects.Barrier | effects.SaveMembership | effects.SaveNextMembership), (
+            f"no disk operation: {effect}"
+        )
         return self
 
-    def recovered(self) -> Recovered:
+    def recovered(self) -> effects.Recovered:
         """The newest snapshot and the log after it."""
         snapshot = max(self.snapshots, key=lambda s: s.zxid, default=None)
         base = snapshot.zxid if snapshot else 0
-        return Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
+        return effects.Recovered(self.accepted, self.current, snapshot, [t for t in self.log if t.zxid > base])
 
-    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+    def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None:
         """Some of the transactions that are wanted; None where the log does not hold them without a gap."""
         after = wanted.after
         if after != wanted.base and all(txn.zxid != after for txn in self.log):

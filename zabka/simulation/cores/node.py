@@ -16,26 +16,8 @@ from zabka.ensemble.ids import ConnectionId, LinkId, PeerId, Zxid
 from zabka.ensemble.ports import Instant
 from zabka.ensemble.records import OpCode, Reply, Request
 from zabka.ensemble.txn import Txn
+from zabka.ensemble.zab import effects
 from zabka.ensemble.zab.application import EnsembleConfig
-from zabka.ensemble.zab.effects import (
-    Answer,
-    Append,
-    CancelTimer,
-    CloseConnection,
-    CloseLink,
-    Effect,
-    Emit,
-    Halt,
-    OpenLink,
-    ReadLog,
-    Recovered,
-    SendNotification,
-    SendPackets,
-    SetTimer,
-    TruncateLog,
-    UseMembership,
-)
-from zabka.ensemble.zab.effects import Barrier as DiskBarrier
 from zabka.ensemble.zab.messages import Commit, Notification, Packet
 from zabka.ensemble.zab.peer import Peer, PeerStatus
 from zabka.ensemble.zab.role import Phase
@@ -95,7 +77,7 @@ class _Collected:
         self.answers: list[tuple[int, int]] = []
         self.commits: list[Zxid] = []
         self.problems: list[str] = []
-        self.reads: list[ReadLog] = []
+        self.reads: list[effects.ReadLog] = []
 
     def outcome(self, waited_ms: int) -> Outcome:
         return Outcome(
@@ -122,7 +104,7 @@ class CoreNode:
         self.config = config
         self.cumulative = cumulative
         self.disk: NodeDisk = CoreDisk()
-        self.queue: tuple[Effect, ...] = ()
+        self.queue: tuple[effects.Effect, ...] = ()
         self.peer: Peer | None = None
         self.application: ListApplication | None = None
         self.timers: dict[str, int] = {}
@@ -219,17 +201,17 @@ class CoreNode:
         while self.queue:
             effect, self.queue = self.queue[0], self.queue[1:]
             self.disk = self.disk.after(effect)
-            if isinstance(effect, DiskBarrier):
+            if isinstance(effect, effects.Barrier):
                 self._say_durable(effect.token)
                 return
-            if isinstance(effect, TruncateLog):
+            if isinstance(effect, effects.TruncateLog):
                 self._say_recovered(self.disk.recovered())
                 return
 
     def _say_durable(self, token: int) -> None:
         self._turn(lambda now: self._running.on_durable(now, token))
 
-    def _say_recovered(self, recovered: Recovered) -> None:
+    def _say_recovered(self, recovered: effects.Recovered) -> None:
         self._turn(lambda now: self._running.on_recovered(now, recovered))
 
     def fire(self, timer: str, silence_ms: int = 0) -> None:
@@ -255,7 +237,7 @@ class CoreNode:
         if self.peer is not None:
             lower_rounds(self.peer, by)
 
-    def _read_log(self, wanted: ReadLog) -> None:
+    def _read_log(self, wanted: effects.ReadLog) -> None:
         txns = self.disk.read_log(wanted)
         self._turn(lambda now: self._running.on_log_read(now, wanted.link, wanted.after, txns))
 
@@ -266,7 +248,7 @@ class CoreNode:
         assert self.peer is not None, f"{self.id} is down"
         return self.peer
 
-    def _turn(self, handler: Callable[[Instant], list[Effect]]) -> None:
+    def _turn(self, handler: Callable[[Instant], list[effects.Effect]]) -> None:
         try:
             for effect in handler(Instant(self.now_ms, WALL_MS + self.now_ms)):
                 _PERFORMED_BY[type(effect)](self, effect)
@@ -274,48 +256,48 @@ class CoreNode:
             self._collected.problems.append(f"assertion at peer-{self.id}: {broken}")
             self.halted = str(broken)
 
-    def _append(self, effect: Append) -> None:
+    def _append(self, effect: effects.Append) -> None:
         # A crash may leave any number of the first of them.
-        self.queue = (*self.queue, *(Append([txn]) for txn in effect.txns))
+        self.queue = (*self.queue, *(effects.Append([txn]) for txn in effect.txns))
 
-    def _to_disk(self, effect: Effect) -> None:
+    def _to_disk(self, effect: effects.Effect) -> None:
         self.queue = (*self.queue, effect)
 
-    def _send_packets(self, effect: SendPackets) -> None:
+    def _send_packets(self, effect: effects.SendPackets) -> None:
         for packet in one_by_one(effect.packets):
             self._check(packet)
             self._collected.traffic.append((effect.link, packet))
 
-    def _send_notification(self, effect: SendNotification) -> None:
+    def _send_notification(self, effect: effects.SendNotification) -> None:
         self._collected.notes.append((effect.to, effect.notification))
 
-    def _open_link(self, effect: OpenLink) -> None:
+    def _open_link(self, effect: effects.OpenLink) -> None:
         self._collected.dials.append(effect.to)
 
-    def _close_link(self, effect: CloseLink) -> None:
+    def _close_link(self, effect: effects.CloseLink) -> None:
         self._collected.traffic.append((effect.link, None))
 
-    def _ask_for_log(self, effect: ReadLog) -> None:
+    def _ask_for_log(self, effect: effects.ReadLog) -> None:
         self._collected.reads.append(effect)
 
-    def _set_timer(self, effect: SetTimer) -> None:
+    def _set_timer(self, effect: effects.SetTimer) -> None:
         self.timers[effect.name] = self.now_ms + effect.delay_ms
 
-    def _cancel_timer(self, effect: CancelTimer) -> None:
+    def _cancel_timer(self, effect: effects.CancelTimer) -> None:
         self.timers.pop(effect.name, None)
 
-    def _emit(self, effect: Emit) -> None:
+    def _emit(self, effect: effects.Emit) -> None:
         self._collected.events.append(effect.event)
 
-    def _answer(self, effect: Answer) -> None:
+    def _answer(self, effect: effects.Answer) -> None:
         if isinstance(effect.message, Reply):
             self._collected.answers.append((effect.message.xid, effect.message.zxid))
 
-    def _halt(self, effect: Halt) -> None:
+    def _halt(self, effect: effects.Halt) -> None:
         self.halted = effect.reason
         self._collected.problems.append(f"peer-{self.id} halted: {effect.reason}")
 
-    def _ignore(self, effect: Effect) -> None:
+    def _ignore(self, effect: effects.Effect) -> None:
         """There are no addresses to use, and no connections of clients to close."""
 
     def _check(self, packet: Packet) -> None:
@@ -334,21 +316,21 @@ class CoreNode:
         return self.disk.history() + [txn.zxid for txn in appended(self.queue)]
 
 
-_PERFORMED_BY: dict[type[Effect], Callable[[CoreNode, Any], None]] = {
+_PERFORMED_BY: dict[type[effects.Effect], Callable[[CoreNode, Any], None]] = {
     **dict.fromkeys(DISK_EFFECTS, CoreNode._to_disk),
-    Append: CoreNode._append,
-    SendPackets: CoreNode._send_packets,
-    SendNotification: CoreNode._send_notification,
-    OpenLink: CoreNode._open_link,
-    CloseLink: CoreNode._close_link,
-    ReadLog: CoreNode._ask_for_log,
-    SetTimer: CoreNode._set_timer,
-    CancelTimer: CoreNode._cancel_timer,
-    Emit: CoreNode._emit,
-    Answer: CoreNode._answer,
-    Halt: CoreNode._halt,
-    CloseConnection: CoreNode._ignore,
-    UseMembership: CoreNode._ignore,
+    effects.Append: CoreNode._append,
+    effects.SendPackets: CoreNode._send_packets,
+    effects.SendNotification: CoreNode._send_notification,
+    effects.OpenLink: CoreNode._open_link,
+    effects.CloseLink: CoreNode._close_link,
+    effects.ReadLog: CoreNode._ask_for_log,
+    effects.SetTimer: CoreNode._set_timer,
+    effects.CancelTimer: CoreNode._cancel_timer,
+    effects.Emit: CoreNode._emit,
+    effects.Answer: CoreNode._answer,
+    effects.Halt: CoreNode._halt,
+    effects.CloseConnection: CoreNode._ignore,
+    effects.UseMembership: CoreNode._ignore,
 }
 
 
@@ -360,6 +342,6 @@ def lower_rounds(peer: Any, by: int) -> None:
     election.round -= by
 
 
-def appended(queue: tuple[Effect, ...]) -> list[Txn]:
+def appended(queue: tuple[effects.Effect, ...]) -> list[Txn]:
     """The transactions that wait for the disk."""
-    return [txn for effect in queue if isinstance(effect, Append) for txn in effect.txns]
+    return [txn for effect in queue if isinstance(effect, effects.Append) for txn in effect.txns]

@@ -37,20 +37,8 @@ from zabka.ensemble.txnlog.recovery import Recovery, RecoveryPolicy
 from zabka.ensemble.txnlog.snapshot_format import ROOT_END
 from zabka.ensemble.txnlog.storage import QUICK_SYNC_US, WAIT_TXNS_MAX, complaint
 from zabka.ensemble.txnlog.sync_pace import SyncPace
+from zabka.ensemble.zab import effects
 from zabka.ensemble.zab.application import EnsembleConfig
-from zabka.ensemble.zab.effects import (
-    Append,
-    Barrier,
-    Effect,
-    ReadLog,
-    Recovered,
-    SaveAcceptedEpoch,
-    SaveCurrentEpoch,
-    SaveMembership,
-    SaveNextMembership,
-    SaveSnapshot,
-    TruncateLog,
-)
 from zabka.simulation.disks.disk import SimDisk
 from zabka.simulation.disks.disk_image import (
     DiskImage,
@@ -69,7 +57,7 @@ ROOM_BYTES_MAX = 16_384
 RECENT_TXNS = 40
 QUICK_CHANCE, QUICK_FACTOR = 0.5, 3
 """Some disks are so quick that the event loop waits for them."""
-_EPOCHS = (SaveAcceptedEpoch, SaveCurrentEpoch, SaveMembership, SaveNextMembership)
+_EPOCHS = (effects.SaveAcceptedEpoch, effects.SaveCurrentEpoch, effects.SaveMembership, effects.SaveNextMembership)
 
 
 class Flip(NamedTuple):
@@ -145,7 +133,7 @@ class FaultyDisk(SimDisk):
 
     # -- operations ----------------------------------------------------------------------------------------------------
 
-    def submit(self, effect: Effect) -> None:
+    def submit(self, effect: effects.Effect) -> None:
         """Queue an operation, unless the disk has failed."""
         if not self._failed:
             super().submit(effect)
@@ -153,7 +141,7 @@ class FaultyDisk(SimDisk):
     def _takes_us(self) -> int:
         took_us = super()._takes_us() // (QUICK_FACTOR if self._is_quick else 1)
         batch = self._in_progress
-        if any(isinstance(effect, Barrier) for effect in batch):
+        if any(isinstance(effect, effects.Barrier) for effect in batch):
             now_us = self._scheduler.now_us
             if self._stall_us:
                 stall_us, self._stall_us = self._stall_us, 0
@@ -163,10 +151,10 @@ class FaultyDisk(SimDisk):
             self._pace.note((now_us + took_us) * 1000, took_us * 1000)
         return took_us
 
-    def _is_waited_for(self, batch: list[Effect]) -> bool:
+    def _is_waited_for(self, batch: list[effects.Effect]) -> bool:
         """Does the event loop wait for this batch?  (`zabka.ensemble.txnlog.storage.Storage.is_quick`)"""
-        plain = all(isinstance(effect, Append | Barrier) for effect in batch)
-        appends = sum(isinstance(effect, Append) for effect in batch)
+        plain = all(isinstance(effect, effects.Append | effects.Barrier) for effect in batch)
+        appends = sum(isinstance(effect, effects.Append) for effect in batch)
         return plain and appends <= WAIT_TXNS_MAX and self._pace.is_quick(self._scheduler.now_us * 1000)
 
     def _end(self, generation: int) -> None:
@@ -177,22 +165,22 @@ class FaultyDisk(SimDisk):
             self._queue.clear()
             self._on_failed(complaint(failed))
 
-    def _do(self, effect: Effect) -> bool:
-        if isinstance(effect, Append):
+    def _do(self, effect: effects.Effect) -> bool:
+        if isinstance(effect, effects.Append):
             for txn in effect.txns:
                 self._write(txn)
             return False
         if isinstance(effect, _EPOCHS):
             self._take_room(BLOCK_BYTES)
-        if isinstance(effect, TruncateLog):
+        if isinstance(effect, effects.TruncateLog):
             self._load(lambda directories: txnlog.truncate(directories, effect.zxid, self._policy))
             return True
-        if isinstance(effect, SaveSnapshot):
+        if isinstance(effect, effects.SaveSnapshot):
             self._take_room(BLOCK_BYTES)
             self._rolls = True
-        if isinstance(effect, Barrier | SaveCurrentEpoch | SaveSnapshot):
+        if isinstance(effect, effects.Barrier | effects.SaveCurrentEpoch | effects.SaveSnapshot):
             self._sync()
-        if isinstance(effect, SaveSnapshot) and effect.replaces_history:
+        if isinstance(effect, effects.SaveSnapshot) and effect.replaces_history:
             self._forget_files()
         return super()._do(effect)
 
@@ -233,7 +221,7 @@ class FaultyDisk(SimDisk):
         """Every zxid in the log or on its way there, behind what was damaged and a snapshot covers for."""
         return [zxid for zxid in super().history() if zxid > self._gap_ends]
 
-    def read_log(self, wanted: ReadLog) -> list[Txn] | None:
+    def read_log(self, wanted: effects.ReadLog) -> list[Txn] | None:
         """Some of the transactions that are wanted, as far as the real reader finds them whole and without a gap."""
         with on_real_files(self._image()) as directories:
             return LogReader(directories).read(structs.replace(wanted, size_factor=0.0))
@@ -243,9 +231,9 @@ class FaultyDisk(SimDisk):
     def attach(
         self,
         on_durable: Callable[[int], None],
-        on_recovered: Callable[[Recovered], None],
+        on_recovered: Callable[[effects.Recovered], None],
         on_failed: Callable[[str], None] = lambda reason: None,
-    ) -> Recovered:
+    ) -> effects.Recovered:
         """A process opens the disk: what the real recovery makes of it.  Raises DataDirectoryError, as that does."""
         self._failed = False
         self._load(lambda directories: txnlog.recover(directories, self._policy))

@@ -209,6 +209,29 @@ class Expect(CoreStep, frozen=True):
 
 CoreSteps = Start | Elect | Run | Deliver | Lose | SyncDisk | Write | Sync | Crash | Isolate | Break | GiveUp | Expect
 
+ALL = (1, 2, 3)
+
+
+def started(peers: tuple[int, ...] = ALL) -> tuple[CoreSteps, ...]:
+    """These peers start, elect a leader and follow it."""
+    return (Start(peers), Elect(peers), Run())
+
+
+def joined(peer: int) -> tuple[CoreSteps, ...]:
+    """One more peer starts, and follows the leader that the others have."""
+    return (Start((peer,)), Elect(ALL), Run())
+
+
+def rejoined(peer: int) -> tuple[CoreSteps, ...]:
+    """A peer crashes, starts again from its disk and follows the leader."""
+    return (Crash((peer,)), Run(), *joined(peer))
+
+
+LED_BY_3: tuple[CoreSteps, ...] = (Start(), Elect(ALL), Run(), Expect("leads", 3))
+ONE_WRITE: tuple[CoreSteps, ...] = (Write(3), Run(), Expect("log", 1, "1.1"))
+X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
+"""The leader has logged a transaction that nobody else has heard of."""
+
 
 def zxid_list(zxids: list[int]) -> str:
     """A history as `1.1 1.2 2.1`: epoch and counter."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from zabka.simulation.scenarios.core_steps import (
+    ALL,
+    LED_BY_3,
+    ONE_WRITE,
+    X_ON_3_ALONE,
     Break,
-    CoreSteps,
     Crash,
     Deliver,
     Elect,
@@ -14,22 +17,12 @@ from zabka.simulation.scenarios.core_steps import (
     Run,
     Start,
     Sync,
-    SyncDisk,
     Write,
+    joined,
+    rejoined,
+    started,
 )
 from zabka.simulation.scenarios.scenario import CoreScenario
-
-ALL = (1, 2, 3)
-LED_BY_3: tuple[CoreSteps, ...] = (Start(), Elect(ALL), Run(), Expect("leads", 3))
-ONE_WRITE: tuple[CoreSteps, ...] = (Write(3), Run(), Expect("log", 1, "1.1"))
-X_ON_3_ALONE: tuple[CoreSteps, ...] = (Write(3), SyncDisk(3))
-"""The leader has logged a transaction that nobody else has heard of."""
-
-
-def rejoined(peer: int) -> tuple[CoreSteps, ...]:
-    """The steps in which a peer crashes, restarts from its disk and joins again."""
-    return (Crash((peer,)), Run(), Start((peer,)), Elect(ALL), Run())
-
 
 BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
@@ -136,9 +129,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Expect("leads", 3),
             Crash((1, 2)),
             Crash((3,)),
-            Start((1, 2)),
-            Elect((1, 2)),
-            Run(),
+            *started((1, 2)),
             Expect("log", 1, "1.1"),
             Expect("log", 2, "1.1"),
         ),
@@ -160,9 +151,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Deliver(1, 3, until="Ack"),
             Expect("leads", 3),
             Crash((3,)),
-            Start((1, 2)),
-            Elect((1, 2)),
-            Run(),
+            *started((1, 2)),
             Expect("log", 1, "1.1"),
             Expect("log", 2, "1.1"),
         ),
@@ -212,9 +201,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Crash((1,)),
             Expect("log", 1, ""),
             Run(),
-            Start((1,)),
-            Elect(ALL),
-            Run(),
+            *joined(1),
             Expect("log", 1, "1.1 1.2"),
         ),
     ),
@@ -232,11 +219,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Elect(ALL),
             Run(hold=("disk 1",)),
             Expect("phase", 1, "DISCOVERY"),
-            Crash((1,)),
-            Run(),
-            Start((1,)),
-            Elect(ALL),
-            Run(),
+            *rejoined(1),
             Expect("log", 1, "1.1 1.2"),
         ),
     ),
@@ -311,9 +294,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
             Start(),
             Elect((2, 3)),
             Crash((2,)),
-            Start((2,)),
-            Elect(ALL),
-            Run(),
+            *joined(2),
             Expect("leads", 2),
             Expect("serves", 1),
             GiveUp(3),

@@ -46,17 +46,7 @@ from zabka.simulation.scenarios.core_player import play_steps, unsettled
 from zabka.simulation.scenarios.core_steps import CoreSteps, Elect, GiveUp, Run, Start, Write
 from zabka.simulation.scenarios.scenario import CoreScenario
 from zabka.simulation.scenarios.step import StepFailed
-from zabka.simulation.search.explore_steps import (
-    breaks,
-    crashes,
-    elections,
-    losses,
-    ordinary_steps,
-    patient,
-    restarts,
-    serving,
-    timeouts,
-)
+from zabka.simulation.search import explore_steps
 
 PROGRESS_EVERY = 100
 
@@ -309,13 +299,13 @@ def _reigns(cores: Cores) -> list[tuple[int, int]]:
 
 def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSteps, Left]]:
     """Every step that can be taken, and what is left after it: `left` itself where it costs nothing."""
-    ordinary = list(ordinary_steps(cores))
+    ordinary = list(explore_steps.ordinary_steps(cores))
     for step in chain(
         ordinary,
-        losses(cores) if bounds.losses else (),
-        elections(cores),
-        restarts(cores),
-        () if ordinary else map(GiveUp, patient(cores)),
+        explore_steps.losses(cores) if bounds.losses else (),
+        explore_steps.elections(cores),
+        explore_steps.restarts(cores),
+        () if ordinary else map(GiveUp, explore_steps.patient(cores)),
     ):
         yield step, left
     for bounded, steps in _BOUNDED.items():
@@ -327,13 +317,13 @@ def possible(cores: Cores, left: Left, bounds: Bounds) -> Iterator[tuple[CoreSte
 
 
 def _writes(cores: Cores) -> Iterator[CoreSteps]:
-    return map(Write, serving(cores))
+    return map(Write, explore_steps.serving(cores))
 
 
 _BOUNDED: dict[str, Callable[[Cores], Iterator[CoreSteps]]] = {
     "writes": _writes,
-    "crashes": crashes,
-    "breaks": breaks,
-    "timeouts": timeouts,
+    "crashes": explore_steps.crashes,
+    "breaks": explore_steps.breaks,
+    "timeouts": explore_steps.timeouts,
 }
 """Steps of which there may be only so many, by the field of `Left` that says how many more."""

@@ -16,8 +16,8 @@ from zabka.simulation.kernel.scheduler import Deadlock
 from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.serving.client_machine import forever
 from zabka.simulation.serving.cluster_faults import draw_cluster_nemesis
-from zabka.simulation.serving.cluster_reached import ClusterReached
 from zabka.simulation.serving.cluster_world import ClusterShape, ClusterWorld, draw_cluster_shape
+from zabka.simulation.serving.reached import ClusterReached
 from zabka.simulation.serving.serving_seed import Plant
 from zabka.simulation.serving.whole_run import WholeRun
 from zabka.simulation.workloads.committing import GROUP as COMMITTING_GROUP

@@ -1,11 +1,12 @@
-"""How often a run came to the places where histories are joined, cut and repaired."""
+"""How often a run came to the places where histories and logs are joined, cut, repaired and given up."""
 
 from __future__ import annotations
 
 from collections import Counter
 
 from zabka.ensemble.server.operator.running_peer import RunningPeer
-from zabka.journal.events import Entry, LearnerSynced, LogDamageFound, TxnLogTruncated
+from zabka.journal import events as e
+from zabka.journal.events import Entry
 from zabka.simulation.network.addresses import peer_name
 
 DIFF_FROM_MEMORY = "DIFF from memory"
@@ -17,9 +18,18 @@ PURGE_BEFORE_JOIN = "purge between snapshot and join"
 DAMAGE = "damage found"
 PLACES = (DIFF_FROM_MEMORY, DIFF_FROM_LOG, TRUNC, SNAP, HELD_BACK, PURGE_BEFORE_JOIN, DAMAGE)
 
+TAIL_CUT = "damaged tail cut at a start"
+LOST = "records lost with the power"
+DIVERGED = "log cut for a new leader"
+GIVEN_UP = "log directory given up"
+ISR_CHANGED = "ISR changed"
+ELECTED = "controller elected"
+FENCED = "stale request refused"
+CLUSTER_PLACES = (TAIL_CUT, LOST, DIVERGED, GIVEN_UP, ISR_CHANGED, ELECTED, FENCED)
+
 
 class Reached:
-    """Counts them, from the record and from what leaders did by the end of their processes."""
+    """Counts the places of peers, from the record and from what leaders did by the end of their processes."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter(dict.fromkeys(PLACES, 0))
@@ -29,14 +39,14 @@ class Reached:
     def see(self, entry: Entry) -> None:
         """An event of the world."""
         event = entry.event
-        if isinstance(event, LearnerSynced):
+        if isinstance(event, e.LearnerSynced):
             if event.mode == SNAP:
                 self.counts[SNAP] += 1
             if peer_name(event.leader_id) in self._purged:
                 self.counts[PURGE_BEFORE_JOIN] += 1
-        elif isinstance(event, TxnLogTruncated):
+        elif isinstance(event, e.TxnLogTruncated):
             self.counts[TRUNC] += 1
-        elif isinstance(event, LogDamageFound):
+        elif isinstance(event, e.LogDamageFound):
             self.counts[DAMAGE] += 1
 
     def unlinks(self, node: str, oldest_log: bool) -> None:
@@ -55,3 +65,36 @@ class Reached:
         self.counts[DIFF_FROM_LOG] += from_log
         self.counts[HELD_BACK] += put_off
         self.counts[DIFF_FROM_MEMORY] += running.peer.syncs_sent[1]
+
+
+class ClusterReached:
+    """Counts the places of a whole cluster, from the record: where logs of brokers are cut, repaired and given up, and
+    where roles change."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter(dict.fromkeys(CLUSTER_PLACES, 0))
+
+    def see(self, entry: Entry) -> None:
+        """An event of the world."""
+        place = _place_of(entry)
+        if place is not None:
+            self.counts[place] += 1
+
+
+def _place_of(entry: Entry) -> str | None:
+    event = entry.event
+    if isinstance(event, e.LogDamageFound):
+        if entry.node.startswith("peer-"):
+            return None
+        return GIVEN_UP if event.action == "taken offline" else TAIL_CUT
+    if isinstance(event, e.RecordsLost):
+        return LOST if event.cause == "missing_at_start" else None
+    return _BY_TYPE.get(type(event))
+
+
+_BY_TYPE: dict[type[e.Event], str] = {
+    e.LogTruncated: DIVERGED,
+    e.IsrChanged: ISR_CHANGED,
+    e.ControllerElected: ELECTED,
+    e.RequestFenced: FENCED,
+}

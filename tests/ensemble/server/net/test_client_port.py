@@ -28,8 +28,7 @@ from zabka.ensemble.records import (
 from zabka.ensemble.server.config.limits import Limits, ThrottleSettings
 from zabka.ensemble.server.net import client_port
 from zabka.ensemble.server.net.admission import Admission
-from zabka.ensemble.server.net.arriving import Arriving
-from zabka.ensemble.server.net.client_port import ClientPort
+from zabka.ensemble.server.net.client_port import Arriving, ClientPort
 from zabka.ensemble.tree.backlog import ANSWERS_BYTES_MAX
 
 HELLO = ConnectRequest(0, 0, 5000, 0, bytes(16)).encode()

@@ -9,7 +9,7 @@ import pytest
 from zabka.ensemble.ids import Epoch, SessionId, Zxid
 from zabka.ensemble.records import OPEN_ACL, OpCode
 from zabka.ensemble.server.config.limits import Limits
-from zabka.ensemble.server.config.stored_sizes import oversized_warning, readable_bytes
+from zabka.ensemble.server.process.peer_process import oversized_warning, readable_bytes
 from zabka.ensemble.tree.datatree import DataTree
 from zabka.ensemble.txn import CreateTxn, Txn
 from zabka.ensemble.txnlog.snapshots import list_snapshots, read_snapshot, write_snapshot

@@ -73,8 +73,8 @@ def with_storage_errors(
     return replace(response, topics=tuple(topics))
 
 
-class ReplicaControl:
-    """The hosted partitions, and who may change what they are."""
+class HostedPartitions:
+    """The partitions that a broker hosts, and who may change what they are."""
 
     def __init__(
         self,
