@@ -10,9 +10,9 @@ from unittest.mock import patch
 import typer.main
 
 from scripts.reference.markdown import code, document, table
-from zabka.cli.main import VERBS, WITHOUT_TYPER, main_of
 from zabka.cli.pipeline import jobs_of_spark
 from zabka.cli.typer_verbs import load
+from zabka.cli.verbs import VERBS, WITHOUT_TYPER, main_of
 
 _INTRODUCTION = (
     "`make setup` puts `zabka` into `.venv/bin`. Each verb tells its options with `--help`. An option of "

@@ -19,14 +19,16 @@ def floors(extras: Sequence[str]) -> list[str]:
     """A line for each requirement.  Raises KeyError for an unknown extra, ValueError where there is no floor."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     lines = [*project["dependencies"], *(line for extra in extras for line in project["optional-dependencies"][extra])]
-    return [_pinned(line) for line in lines if not line.startswith(f"{project['name']}[")]
+    # Where an extra names a requirement of everybody's once more, it wants a newer one.
+    pinned = dict(_floor(line) for line in lines if not line.startswith(f"{project['name']}["))
+    return [f"{name}=={version}" for name, version in pinned.items()]
 
 
-def _pinned(requirement: str) -> str:
+def _floor(requirement: str) -> tuple[str, str]:
     found = _FLOOR.match(requirement)
     if found is None:
         raise ValueError(f"{requirement!r} names no oldest version")
-    return f"{found['name']}=={found['version']}"
+    return found["name"], found["version"]
 
 
 if __name__ == "__main__":

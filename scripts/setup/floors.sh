@@ -25,6 +25,6 @@ run() { # an environment's name, its extras by commas, and what pytest runs in i
 }
 run core cli,kazoo,tls,uvloop \
   tests/testing/test_product.py tests/kafka/wire tests/kafka/test_compression.py tests/ensemble/client tests/ensemble/txnlog \
-  tests/broker_sim/handlers tests/api/test_agent_http.py tests/api/test_collector.py tests/api/test_http_call.py \
+  tests/api/test_agent_http.py tests/api/test_collector.py tests/api/test_http_call.py \
   tests/api/test_losses.py tests/api/test_run_messages.py tests/api/test_settings.py tests/cli/test_command_group.py
-run dashboard dashboard tests/api/test_stream_snapshot.py
+run dashboard cli,dashboard tests/api/test_stream_snapshot.py

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from zabka.cli.main import VERBS, WITHOUT_TYPER
 from zabka.cli.typer_verbs import load
+from zabka.cli.verbs import VERBS, WITHOUT_TYPER
 
 LISTS_ITS_VERBS = """
 import sys
@@ -26,7 +26,7 @@ print(sorted(name for name in sys.modules if name.startswith("zabka")))
 
 LOADS_ALL = """
 import sys
-from zabka.cli.main import VERBS, WITHOUT_TYPER, main_of
+from zabka.cli.verbs import VERBS, WITHOUT_TYPER, main_of
 from zabka.cli.typer_verbs import load
 for verb in VERBS:
     main_of(verb) if verb in WITHOUT_TYPER else load(verb)
@@ -46,8 +46,8 @@ def test_listing_the_verbs_imports_none_of_their_modules() -> None:
     assert all(f"  {verb} " in said for verb in VERBS)
     assert said.splitlines()[-1] == (
         "['zabka', 'zabka.cli', 'zabka.cli.broken_pipe', 'zabka.cli.command_group', 'zabka.cli.main', "
-        "'zabka.cli.typer_verbs', 'zabka.ensemble', 'zabka.ensemble.close_names', 'zabka.ensemble.runtime', "
-        "'zabka.ensemble.runtime.extras']"
+        "'zabka.cli.typer_verbs', 'zabka.cli.verbs', 'zabka.ensemble', 'zabka.ensemble.close_names', "
+        "'zabka.ensemble.runtime', 'zabka.ensemble.runtime.extras']"
     )
 
 

@@ -15,7 +15,8 @@ from packaging.requirements import Requirement
 
 from tests.house.packages import PACKAGES as ROOMS
 from tests.house.packages import ROOT, files_of
-from zabka.cli.main import MISSING, VERBS, WITHOUT_TYPER
+from zabka.cli.main import MISSING
+from zabka.cli.verbs import VERBS, WITHOUT_TYPER
 from zabka.ensemble.runtime.extras import PACKAGES, Lacking, install_command, is_installed, require
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

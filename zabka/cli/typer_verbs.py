@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperCommand
 
 from zabka.cli.command_group import PipedGroup
-from zabka.cli.main import VERBS, module_name
+from zabka.cli.verbs import VERBS, module_name
 
 _PASS_ON = {"ignore_unknown_options": True, "allow_extra_args": True, "help_option_names": []}
 

@@ -1,0 +1,60 @@
+"""The verbs of the command `zabka`, and the module of each.
+
+`zabka VERB` is `zabka/cli/VERB.py`, with an underscore for a hyphen.  The verbs of `WITHOUT_TYPER` read their options
+themselves, as Kafka's tools do: their modules have `main(arguments) -> exit code`, and run in any installation.  The
+others need the extra `cli` (`zabka.cli.typer_verbs`).
+
+To add a verb: write its module, and its line in `VERBS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from importlib import import_module
+
+VERBS = {
+    "up": "Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it.",
+    "down": "Stop the cluster of a data directory.",
+    "status": "Say what runs where.",
+    "compose": "Write the compose.yaml of a cluster of containers.",
+    "kubernetes": "Write the Kubernetes manifests of a cluster.",
+    "peer": "Run one ensemble server in the foreground.",
+    "broker": "Run one broker in the foreground.",
+    "agent": "Run one host agent in the foreground: one of several hosts, or a container's first process.",
+    "topics": "Create, describe, alter, delete or list topics, as kafka-topics.sh does.",
+    "elect": "Hold leader elections, as kafka-leader-election.sh does.",
+    "configs": "Describe or alter configurations, as kafka-configs.sh does.",
+    "reassign": "Move partitions between brokers, as kafka-reassign-partitions.sh does.",
+    "consumer-groups": "List, describe, reset or delete consumer groups, as kafka-consumer-groups.sh does.",
+    "get-offsets": "Print offsets, as kafka-get-offsets.sh does.",
+    "delete-records": "Delete records, as kafka-delete-records.sh does.",
+    "produce": "Produce lines of standard input, as kafka-console-producer.sh does.",
+    "consume": "Print the records of a topic, as kafka-console-consumer.sh does.",
+    "broker-api-versions": "Print the requests that brokers serve, as kafka-broker-api-versions.sh does.",
+    "log-dirs": "Print log directories, as kafka-log-dirs.sh does.",
+    "simulate": "Run seeds in the simulated world; exit code 1 where an invariant did not hold.",
+    "replay": "Run one seed, or a tape that a search has found, byte-identical every time, and write its journal.",
+    "search": "Change runs by what they reached, until an invariant does not hold; then exit code 1.",
+    "explore": "Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold.",
+    "why": "Say what a decision was made from, and what led to it, back to a fault, a request, a timer or a start.",
+    "pipeline": "The Spark jobs: tables made of the journals.",
+    "campaign": "Settings times seeds in the simulated world, as Spark tasks; exit code 1 where an invariant broke.",
+    "scenarios": "The outage library: what went wrong elsewhere, as scripts that must go right here.",
+}
+"""Every verb in the order of `zabka --help`, and what it is for."""
+WITHOUT_TYPER = frozenset({
+    "peer", "broker", "topics", "elect", "configs", "reassign", "consumer-groups", "get-offsets", "delete-records",
+    "produce", "consume", "broker-api-versions", "log-dirs",
+})  # fmt: skip
+"""The verbs that need no extra."""
+
+
+def main_of(verb: str) -> Callable[[list[str]], int]:
+    """What runs a verb of `WITHOUT_TYPER`."""
+    run: Callable[[list[str]], int] = import_module(module_name(verb)).main
+    return run
+
+
+def module_name(verb: str) -> str:
+    """The module of a verb."""
+    return f"zabka.cli.{verb.replace('-', '_')}"
