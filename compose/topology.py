@@ -167,7 +167,7 @@ def load(data: Path) -> Topology | None:
     try:
         topology = msgspec.json.decode(raw, type=Topology)
     except msgspec.MsgspecError as bad:
-        raise BadTopology(f"{path} is damaged ({bad}); remove it to lay the cluster out anew") from None
+        raise BadTopology(f"{path} is damaged ({bad}); remove it to create the cluster again") from None
     if topology.layout != LAYOUT_VERSION:
         raise BadTopology(f"{path} has layout {topology.layout}; this zabka knows {LAYOUT_VERSION}")
     return topology

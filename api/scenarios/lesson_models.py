@@ -10,7 +10,7 @@ from zabka.api.runs.run_models import WhyStep
 
 
 class LessonTold(BaseModel):
-    """A lesson as it is asked.  Which answer is right, a play tells."""
+    """A lesson without its answer.  A run of its scenario decides which answer is right."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -24,14 +24,14 @@ class LessonTold(BaseModel):
 
     name: str
     title: str
-    scenario: str = Field(description="The script of the outage library that plays it")
+    scenario: str = Field(description="The scenario of the lesson")
     question: str
-    answers: list[str] = Field(description="What can be predicted")
-    with_bug: bool = Field(description="Is the question about the play of the script with its bug?")
+    answers: list[str] = Field(description="The answers to choose from")
+    with_bug: bool = Field(description="Whether the question is about the run with the bug")
 
 
 class LessonRevealed(BaseModel):
-    """What came to pass in a play."""
+    """The answer to a lesson, from a run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -43,13 +43,13 @@ class LessonRevealed(BaseModel):
         }
     )  # fmt: skip
 
-    run: str = Field(description="The run that the question is about")
-    pair: str | None = Field(description="The same script with its bug, or without it, where it is kept")
+    run: str = Field(description="The run of the question")
+    pair: str | None = Field(description="The same scenario with or without its bug, if it is stored")
     seq: int = Field(description="The moment to look at")
-    right: int = Field(description="Which of the answers is right, counted from 0, by this run's history")
+    right: int = Field(description="Index of the right answer, from 0, according to this run")
     look_at: str
     explanation: str
-    chain: list[WhyStep] = Field(description="From the moment's event back to where the written causes end")
+    chain: list[WhyStep] = Field(description="Chain of causes, starting with the event of the moment")
     beginning: dict[str, Any] | None = Field(
-        description="The fault or the request behind it: its number, and its sentence"
+        description="The fault or request that caused it: its number and its sentence"
     )

@@ -47,4 +47,4 @@ class Znode(BaseModel):
     stat: ZnodeStat
     children: list[str]
     acl: list[Acl]
-    watchers: list[str] | None = Field(description="Sessions that watch it; null where no peer can tell")
+    watchers: list[str] | None = Field(description="Sessions that watch it; null if no peer responds")

@@ -148,7 +148,7 @@ def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Ser
     assert http.get(f"{V1}/topics").json()[0]["stale"] is True
     assert http.get(f"{V1}/cluster").json()["quorum"] is False
     ready = http.get("/readyz")
-    assert (ready.status_code, ready.json()["missing"]) == (503, ["no quorum serves"])
+    assert (ready.status_code, ready.json()["missing"]) == (503, ["no quorum"])
     assert http.get("/healthz").status_code == 200
     assert http.post(f"{V1}/topics", json={"name": "t"}).status_code == 503
 

@@ -146,7 +146,7 @@ def test_a_mistake_of_the_player_ends_its_run_and_the_next_one_is_played(tmp_pat
         return [(run.state, run.error) for run in map(runs.get, ids)]
 
     mistaken, other = asyncio.run(play())
-    assert mistaken == ("ended", "the player made a mistake: ZeroDivisionError('by mistake'); the API's log has more")
+    assert mistaken == ("ended", "the player made a mistake: ZeroDivisionError('by mistake'); see the API's log")
     assert other == ("ended", "the player ended with code -9: it said nothing")
 
 

@@ -88,7 +88,7 @@ def test_where_no_host_agent_answers_nobody_says_that_no_fault_holds(server: Ser
     assert http.get(f"{V1}/cluster").json()["faults"] is None
     for answer in (http.get(f"{V1}/faults"), http.delete(f"{V1}/faults/{made['id']}"), http.post(f"{V1}/faults/reset")):
         assert answer.status_code == 503
-        assert answer.json()["detail"] == "no host agent answers (host-1): which faults hold is unknown"
+        assert answer.json()["detail"] == "no host agent answers (host-1): the faults are unknown"
     server.agent.frozen = False
     asyncio.run(server.agent.refresh())
     assert [fault["id"] for fault in http.get(f"{V1}/faults").json()] == [made["id"]]

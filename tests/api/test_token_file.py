@@ -35,5 +35,5 @@ def test_a_cluster_does_not_start_on_a_file_that_holds_no_token(name: str, tmp_p
     command = [sys.executable, "-m", "zabka.cli.main", "up", "--data", str(tmp_path), "--port", "0", "--zk-port", "0"]
     done = subprocess.run([*command, "--kafka-port", "0"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
-    assert f"{tmp_path / name} holds no token: it is no text" in done.stderr
+    assert f"{tmp_path / name} contains no token: it is not a text file" in done.stderr
     assert "Traceback" not in done.stderr

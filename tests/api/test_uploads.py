@@ -110,7 +110,7 @@ def test_of_many_bad_lines_the_first_are_named_and_all_are_counted() -> None:
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"   "])
 def test_nothing_is_no_history(data: bytes) -> None:
-    with pytest.raises(NoHistory, match="there is no event in it"):
+    with pytest.raises(NoHistory, match="it contains no event"):
         read_history(data)
 
 
