@@ -28,8 +28,8 @@ ROOT = Path(__file__).resolve().parents[2]
     ("arguments", "said"),
     [
         (["--data", "sc://host"], "sc://host is a Spark Connect server"),
-        (["--data", "kafka://host/topic"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
-        (["--data", "kafka://host:9092"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
+        (["--data", "kafka://host/topic"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
+        (["--data", "kafka://host:9092"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
         (["--data", "kafka://host:9092/topic"], "--out says where the tables go"),
         (["--data", ".", "--out", "s3a://bucket/tables"], "--out is a URI (s3a://…)"),
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
@@ -117,7 +117,7 @@ def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -
                 # The query is about to start; its first batch is under way when it is to stop.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
-    stopping = said.index("stopping, after the batch that is under way\n")
+    stopping = said.index("stopping after the current batch\n")
     assert [line.split(":")[0] for line in said[stopping + 1 :]] in ([], ["batch 0"])
     assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
     with versions.locked(tmp_path / "data" / "analytics"):
