@@ -237,7 +237,7 @@ class FakePlayer:
         if arguments[:2] == ("scenarios", "list"):
             return json.dumps(self.SCRIPTS).encode()
         if arguments[2] == "broken":
-            raise PlayerFailed("the player ended with code -9: it said nothing")
+            raise PlayerFailed("the player exited with code -9: it printed nothing")
         if arguments[2] == "endless":
             try:
                 await asyncio.Event().wait()

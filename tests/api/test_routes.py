@@ -593,7 +593,7 @@ def test_a_group_whose_znode_could_not_be_is_refused_where_it_needs_one(http: ht
     refused = http.post(f"{V1}/workloads", json={**wanted, "offsets": "zookeeper"})
 
     assert refused.status_code == 422
-    assert f"no znode can be called {group}" in refused.json()["detail"]
+    assert f"this is not a valid znode name: {group}" in refused.json()["detail"]
     # To Kafka it is a group like others: these brokers have no topic.
     assert http.post(f"{V1}/workloads", json=wanted).status_code == 404
 

@@ -79,7 +79,7 @@ STRANGE = {
     "no event": (b'{"schema":1,"node":"a","node_seq":9,"wall_us":1,"mono_us":1,"type":"x"}\n', "'x'"),
     "a newer schema": (
         line("peer-1", 2, 20).replace(b'"schema":1', b'"schema":2'),
-        "schema 2, and this version knows 1",
+        "schema 2, and this version supports 1",
     ),
     "a checkpoint": (b'{"checkpoint":7,"node_seqs":{}}\n', "'type'"),
     "the same event again": (GOOD, "peer-1 has an event 1 in line 1 already"),
@@ -103,7 +103,7 @@ def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind
 
 
 def test_of_many_bad_lines_the_first_are_named_and_all_are_counted() -> None:
-    with pytest.raises(NoHistory, match="500 lines are no events") as refused:
+    with pytest.raises(NoHistory, match="500 lines are not events") as refused:
         read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
 

@@ -127,7 +127,7 @@ def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
     expect(region(page, "API calls")).to_contain_text("202 accepted")
 
     button(page, "Play broken").click()
-    expect(region(page, "Run of broken")).to_contain_text("the player ended with code -9")
+    expect(region(page, "Run of broken")).to_contain_text("the player exited with code -9")
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
