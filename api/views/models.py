@@ -156,8 +156,8 @@ class Broker(BaseModel):
     registered: bool = Field(description="Whether its ephemeral exists in /brokers/ids, according to ZooKeeper")
     broker_epoch: int | None = Field(description="The czxid of that znode")
     is_controller: bool | None = Field(
-        description="According to the broker's last report, right or wrong; according to ZooKeeper for a broker that this "
-        "cluster did not start; null if its host agent does not respond",
+        description="According to the broker's last report, right or wrong; according to ZooKeeper for a broker that "
+        "this cluster did not start; null if its host agent does not respond",
     )
     believes: Believes
     session_state: str

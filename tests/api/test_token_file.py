@@ -11,7 +11,12 @@ import pytest
 from zabka.agent.token_file import BadToken, read_token
 from zabka.compose.files import API_TOKEN_FILE, TOKEN_FILE, token
 
-NONE = {b"": "it is empty", b" \n": "it is empty", b"a\xff": "it is not a text file", b"a\x00b": "a header cannot contain"}
+NONE = {
+    b"": "it is empty",
+    b" \n": "it is empty",
+    b"a\xff": "it is not a text file",
+    b"a\x00b": "a header cannot contain",
+}
 
 
 def test_white_space_around_a_token_is_not_part_of_it(tmp_path: Path) -> None:
