@@ -31,22 +31,22 @@ from zabka.api.services import Services
 DESCRIPTION = """A Kafka control plane that you can break on purpose, watch and rewind.
 
 Every error is an RFC 9457 problem document.  When the server is not on loopback, calls that change something need
-`Authorization: Bearer <token>`; `zabka up` prints where the token is kept.
+`Authorization: Bearer <token>`; `zabka up` prints where the token is stored.
 """
 TAGS = [
-    {"name": "cluster", "description": "The whole, and its controller"},
+    {"name": "cluster", "description": "The whole cluster and its controller"},
     {"name": "ensemble", "description": "The ZAB ensemble: peers and znodes"},
-    {"name": "brokers", "description": "Brokers, and what is done to them"},
+    {"name": "brokers", "description": "Brokers, and actions on their processes"},
     {"name": "topics", "description": "Topics, their configuration, leader elections"},
-    {"name": "workloads", "description": "Producers and consumers that run inside"},
+    {"name": "workloads", "description": "Producers and consumers that the API process runs"},
     {"name": "faults", "description": "Link faults"},
     {"name": "losses", "description": "Lost records, and their acknowledgement by a user"},
-    {"name": "scenarios", "description": "The outage library, played in a simulated world"},
-    {"name": "lessons", "description": "Outages to predict, and what plays of them answer"},
-    {"name": "campaigns", "description": "What-if on evidence, and how the tables of the journals stand"},
-    {"name": "runs", "description": "Histories that can be rewound: the live cluster's, and kept ones"},
-    {"name": "journal", "description": "What happened: events and tables"},
-    {"name": "health", "description": "For machines"},
+    {"name": "scenarios", "description": "The outage library, run in a simulated world"},
+    {"name": "lessons", "description": "Outages to predict, and the answers from their runs"},
+    {"name": "campaigns", "description": "Campaigns that compare settings, audits, and the state of the tables"},
+    {"name": "runs", "description": "Recorded histories: of the live cluster, and stored runs"},
+    {"name": "journal", "description": "Events and tables"},
+    {"name": "health", "description": "Health checks and metrics"},
 ]
 
 

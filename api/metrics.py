@@ -48,8 +48,8 @@ def _gauge(name: str, text: str, rows: list[tuple[str, float]], label: str) -> G
 
 
 def _reading(fresh: Fresh) -> list[Metric]:
-    stale = "1 where the ensemble does not answer: registrations, topics and partitions are as it last told them"
-    age = "How long ago the ensemble told registrations, topics and partitions"
+    stale = "1 if the ensemble does not respond: registrations, topics and partitions are the last known ones"
+    age = "Age of the last reading of registrations, topics and partitions from the ensemble"
     return [
         GaugeMetricFamily("zabka_ensemble_reading_stale", stale, value=float(fresh.stale)),
         GaugeMetricFamily("zabka_ensemble_reading_age_seconds", age, value=fresh.age_ms / 1000),
@@ -75,7 +75,7 @@ def _controller(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
         ),
     }
     families: list[Metric] = [
-        _gauge(f"{prefix}activecontrollercount", "1 where a broker takes itself for controller", acting, "broker")
+        _gauge(f"{prefix}activecontrollercount", "1 if the broker acts as controller", acting, "broker")
     ]
     families += [GaugeMetricFamily(prefix + name, text, value=v) for name, (v, text) in plain.items()]
     return families
@@ -92,18 +92,49 @@ _CLUSTER_WIDE = frozenset(
         "PreferredReplicaImbalanceCount",
     }
 )
-"""Of a controller's own values these are told as the cluster's, whoever is controller."""
+"""Controller metrics that are reported for the cluster, not for the broker that is controller."""
+
+_CONTROLLER_HELP = {
+    "ReplicasToDeleteCount": "Replicas still to be deleted",
+    "TopicsIneligibleToDeleteCount": "Topics whose deletion cannot continue now",
+    "ReplicasIneligibleToDeleteCount": "Replicas whose deletion cannot continue now",
+    "FencedBrokerCount": "Fenced brokers",
+    "ControllerState": "Number of the event type in progress (kafka.controller.ControllerState); 0 is idle",
+    "UncleanLeaderElectionsPerSec_Count": "Unclean leader elections by this controller",
+    "EventQueueSize": "Controller events that wait in the queue",
+    "TotalQueueSize": "Requests to brokers that wait in the queues",
+}
+_TIMER_HELP = {"Count": "number", "Sum": "total time in ms", "Max": "longest time in ms"}
 
 
 def _controller_own(brokers: list[Broker]) -> list[Metric]:
-    """What each broker's controller says of itself, under jmx_exporter's names."""
-    rows: dict[str, list[tuple[str, float]]] = {}
+    """The metrics of each broker's controller, under the names of jmx_exporter."""
+    rows: dict[str, tuple[str, list[tuple[str, float]]]] = {}
     for broker in brokers:
         for kind, values in broker.status.get("controller_metrics", {}).items():
             for name, value in values.items():
                 if name not in _CLUSTER_WIDE:
-                    rows.setdefault(f"kafka_controller_{kind}_{name}".lower(), []).append((str(broker.id), value))
-    return [_gauge(name, "Of the broker's controller", listed, "broker") for name, listed in rows.items()]
+                    metric = f"kafka_controller_{kind}_{name}".lower()
+                    rows.setdefault(metric, (_controller_help(name), []))[1].append((str(broker.id), value))
+    return [_gauge(name, text, listed, "broker") for name, (text, listed) in rows.items()]
+
+
+def _controller_help(name: str) -> str:
+    """Return the HELP text of a controller metric; timers are `NameRateAndTimeMs_Count`, `_Sum` and `_Max`."""
+    if name in _CONTROLLER_HELP:
+        return _CONTROLLER_HELP[name]
+    timer, _, part = name.partition("_")
+    event = timer.removesuffix("TimeMs").removesuffix("RateAnd")
+    what = "Controller events in the queue" if event == "EventQueue" else f"Controller events of type {event}"
+    return f"{what}: {_TIMER_HELP[part]}"
+
+
+_REPLICA_HELP = {
+    "underreplicatedpartitions": "Partitions led by the broker whose ISR is smaller than their replica set",
+    "underminisrpartitioncount": "Partitions led by the broker whose ISR is smaller than min.insync.replicas",
+    "leadercount": "Partitions led by the broker",
+    "partitioncount": "Partitions with a replica on the broker",
+}
 
 
 def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
@@ -121,7 +152,7 @@ def _replicas(brokers: list[Broker], topics: list[Topic]) -> list[Metric]:
         ):
             rows.setdefault(name, []).append((str(broker.id), float(value)))
     prefix = "kafka_server_replicamanager_"
-    families: list[Metric] = [_gauge(prefix + n, f"ReplicaManager {n}", r, "broker") for n, r in rows.items()]
+    families: list[Metric] = [_gauge(prefix + n, _REPLICA_HELP[n], r, "broker") for n, r in rows.items()]
     isr = GaugeMetricFamily(
         "kafka_cluster_partition_insyncreplicascount", "Size of the ISR", labels=["topic", "partition"]
     )
@@ -138,24 +169,37 @@ def _min_in_sync(topic: Topic) -> int:
 def _events(collector: Collector) -> list[Metric]:
     counts = collector.counts
     isr = {
-        kind: CounterMetricFamily(f"kafka_server_replicamanager_isr{kind}", f"ISR {kind}", labels=["broker"])
+        kind: CounterMetricFamily(
+            f"kafka_server_replicamanager_isr{kind}", f"Changes of an ISR: {kind}", labels=["broker"]
+        )
         for kind in ("shrinks", "expands")
     }
     for (broker, kind), value in sorted(counts.isr.items()):
         isr[kind].add_metric([str(broker)], value)
     plain = {
-        "kafka_controller_controllerstats_uncleanleaderelections": counts.unclean_elections,
-        "kafka_controller_controllerstats_leaderelectionrateandtimems_count": counts.leader_elections,
-        "kafka_controller_controllerstats_controllerchangerateandtimems_count": counts.controller_changes,
-        "zabka_sessions_expired": counts.sessions_expired,
-        "zabka_records_lost": counts.records_lost,
-        "zabka_journal_events": collector.last_seq,
-        "zabka_journal_bad_lines": collector.bad_lines,
+        "kafka_controller_controllerstats_uncleanleaderelections": (
+            counts.unclean_elections,
+            "Unclean leader elections",
+        ),
+        "kafka_controller_controllerstats_leaderelectionrateandtimems_count": (
+            counts.leader_elections,
+            "Leader elections",
+        ),
+        "kafka_controller_controllerstats_controllerchangerateandtimems_count": (
+            counts.controller_changes,
+            "Controller changes",
+        ),
+        "zabka_sessions_expired": (counts.sessions_expired, "Expired sessions"),
+        "zabka_records_lost": (counts.records_lost, "Records removed from a replica"),
+        "zabka_journal_events": (collector.last_seq, "Events in the journal"),
+        "zabka_journal_bad_lines": (collector.bad_lines, "Journal lines that are not valid entries"),
     }
-    families: list[Metric] = [CounterMetricFamily(n, "Counted from the journal", value=v) for n, v in plain.items()]
+    families: list[Metric] = [
+        CounterMetricFamily(n, f"{text}, counted from the journal", value=v) for n, (v, text) in plain.items()
+    ]
     committed = GaugeMetricFamily(
         "zabka_committed_records_lost",
-        "Committed records that are lost, at least; each offset counts once",
+        "Lower bound of the lost committed records; each offset counts once",
         value=committed_records_lost(collector.state.losses),
     )
     return [*isr.values(), *families, committed, _controller_gap(collector)]
@@ -168,7 +212,7 @@ def _controller_gap(collector: Collector) -> Metric:
     last = next((gap for gap in gaps if gap is not None), None)
     told = {} if last is None else gap_milliseconds(last)
     rows = [(name.removesuffix("_ms"), round(ms / 1000, 6)) for name, ms in told.items() if ms is not None]
-    text = "Last time without a controller, from its death or freeze to the first decision of the next; and its parts"
+    text = "Last time without a controller, from its crash or pause to the first decision of the next, and its parts"
     return _gauge("zabka_controller_gap_seconds", text, rows, "part")
 
 
@@ -184,9 +228,18 @@ def _ensemble(peers: list[Peer], collector: Collector) -> list[Metric]:
     epoch = max((p.current_epoch for p in peers if p.current_epoch is not None), default=0)
     return [
         state,
-        _gauge("zk_up", "1 where a server's process is known to run, else 0, as of a silent host", up, "peer"),
+        _gauge(
+            "zk_up",
+            "1 if the server's process is known to run; otherwise 0, also if its host agent does not respond",
+            up,
+            "peer",
+        ),
         GaugeMetricFamily("zk_quorum_size", "Voting servers", value=voters),
         GaugeMetricFamily("zk_synced_followers", "Followers in sync", value=followers if leaders else 0),
-        GaugeMetricFamily("zk_current_epoch", "The highest epoch any server has", value=epoch),
-        GaugeMetricFamily("zk_last_event_seconds", "When the last event happened", value=collector.state.at_us / 1e6),
+        GaugeMetricFamily("zk_current_epoch", "Highest current epoch of any server", value=epoch),
+        GaugeMetricFamily(
+            "zk_last_event_seconds",
+            "Time of the last event, in seconds since the epoch",
+            value=collector.state.at_us / 1e6,
+        ),
     ]

@@ -39,7 +39,7 @@ class Admin(Protocol):
 
 
 class Workloads(Protocol):
-    """Producers and consumers that run inside."""
+    """Producers and consumers that the API process runs."""
 
     async def create(self, wanted: NewWorkload) -> Workload: ...
     def all(self) -> list[Workload]: ...

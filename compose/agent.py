@@ -49,7 +49,9 @@ class _Guard:
         if scope["type"] == "http" and scope["path"] not in ("/healthz", "/livez"):
             given = dict(scope["headers"]).get(b"authorization", b"")
             if not secrets.compare_digest(given, self._expected):
-                await _problem(Refusal(401, "Unauthorized", "this agent wants its bearer token"))(scope, receive, send)
+                await _problem(Refusal(401, "Unauthorized", "this agent requires its bearer token"))(
+                    scope, receive, send
+                )
                 return
         await self._app(scope, receive, send)
 
@@ -167,7 +169,7 @@ def load_agent(config: Path) -> tuple[Topology, AgentConfig]:
     try:
         wanted = msgspec.json.decode(config.read_bytes(), type=AgentConfig)
     except msgspec.MsgspecError as reason:
-        raise BadTopology(f"{config} is no agent.json: {reason}") from None
+        raise BadTopology(f"{config} is not an agent.json: {reason}") from None
     topology = load(Path(wanted.data))
     if topology is None:
         raise BadTopology(f"there is no topology in {wanted.data}")

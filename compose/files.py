@@ -121,12 +121,12 @@ def remedy(topology: Topology, host: HostSpec, data: Path) -> str:
     at = host.address
     match topology.platform:
         case "compose":
-            return f"start it with docker compose start {at}, or unpause it, or mend the way to {at}"
+            return f"start it with docker compose start {at}, or unpause it, or repair the network to {at}"
         case "kubernetes":
             pod = at.partition(".")[0]
             return f"see what kubectl describe pod {pod} says; Kubernetes starts a pod that has ended by itself"
         case "hosts":
-            return f"start it there with zabka agent, or continue it (kill -CONT), or mend the way to {at}"
+            return f"start it there with zabka agent, or continue it (kill -CONT), or repair the network to {at}"
         case "local":
             return f"continue that process where it is stopped (kill -CONT), or run zabka up --data {data}"
 

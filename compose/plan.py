@@ -150,7 +150,7 @@ class _Ports:
         if count == 0:
             return otherwise
         if wanted is not None and not 0 <= wanted <= 65_535:
-            raise BadPlan(f"{wanted} is no port")
+            raise BadPlan(f"{wanted} is not a port")
         first = otherwise if wanted is None else wanted
         if wanted == 0:
             first = 0 if fresh or not self._all_free(otherwise, count) else otherwise
@@ -160,7 +160,7 @@ class _Ports:
             raise BadPlan(f"{count} ports from {first} on do not fit, for {what}")
         for port in range(first, first + count):
             if port in self._given:
-                raise BadPlan(f"port {port} is wanted twice, also for {what}")
+                raise BadPlan(f"port {port} is requested twice, also for {what}")
             if not is_free(self._bind, port):
                 raise PortTaken(self._bind, port, what)
         self._given.update(range(first, first + count))

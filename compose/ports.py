@@ -136,5 +136,5 @@ def make_private(directory: Path) -> None:
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     stat = directory.lstat()
     if stat.st_uid != os.getuid() or not directory.is_dir() or directory.is_symlink():
-        raise OSError(f"{directory} belongs to somebody else")
+        raise OSError(f"{directory} belongs to another user")
     directory.chmod(0o700)

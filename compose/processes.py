@@ -242,8 +242,8 @@ class ManagedProcess:
                     return
                 if asyncio.get_running_loop().time() > deadline:
                     raise NotNow(
-                        f"{self.name} was sent {number.name}, which has not taken hold within {SIGNAL_TIMEOUT_S:g} s: "
-                        "it may yet"
+                        f"{self.name} was sent {number.name}, which has had no effect within {SIGNAL_TIMEOUT_S:g} s: "
+                        "it may still take effect"
                     )
                 await asyncio.sleep(_POLL_S)
         finally:

@@ -62,7 +62,7 @@ class TerminalProgress(PlainProgress):
         """The cluster serves; the line stands alone."""
         self._status.stop()
         super().ready(url, notes)
-        self.say("Ctrl-C stops it")
+        self.say("press Ctrl-C to stop")
 
     def error(self, text: str) -> None:
         """Trouble, on standard error."""

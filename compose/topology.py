@@ -178,7 +178,7 @@ def load(data: Path) -> Topology | None:
             )
         return msgspec.json.decode(raw, type=Topology)
     except msgspec.MsgspecError as bad:
-        raise BadTopology(f"{path} is damaged ({bad}); remove it to lay the cluster out anew") from None
+        raise BadTopology(f"{path} is damaged ({bad}); remove it to create the cluster again") from None
 
 
 def write_atomically(path: Path, data: bytes, mode: int = 0o644) -> None:

@@ -138,7 +138,7 @@ class _Foreground:
         # `zabka down` asks the agent itself.
         asked = self._asked_to_stop or agent.returncode in (0, -signal.SIGTERM)
         if not asked:
-            self._progress.error(f"the host agent ended by itself (exit code {agent.returncode})")
+            self._progress.error(f"the host agent exited (exit code {agent.returncode})")
         self._stop()
         return 0 if asked else 1
 
@@ -178,12 +178,12 @@ class _Foreground:
             raise Stopped
         if self._agent.poll() is not None:
             tail = _tail(self._data / self._topology.hosts[0].name / "agent.log")
-            raise CannotStart(f"the host agent ended with exit code {self._agent.returncode}{tail}")
+            raise CannotStart(f"the host agent exited with code {self._agent.returncode}{tail}")
 
     def _stop(self) -> None:
         assert self._agent is not None
         if self._agent.poll() is None:
-            self._progress.say("stopping brokers, peers and the dashboard (once more to kill them)")
+            self._progress.say("stopping brokers, peers and the dashboard (press Ctrl-C again to kill them)")
             self._agent.terminate()
             try:
                 self._agent.wait(STOP_TIMEOUT_S - 1)
@@ -198,12 +198,12 @@ def exposed(topology: Topology) -> list[str]:
     """What somebody should know before a cluster is reached from beyond this machine."""
     warnings = [
         f"warning   peers and brokers listen on {topology.api_bind} without authentication: "
-        "whoever reaches these ports may read and write everything"
+        "every client that reaches these ports can read and write everything"
     ]
     if any(loopback(broker.advertised) for broker in topology.brokers):
         warnings.append(
             f"warning   brokers advertise {topology.brokers[0].advertised}, which only this machine reaches, "
-            "because it has no other address now: name the one that clients use with --host"
+            "because it has no other address now. Give the address for clients with --host"
         )
     return warnings
 
@@ -239,7 +239,7 @@ def _missing(topology: Topology) -> list[str]:
             return [f"broker {b.id} is not registered" for b in topology.brokers if b.id not in cluster]
     except (NoAnswer, ValueError, KeyError):
         pass
-    return ["the dashboard does not answer yet"]
+    return ["the dashboard does not respond yet"]
 
 
 def _look_for_dead(topology: Topology, data: Path, token: str) -> None:
@@ -289,7 +289,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
     except ProcessLookupError:
         pass
     except PermissionError:
-        raise CannotStart(f"process {pid} belongs to somebody else") from None
+        raise CannotStart(f"process {pid} belongs to another user") from None
 
 
 def make_was_interrupted(proc: Path = Path("/proc")) -> bool:

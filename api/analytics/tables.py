@@ -20,7 +20,7 @@ async def read_table(tables: Path, data: Path, name: str, limit: int) -> Table:
     """The last `limit` rows of a table.  Raises Problem: 404, which says how the tables are made, 422, 503 where it
     cannot be read."""
     if not _NAME.fullmatch(name):
-        raise Problem(422, f"{name!r} is no table name")
+        raise Problem(422, f"{name!r} is not a table name")
     return await asyncio.to_thread(_read, tables / name, data, name, limit)
 
 
@@ -28,7 +28,7 @@ def _read(path: Path, data: Path, name: str, limit: int) -> Table:
     command = f"zabka pipeline tables --data {data}"
     files = sorted(p for p in path.rglob("*.parquet") if _is_shown(p, path))
     if not files:
-        raise Problem(404, f"there is no table {name} yet; make the tables with: {command}", command=command)
+        raise Problem(404, f"there is no table {name} yet; create the tables with: {command}", command=command)
     try:
         import pyarrow as pa
         import pyarrow.dataset as ds

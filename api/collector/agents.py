@@ -106,12 +106,10 @@ class Agent:
             while not call.done() and self.silence is None:
                 await asyncio.wait({call}, timeout=POLL_INTERVAL_S)
             if not call.done():
-                raise self._fate_unknown(node, action, "it fell silent")
+                raise self._fate_unknown(node, action, "it stopped responding")
             done = await call
         except AgentUnreachable as reason:
-            raise Problem(
-                503, f"the host agent {self.name} does not answer ({reason}): nothing was done to {node}"
-            ) from None
+            raise Problem(503, f"the host agent {self.name} does not respond ({reason}): no action on {node}") from None
         except AgentSilent as reason:
             raise self._fate_unknown(node, action, str(reason)) from None
         finally:
@@ -121,7 +119,7 @@ class Agent:
         return done
 
     def _fate_unknown(self, node: str, action: str, reason: str) -> Problem:
-        text = f"the host agent {self.name} did not answer ({reason}): {action} {node} may have been carried out"
+        text = f"the host agent {self.name} did not respond ({reason}): {action} {node} may have been carried out"
         return Problem(503, text)
 
     async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
@@ -170,8 +168,8 @@ class Agent:
 def _told_later(silent: dict[str, AgentSilent]) -> str:
     names, reasons = ", ".join(silent), ", ".join(dict.fromkeys(map(str, silent.values())))
     if len(silent) == 1:
-        return f"the host agent {names} does not answer ({reasons}): it is told as soon as it does"
-    return f"the host agents {names} do not answer ({reasons}): they are told as soon as they do"
+        return f"the host agent {names} does not respond ({reasons}): it receives the faults as soon as it responds"
+    return f"the host agents {names} do not respond ({reasons}): they receive the faults as soon as they respond"
 
 
 class Agents:
@@ -266,7 +264,7 @@ class Agents:
         known = await self.known_faults()
         if known is None:
             names = ", ".join(agent.name for agent in self.all)
-            raise Problem(503, f"no host agent answers ({names}): which faults hold is unknown")
+            raise Problem(503, f"no host agent responds ({names}): the faults are unknown")
         return known
 
     async def known_faults(self) -> list[HeldFault] | None:
@@ -302,7 +300,7 @@ class Agents:
         silent = {agent.name: answer for agent, answer in told if isinstance(answer, AgentSilent)}
         for answer in answers:
             if isinstance(answer, AgentSilent):
-                others = "; the others did as asked" if len(self._due) < len(told) else ""
+                others = "; the other agents did" if len(self._due) < len(told) else ""
                 raise Problem(503, _told_later(silent) + others)
             if isinstance(answer, BaseException):
                 raise answer

@@ -65,7 +65,7 @@ class TooOld(Exception):
     """Events after this number are partly gone; `oldest` is the oldest number that is kept."""
 
     def __init__(self, oldest: int) -> None:
-        super().__init__(f"the oldest event kept is {oldest}")
+        super().__init__(f"the oldest stored event is {oldest}")
         self.oldest = oldest
 
 
@@ -238,7 +238,7 @@ class Collector:
         nodes = sorted(node for node, at_s in self._anew_s.items() if at_s >= since_s)
         if not nodes:
             return ""
-        return f"the journal of {', '.join(nodes)} began anew: what it had not told before is gone"
+        return f"the journal of {', '.join(nodes)} started again: events that it had not delivered are lost"
 
     def accept_chunk(self, chunk: JournalChunk) -> None:
         """Accept a node's new lines.  Bad ones are counted and set aside; those taken before are passed over, and those
@@ -251,7 +251,7 @@ class Collector:
                 entry = decode_line(line)
             except ValueError as reason:
                 self.bad_lines += 1
-                log.warning("set an unreadable journal line aside", node=chunk.node, reason=str(reason))
+                log.warning("skipped an unreadable journal line", node=chunk.node, reason=str(reason))
                 continue
             begun = self._files.begun_of(entry.node)
             if entry.node_seq == 1 and begun.first not in (None, first_line(entry)):
@@ -267,7 +267,7 @@ class Collector:
 
     def _begin_anew(self, node: str) -> None:
         known = self._node_seqs.get(node, 0)
-        log.warning("a node's journal began anew: its lines are numbered on", node=node, after=known)
+        log.warning("a node's journal started again: its lines continue the numbering", node=node, after=known)
         self._files.begin_anew(node, known)
         if known:
             self._anew_s[node] = self._mono_s()
@@ -311,12 +311,12 @@ class Collector:
             numbered = self._files.append(entries)
         except OSError as reason:
             if not self.trouble:
-                log.error("the history stands still: it cannot be kept", reason=str(reason))
-            self.trouble = f"the history stands still, because it cannot be kept: {reason.strerror or reason}"
+                log.error("the history does not advance: it cannot be stored", reason=str(reason))
+            self.trouble = f"the history does not advance, because it cannot be stored: {reason.strerror or reason}"
             return None
         if self.trouble:
             self.trouble = ""
-            log.warning("the history goes on")
+            log.warning("the history advances again")
         return numbered
 
     def _publish(self, numbered: list[tuple[Entry, bytes]]) -> None:

@@ -94,13 +94,15 @@ def resumable(collector: Collector, after: int) -> bool:
 
 def too_old(reason: TooOld) -> Problem:
     """The 410 that names the oldest number kept."""
-    return Problem(410, f"{reason}; ask for what comes after {reason.oldest - 1}", oldest=reason.oldest)
+    return Problem(410, f"{reason}; request the events after {reason.oldest - 1}", oldest=reason.oldest)
 
 
 def of_another_history(collector: Collector, after: int) -> Problem:
     """The 410 for a number that this history has not given yet: whoever has it heard one that is gone."""
     oldest, last = collector.oldest_seq, collector.last_seq
-    text = f"the last event here is {last}, and {after} is of another history; ask for what comes after {oldest - 1}"
+    text = (
+        f"the last event here is {last}, and {after} belongs to another history; request the events after {oldest - 1}"
+    )
     return Problem(410, text, oldest=oldest, last=last)
 
 

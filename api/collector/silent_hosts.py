@@ -68,12 +68,12 @@ def silent_broker(told: BrokerView, address: tuple[str, int], silence: Silence, 
 def since_text(silence: Silence) -> str:
     """Who has been silent, and since when."""
     since = datetime.fromtimestamp(silence.since_us // 1_000_000, UTC).strftime("%H:%M:%S")
-    return f"the host agent {silence.host} ({silence.url}) has not answered since {since} UTC"
+    return f"the host agent {silence.host} ({silence.url}) has not responded since {since} UTC"
 
 
 def out_of_reach(node: str, silence: Silence) -> Problem:
     """Why nothing can be done to a node of a silent host, and what brings its agent back."""
-    text = f"{since_text(silence)}, so nothing was done to {node}"
+    text = f"{since_text(silence)}; no action on {node}"
     if silence.remedy:
         text += f"; {silence.remedy}"
     return Problem(503, text, host=silence.host, since_us=silence.since_us)

@@ -41,8 +41,8 @@ def install(app: FastAPI, web: Path, libraries: Path | None) -> None:
 
 _WITHOUT_PAGE = f"""<!doctype html><html lang="en"><meta charset="utf-8"><title>zabka</title>
 <h1>zabka</h1>
-<p>The cluster runs. Its page is not installed: <code>{install_command(EXTRA)}</code>, then start it again.
-The HTTP API is described in <a href="/docs">/docs</a>.</p></html>"""
+<p>The cluster is running, but its page is not installed. Run <code>{install_command(EXTRA)}</code>, then start
+the cluster again. The HTTP API is described in <a href="/docs">/docs</a>.</p></html>"""
 
 
 def _absent() -> APIRouter:

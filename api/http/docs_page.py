@@ -33,7 +33,7 @@ def page(document: dict[str, Any]) -> str:
         '<link rel="icon" type="image/svg+xml" href="/web/icon.svg">'
         f"<title>{escape(info['title'])}: HTTP API</title></head><body><h1>{escape(info['title'])}: HTTP API</h1>"
         f"<p>{escape(info['description'])}</p>"
-        '<p>The same as a document: <a href="/openapi.json">/openapi.json</a>. <a href="/">The dashboard</a></p>'
+        '<p>As a document: <a href="/openapi.json">/openapi.json</a>. <a href="/">The dashboard</a></p>'
         f"<h2>Routes</h2>{''.join(routes)}<h2>Schemas</h2>{schemas}</body></html>"
     )
 

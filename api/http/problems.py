@@ -32,11 +32,11 @@ class ProblemDocument(BaseModel):
         },
     )
 
-    type: str = Field("about:blank", description="A URI that names the kind of problem")
-    title: str = Field(description="The kind of problem, in words")
+    type: str = Field("about:blank", description="URI of the kind of problem")
+    title: str = Field(description="The kind of problem")
     status: int = Field(description="The HTTP status")
-    detail: str = Field(description="What went wrong this time")
-    instance: str = Field(description="The path that was asked for")
+    detail: str = Field(description="What went wrong, and why")
+    instance: str = Field(description="The requested path")
 
 
 class Problem(Exception):
@@ -87,7 +87,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(Exception)
     async def on_bug(request: Request, exc: Exception) -> JSONResponse:
         # The traceback goes to the log, which Starlette sees to; a user gets no stack trace.
-        return response(request, Problem(500, "zabka met an error of its own; its log says more"))
+        return response(request, Problem(500, "internal error; see zabka's log"))
 
 
 def describe(app: FastAPI) -> None:
@@ -110,15 +110,15 @@ def describe(app: FastAPI) -> None:
 def responses(*statuses: int) -> dict[int | str, dict[str, Any]]:
     """The problem answers of a route, for the OpenAPI document."""
     reasons = {
-        400: "The request is malformed, or names a host that this server does not answer to",
+        400: "The request is malformed, or its Host header is not allowed",
         401: "The bearer token is missing or wrong (only where not on loopback)",
-        403: "The page that sends this is not ours",
-        404: "There is no such thing",
-        409: "It makes no sense now",
-        410: "Older than what is kept; `oldest` says from where on there is a journal",
+        403: "The request comes from a page of another origin",
+        404: "Not found",
+        409: "The request conflicts with the current state",
+        410: "The requested events are no longer stored; `oldest` is the oldest stored event",
         413: "The body is too large",
-        422: "The request is understood and cannot be: `detail` says why",
-        503: "The cluster cannot answer now: no quorum, no controller or no broker",
+        422: "The request is valid JSON, but its content is not allowed: see `detail`",
+        503: "The cluster is unavailable: no quorum, no controller or no broker",
     }
     return {
         status: {

@@ -75,14 +75,14 @@ class Gate:
         headers = {k: v.decode("latin-1") for k, v in scope["headers"]}
         host = headers.get(b"host", "")
         if not self._known(host):
-            return 400, f"this server does not answer to the host name {host!r}"
+            return 400, f"the host name is not allowed: {host!r}"
         if scope["method"] in _SAFE:
             return None
         origin = headers.get(b"origin")
         if origin is not None and _authority(origin) != host.lower():
-            return 403, f"a page of {origin} may not change anything here"
+            return 403, f"a page of {origin} is not allowed to change this cluster"
         if origin is None and headers.get(b"sec-fetch-site", "none") not in ("none", "same-origin"):
-            return 403, "another site's page may not change anything here"
+            return 403, "another site's page is not allowed to change this cluster"
         if self._token is not None:
             given = headers.get(b"authorization", "")
             if not secrets.compare_digest(given.encode(), f"Bearer {self._token}".encode()):

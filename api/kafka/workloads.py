@@ -179,7 +179,7 @@ class WorkloadManager:
 
     def _must_have_room(self) -> None:
         if len(self._running) >= WORKLOADS_MAX:
-            raise Problem(409, f"{WORKLOADS_MAX} workloads run already; delete one")
+            raise Problem(409, f"{WORKLOADS_MAX} workloads are running already; delete one")
 
     def _consumer(
         self,

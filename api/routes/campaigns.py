@@ -26,13 +26,13 @@ Name = Annotated[str, Path(max_length=200, examples=["session-timeout"])]
 
 @router.get("/campaigns", summary="Every campaign of the lake", responses=responses())
 async def get_campaigns(service: Service) -> list[CampaignTold]:
-    """Settings compared on the same seeds: what is asked, how far it is, and what came of it."""
+    """Return every campaign: its question, its progress and its result."""
     return await asyncio.to_thread(lake.campaigns, service.settings.tables)
 
 
 @router.get("/campaigns/{name}", summary="One campaign", responses=responses(404, 422))
 async def get_campaign(name: Name, service: Service) -> CampaignTold:
-    """How a campaign stands."""
+    """Return a campaign."""
     return await asyncio.to_thread(lake.campaign, service.settings.tables, name)
 
 
@@ -48,15 +48,15 @@ async def get_report(name: Name, service: Service) -> HTMLResponse:
     return HTMLResponse(page, headers=REPORT_HEADERS)
 
 
-@router.get("/audits", summary="What the last audit found", responses=responses(503))
+@router.get("/audits", summary="Result of the last audit", responses=responses(503))
 async def get_audits(service: Service) -> Audits:
-    """Every invariant over every run that `zabka pipeline audit` judged: verdicts, and the first violations."""
+    """Return the results of all invariants on all audited runs (`zabka pipeline audit`), and the first violations."""
     settings = service.settings
     return await asyncio.to_thread(audits.audits, settings.tables, settings.cluster_data)
 
 
-@router.get("/pipeline", summary="How Spark's tables stand", responses=responses(503))
+@router.get("/pipeline", summary="State of the tables", responses=responses(503))
 async def get_pipeline(service: Service) -> PipelineStands:
-    """Every table with its rows and age, how far the stream trails the journals, and what Spark says of it."""
+    """Return every table with its rows and age, the lag of the stream, and Spark's status."""
     settings = service.settings
     return await asyncio.to_thread(lake.pipeline_stands, settings.tables, settings.cluster_data)

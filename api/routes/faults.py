@@ -24,9 +24,9 @@ async def fault_views(service: Services) -> list[FaultView] | None:
     return None if known is None else [FaultView(f) for f in known]
 
 
-@router.get("", summary="The faults that hold", responses=responses(503))
+@router.get("", summary="The active link faults", responses=responses(503))
 async def get_faults(service: Service) -> list[FaultView]:
-    """Link faults between running nodes.  503 while no host agent answers, which alone know them."""
+    """Return the link faults between running nodes, or 503 while no host agent responds: only they know."""
     return [FaultView(f) for f in await service.agents.faults()]
 
 
@@ -58,7 +58,7 @@ def _check_nodes(fault: LinkFault, service: Services) -> None:
 
 @router.delete(
     "/{id}",
-    summary="Heal a link",
+    summary="Remove a link fault",
     status_code=204,
     response_class=Response,
     responses=responses(401, 403, 404, 422, 503),
@@ -73,9 +73,9 @@ async def delete_fault(id: str, service: Service) -> Response:
     return Response(status_code=204)
 
 
-@router.post("/reset", summary="Heal every link", responses=responses(401, 403, 503))
+@router.post("/reset", summary="Remove every link fault", responses=responses(401, 403, 503))
 async def reset_faults(service: Service) -> list[FaultView]:
-    """Remove every fault; answers with those that were removed."""
+    """Remove every fault and return the removed faults."""
     async with service.agents.changing_faults() as before:
         await service.agents.set_faults([])
     return [FaultView(f) for f in before]

@@ -14,15 +14,15 @@ FRESH_MS = 100
 """So long a node may take to say how it is, before its last word counts."""
 
 
-@router.get("/healthz", summary="This service runs", responses=responses())
+@router.get("/healthz", summary="Liveness of this service", responses=responses())
 async def healthz() -> Health:
-    """200 for as long as the service answers at all."""
+    """Return 200 as long as the service responds."""
     return Health(status="ok")
 
 
-@router.get("/readyz", summary="The cluster serves", responses=responses(503))
+@router.get("/readyz", summary="Readiness of the cluster", responses=responses(503))
 async def readyz(service: Service) -> Ready:
-    """200 when a quorum serves, there is a controller and every running broker is registered; else 503."""
+    """Return 200 if there is a quorum, a controller, and every running broker is registered; otherwise 503."""
     fresh = await service.ensemble.read()
     missing = service.views.missing(fresh)
     if missing:

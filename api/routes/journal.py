@@ -19,10 +19,12 @@ router = APIRouter(prefix="/api/v1")
 
 _ARRAY: dict[int | str, dict[str, Any]] = {200: events.ARRAY}
 _UNREADABLE: dict[int | str, dict[str, Any]] = {
-    403: {**responses(403)[403], "description": "The znode's access list does not let it be read"}
+    403: {**responses(403)[403], "description": "The znode's ACL does not allow reading it"}
 }
 
-After = Annotated[int | None, Query(ge=0, le=2**63, description="Only what comes after this number; 0 for all kept")]
+After = Annotated[
+    int | None, Query(ge=0, le=2**63, description="Only events after this number; 0 for all stored events")
+]
 
 
 @router.get(
@@ -96,9 +98,9 @@ def _znode(path: str, found: ZnodeReading, watchers: list[str] | None) -> Znode:
 @router.get(
     "/analytics/{table}",
     tags=["journal"],
-    summary="One of the tables that Spark makes of the journals",
+    summary="A table that Spark builds from the journals",
     responses=responses(404, 422, 503),
 )
 async def get_table(table: str, service: Service, limit: Annotated[int, Query(ge=1, le=100_000)] = 1_000) -> Table:
-    """The newest rows of a table such as controller_reigns; made by `zabka pipeline tables`."""
+    """The newest rows of a table such as controller_reigns; `zabka pipeline tables` writes it."""
     return await read_table(service.settings.tables, service.settings.cluster_data, table, limit)

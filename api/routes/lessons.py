@@ -25,7 +25,7 @@ BATCH_EVENTS = 1_000
 
 @router.get("/lessons", summary="Every lesson", responses=responses())
 async def get_lessons() -> list[LessonTold]:
-    """Outages to predict: the questions, in an order from the usual to what takes thought."""
+    """Return the lessons, from common outages to difficult ones."""
     return [_told(lesson) for lesson in LESSONS.values()]
 
 
@@ -40,11 +40,11 @@ def _told(lesson: Lesson) -> LessonTold:
     )
 
 
-@router.get("/lessons/{name}/answer", summary="What a play answers", responses=responses(404, 409, 410, 422))
+@router.get("/lessons/{name}/answer", summary="The answer to a lesson", responses=responses(404, 409, 410, 422))
 async def get_answer(
     name: Annotated[str, Path(examples=["leader-killed"])],
     service: Service,
-    run: Annotated[str, Query(description="A kept run of the lesson's script, with its bug or without")],
+    run: Annotated[str, Query(description="A stored run of the lesson's scenario, with or without its bug")],
 ) -> LessonRevealed:
     """The lesson's moment in a kept run of its script, or in the pair of that run, and which answer is right there.
 
@@ -56,11 +56,11 @@ async def get_answer(
     about = service.runs.get(run)
     # A journal that somebody brought along may be called like a script.
     if (about.kind, about.of) != ("scenario", lesson.scenario):
-        raise Problem(409, f"{run} is no run of {lesson.scenario}, which plays this lesson")
+        raise Problem(409, f"{run} is not a run of {lesson.scenario}, the scenario of this lesson")
     pair = about.pair
     if run.endswith(".bug") != lesson.moment.with_bug:
         if pair is None:
-            raise Problem(409, f"the pair of {run}, which this lesson is about, is not kept any more")
+            raise Problem(409, f"the pair of {run}, which this lesson needs, is no longer stored")
         run, pair = pair, run
     entries = await _entries(service.runs.rewind(run).history)
     try:

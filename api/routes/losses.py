@@ -21,25 +21,25 @@ _POLL_S = 0.02
 
 
 class NewAcknowledgement(Body):
-    """The losses that a user has seen."""
+    """Losses to acknowledge."""
 
     model_config = ConfigDict(extra="forbid", json_schema_extra={"example": {"through_seq": 1913}})
 
     through_seq: int | None = Field(
-        None, ge=0, le=2**63, description="The last journal number that was seen; without it, all losses so far"
+        None, ge=0, le=2**63, description="Acknowledge losses up to this journal number; default: all losses so far"
     )
 
 
 class Acknowledgement(BaseModel):
-    """What has been acknowledged."""
+    """The acknowledged losses."""
 
     model_config = ConfigDict(
         json_schema_extra={"example": {"through_seq": 1913, "losses": 3, "producers": {"w1": 12}}}
     )
 
     through_seq: int = Field(description="Losses up to this journal number are acknowledged")
-    losses: int = Field(description="How many losses that were not acknowledged before")
-    producers: dict[str, int] = Field(description="Acknowledged records that each producer did not find again")
+    losses: int = Field(description="Number of losses that were not acknowledged before")
+    producers: dict[str, int] = Field(description="Lost records per producer, now acknowledged")
 
 
 @router.post("/acknowledge", summary="Acknowledge lost records", responses=responses(401, 403, 422, 503))
@@ -68,5 +68,5 @@ async def _kept(service: Services, through_seq: int, producers: dict[str, int]) 
     ):
         if time.monotonic() >= deadline:
             why = collector.trouble or "the host agent has not delivered the API's journal"
-            raise Problem(503, f"the acknowledgement is not kept yet: {why}. Try again.")
+            raise Problem(503, f"the acknowledgement is not stored yet: {why}. Try again.")
         await asyncio.sleep(_POLL_S)

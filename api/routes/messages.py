@@ -36,32 +36,36 @@ class MessageShape(BaseModel):
 
     model_config = ConfigDict(populate_by_name=True)
 
-    id: int = Field(description="Its place among the run's messages; of the live run, as far as they are known by now")
+    id: int = Field(description="Position among the run's messages; in the live run, among those known so far")
     sent_us: int
-    arrived_us: int | None = Field(description="When the receiver took it; null where it did not, or nobody knows")
+    arrived_us: int | None = Field(
+        description="Time at which the receiver took it; null if it did not, or if the time is unknown"
+    )
     source: str = Field(alias="from")
     target: str = Field(alias="to")
     group: str = Field(alias="class", description=f"One of {', '.join(CLASSES)}")
-    kind: str = Field(description="The protocol's own word, as PROPOSAL or LeaderAndIsr; of an answer, with `answer`")
+    kind: str = Field(
+        description="Name in the protocol, such as PROPOSAL or LeaderAndIsr; a response ends with `answer`"
+    )
     subject: dict[str, Any]
     bytes: int | None = None
-    answers: int | None = Field(default=None, description="The id of the request that it answers")
-    lost: str | None = Field(default=None, description="Why it did not arrive, or what is odd about its times")
+    answers: int | None = Field(default=None, description="Id of its request, if the message is a response")
+    lost: str | None = Field(default=None, description="Why it did not arrive, or why its times are doubtful")
 
 
 class MessagesAnswer(BaseModel):
-    """The messages of a window, and what of it is not shown."""
+    """The messages of a window, and the number of hidden ones."""
 
     model_config = ConfigDict(json_schema_extra={"example": EXAMPLE})
 
     messages: list[MessageShape]
-    hidden: dict[str, int] = Field(description="How many more there are in the window, by class")
-    truncated: bool = Field(description="Are there more than `limit` of what was wanted?")
+    hidden: dict[str, int] = Field(description="Number of further messages in the window, by class")
+    truncated: bool = Field(description="Whether more than `limit` messages matched")
 
 
 @router.get(
     "/runs/{id}/messages",
-    summary="What was said",
+    summary="Messages between nodes",
     response_model=MessagesAnswer,
     responses=responses(404, 422),
 )
@@ -70,7 +74,7 @@ async def get_messages(
     service: Service,
     from_us: Annotated[int, Query(ge=0, le=2**63)] = 0,
     to_us: Annotated[int, Query(ge=0, le=2**63)] = 2**63 - 1,
-    classes: Annotated[str, Query(max_length=500, description="By commas; left out: all of them")] = "",
+    classes: Annotated[str, Query(max_length=500, description="Comma-separated; default: all")] = "",
     limit: Annotated[int, Query(ge=0, le=LIMIT_MAX)] = LIMIT_DEFAULT,
 ) -> Response:
     """The messages between two moments of the run's clock, earliest first.  Every message in between is in the answer

@@ -18,7 +18,7 @@ router = APIRouter(tags=["health"])
     responses={**responses(), 200: {"content": {"text/plain": {"schema": {"type": "string"}}}}},
 )
 async def get_metrics(service: Service) -> Response:
-    """The cluster under Kafka's and ZooKeeper's exporters' metric names."""
+    """Return the cluster's metrics under the names of Kafka's and ZooKeeper's exporters."""
     fresh = await service.ensemble.read()
     views = service.views
     text = metrics.render(views.peers(), views.brokers(fresh), views.topics(fresh), service.collector, fresh)

@@ -14,7 +14,7 @@ from zabka.api.views.models import Broker, Cluster, Controller, Peer, ProcessRes
 router = APIRouter(prefix="/api/v1")
 
 
-@router.get("/cluster", tags=["cluster"], summary="Everything in one object", responses=responses())
+@router.get("/cluster", tags=["cluster"], summary="The whole cluster in one object", responses=responses())
 async def get_cluster(service: Service) -> Cluster:
     """Peers, controller, brokers, topics, workloads and faults, as of journal number `seq`."""
     fresh = await service.ensemble.read()
@@ -23,7 +23,7 @@ async def get_cluster(service: Service) -> Cluster:
 
 @router.get("/peers", tags=["ensemble"], summary="The ensemble's servers", responses=responses())
 async def get_peers(service: Service) -> list[Peer]:
-    """Each peer's role, phase, epochs and zxid, by its own last word, and its process."""
+    """Return each peer's role, phase, epochs and zxid from its last report, and its process."""
     return service.views.peers()
 
 
@@ -33,15 +33,15 @@ async def get_peer(id: int, service: Service) -> Peer:
     return service.views.peer(id)
 
 
-@router.get("/controller", tags=["cluster"], summary="Who is controller", responses=responses())
+@router.get("/controller", tags=["cluster"], summary="The controller", responses=responses())
 async def get_controller(service: Service) -> Controller:
-    """What the ensemble says; broker_id -1 while there is none."""
+    """Return the controller according to ZooKeeper; broker_id is -1 if there is none."""
     return service.views.controller(await service.ensemble.read())
 
 
 @router.get("/brokers", tags=["brokers"], summary="The brokers", responses=responses())
 async def get_brokers(service: Service) -> list[Broker]:
-    """Each broker's process, registration, and whom it believes to be controller."""
+    """Return each broker's process, registration, and its controller according to itself."""
     return service.views.brokers(await service.ensemble.read())
 
 
@@ -59,7 +59,7 @@ async def get_broker(id: int, service: Service) -> Broker:
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_broker(id: int, action: NodeAction, service: Service) -> ProcessResult:
-    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.  Answers once the process has changed."""
+    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` a controlled shutdown.  Returns once the process has changed."""
     if id not in service.settings.brokers:
         raise service.views.not_ours(id, await service.ensemble.read())
     return await _act(service, "broker", id, action)
@@ -73,7 +73,7 @@ async def act_on_broker(id: int, action: NodeAction, service: Service) -> Proces
     responses=responses(401, 403, 404, 409, 422, 503),
 )
 async def act_on_peer(id: int, action: NodeAction, service: Service) -> ProcessResult:
-    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.  Answers once the process has changed."""
+    """`kill` is SIGKILL, `pause` SIGSTOP, `stop` SIGTERM.  Returns once the process has changed."""
     service.views.peer(id)
     return await _act(service, "peer", id, action)
 

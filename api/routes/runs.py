@@ -21,10 +21,10 @@ router = APIRouter(prefix="/api/v1", tags=["runs"])
 UPLOADS = "/api/v1/runs"
 """Where bodies may be larger than elsewhere."""
 
-RunId = Annotated[str, Path(description="`live`, or the id of a kept run", examples=["live"])]
-Types = Annotated[str, Query(max_length=2000, description="By commas, as `controller_elected,isr_changed`")]
-_ETAG = {"ETag": {"description": "Names this answer for If-None-Match", "schema": {"type": "string"}}}
-_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "As If-None-Match names it"}}
+RunId = Annotated[str, Path(description="`live`, or the id of a stored run", examples=["live"])]
+Types = Annotated[str, Query(max_length=2000, description="Comma-separated, such as `controller_elected,isr_changed`")]
+_ETAG = {"ETag": {"description": "Identifies this response for If-None-Match", "schema": {"type": "string"}}}
+_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "Not modified (If-None-Match)"}}
 
 
 def lasting(request: Request, body: bytes) -> Response:
@@ -39,13 +39,13 @@ def lasting(request: Request, body: bytes) -> Response:
 
 @router.get("/runs", summary="Every run", responses=responses())
 async def get_runs(service: Service) -> list[Run]:
-    """The live cluster's run, then the kept ones, the newest first."""
+    """Return the run of the live cluster, then the stored runs, newest first."""
     return service.runs.all()
 
 
 @router.post(
     "/runs",
-    summary="Bring a journal along",
+    summary="Upload a journal",
     status_code=201,
     responses={
         **responses(401, 403, 413, 422, 503),
@@ -56,7 +56,7 @@ async def get_runs(service: Service) -> list[Run]:
             "required": True,
             "content": {
                 "application/x-ndjson": {
-                    "schema": {"type": "string", "description": "JSON Lines, an event each"},
+                    "schema": {"type": "string", "description": "JSON Lines, one event per line"},
                     "example": '{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1700000000000000,"mono_us":0,'
                     '"type":"epoch_accepted","accepted_epoch":1}\n',
                 }
@@ -68,7 +68,7 @@ async def post_run(
     service: Service,
     request: Request,
     response: Response,
-    name: Annotated[str, Query(min_length=1, max_length=200, description="What it is to be called")] = "upload",
+    name: Annotated[str, Query(min_length=1, max_length=200, description="Name of the run")] = "upload",
 ) -> Run:
     """Keep a journal as a run: one node's files, several nodes' behind each other, or what `zabka replay --out` writes.
 
@@ -81,19 +81,19 @@ async def post_run(
 
 @router.get("/runs/{id}", summary="One run", responses=responses(404, 422))
 async def get_run(id: RunId, service: Service) -> Run:
-    """What is known of a run."""
+    """Return a run."""
     return service.runs.get(id)
 
 
 @router.delete(
     "/runs/{id}",
-    summary="Remove a kept run",
+    summary="Delete a stored run",
     status_code=204,
     response_class=Response,
     responses=responses(401, 403, 404, 409, 422),
 )
 async def delete_run(id: RunId, service: Service) -> Response:
-    """Remove a kept run, files and all."""
+    """Delete a stored run and its files."""
     service.runs.delete(id)
     return Response(status_code=204)
 
@@ -109,10 +109,10 @@ async def get_state(
     service: Service,
     request: Request,
     at: Annotated[
-        int | None, Query(ge=0, le=2**63, description="After the event of this number; left out: after the last")
+        int | None, Query(ge=0, le=2**63, description="The state after this event; default: after the last")
     ] = None,
 ) -> Response:
-    """Exactly the fold of the run's events up to there.  410 where they are partly gone."""
+    """Return the fold of the run's events up to `at`.  Returns 410 if some of them are no longer stored."""
     state = await service.runs.rewind(id).state(at)
     return lasting(request, msgspec.json.encode({"seq": state.seq, "at_us": state.at_us, "state": state}))
 
@@ -141,15 +141,15 @@ async def get_run_journal(
     id: RunId,
     service: Service,
     request: Request,
-    after: Annotated[int | None, Query(ge=0, le=2**63, description="The first ones after this number")] = None,
+    after: Annotated[int | None, Query(ge=0, le=2**63, description="The first events after this number")] = None,
     until: Annotated[
-        int | None, Query(ge=0, le=2**63, description="Up to this number; without `after`, the last ones up to it")
+        int | None, Query(ge=0, le=2**63, description="Up to this number; without `after`, the last events up to it")
     ] = None,
     types: Types = "",
     not_types: Types = "",
     limit: Annotated[int, Query(ge=1, le=events.LIMIT_MAX)] = events.LIMIT_DEFAULT,
 ) -> Response:
-    """Up to `limit` events in order, of the types that are wanted; each bears its number."""
+    """Return up to `limit` events in order, of the requested types, each with its number."""
     history = service.runs.rewind(id).history
     wanted = Wanted(frozenset(types.split(",")) if types else None, frozenset(not_types.split(",")))
     if until is not None and after is None:
@@ -163,7 +163,7 @@ async def get_run_journal(
 
 @router.get(
     "/runs/{id}/spans",
-    summary="What lasted how long",
+    summary="Spans of time by state",
     response_model=SpansTold,
     responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
 )
@@ -172,20 +172,25 @@ async def get_spans(
     service: Service,
     request: Request,
     from_us: Annotated[
-        int | None, Query(alias="from", ge=0, le=2**63, description="In microseconds, as `wall_us`")
+        int | None, Query(alias="from", ge=0, le=2**63, description="In microseconds, like `wall_us`")
     ] = None,
     to_us: Annotated[int | None, Query(alias="to", ge=0, le=2**63, description="In microseconds")] = None,
     bins: Annotated[
-        int | None, Query(ge=1, le=100_000, description="Spans of a row within one of so many parts become one")
+        int | None,
+        Query(ge=1, le=100_000, description="Number of parts: the spans of a row within one part are merged"),
     ] = None,
     lanes: Annotated[
-        str, Query(max_length=20_000, description="Only these, names or kinds, by commas: `controller,isr:orders-0`")
+        str,
+        Query(
+            max_length=20_000,
+            description="Only these lanes, names or kinds, comma-separated: `controller,isr:orders-0`",
+        ),
     ] = "",
 ) -> Response:
     """Reigns, beliefs, ISRs, peers, processes and faults as spans between two moments; of the whole run, if none is
     given.  They are defined by the state: a span is the longest run of events through which it says the same."""
     if from_us is not None and to_us is not None and to_us < from_us:
-        raise Problem(422, f"to ({to_us}) lies before from ({from_us})")
+        raise Problem(422, f"to ({to_us}) is before from ({from_us})")
     lasted = await service.runs.rewind(id).spans(from_us, to_us)
     wanted = [each for each in lanes.split(",") if each]
     # Hundreds of thousands of spans take seconds, in which others have their turn.
@@ -199,7 +204,10 @@ async def get_spans(
     responses={**responses(404, 410, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
 )
 async def get_why(
-    id: RunId, service: Service, request: Request, seq: Annotated[int, Query(ge=1, le=2**63, description="The effect")]
+    id: RunId,
+    service: Service,
+    request: Request,
+    seq: Annotated[int, Query(ge=1, le=2**63, description="The event to explain")],
 ) -> Response:
     """From an event back to the fault, request, timer or start where it began, the effect first: by the references
     that events carry, and never guessed."""
@@ -208,7 +216,7 @@ async def get_why(
 
 @router.get(
     "/runs/{id}/divergence",
-    summary="Where two runs part",
+    summary="The first difference of two runs",
     response_model=Divergence,
     responses={**responses(404, 422), **_UNCHANGED, 200: {"headers": _ETAG}},
 )
@@ -216,7 +224,7 @@ async def get_divergence(
     id: RunId,
     service: Service,
     request: Request,
-    other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the answer")],
+    other: Annotated[str, Query(alias="from", max_length=100, description="The other run; `b` in the response")],
 ) -> Response:
     """The first event that one run has, the other has not, and that leads to another outcome.
 

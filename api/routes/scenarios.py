@@ -15,18 +15,18 @@ router = APIRouter(prefix="/api/v1", tags=["scenarios"])
 
 @router.get("/scenarios", summary="The outage library", responses=responses(503))
 async def get_scenarios(service: Service) -> list[Scenario]:
-    """What went wrong elsewhere, as scripts that must go right here."""
+    """Outages of Kafka and ZooKeeper as scenarios that zabka must pass."""
     return [*(await service.scenarios.library()).values()]
 
 
 _ACCEPTED: dict[int | str, dict[str, Any]] = {
-    202: {"headers": {"Location": {"description": "Where its run is told", "schema": {"type": "string"}}}}
+    202: {"headers": {"Location": {"description": "Location of its run", "schema": {"type": "string"}}}}
 }
 
 
 @router.post(
     "/scenarios/{name}/runs",
-    summary="Play a scenario",
+    summary="Run a scenario",
     status_code=202,
     responses={**responses(401, 403, 404, 409, 422, 503), **_ACCEPTED},
 )
@@ -42,7 +42,7 @@ async def run_scenario(
 
 @router.post(
     "/seeds/{seed}/runs",
-    summary="Play a seed, and keep it",
+    summary="Run a seed and store it",
     status_code=202,
     responses={**responses(401, 403, 409, 422), **_ACCEPTED},
 )
@@ -59,7 +59,7 @@ async def run_seed(
     return run
 
 
-@router.get("/scenario-runs/{id}", summary="How a run stands", responses=responses(404, 422))
+@router.get("/scenario-runs/{id}", summary="The state of a scenario run", responses=responses(404, 422))
 async def get_scenario_run(id: str, service: Service) -> ScenarioRun:
-    """A run's state; once it has ended, its verdict and its story."""
+    """Return a run's state and, once it has ended, its verdict and its story."""
     return service.scenarios.get(id)

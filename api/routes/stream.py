@@ -59,9 +59,9 @@ _STREAM: dict[int | str, dict[str, Any]] = {
 async def get_events(
     service: Service,
     after: After = None,
-    last_event_id: Annotated[str | None, Header(description="Where a broken stream resumes")] = None,
+    last_event_id: Annotated[str | None, Header(description="The last event that the client received")] = None,
     snapshot: Annotated[
-        bool, Query(description="Begin with `event: snapshot`, the folded state, where the stream cannot resume")
+        bool, Query(description="Start with `event: snapshot`, the folded state, if the stream cannot resume")
     ] = False,
 ) -> EventSourceResponse:
     """Every event after a number, then every new one.  `Last-Event-ID` goes before `after`.
@@ -69,7 +69,7 @@ async def get_events(
     With `snapshot` a stream that cannot go on where it stood begins with the whole state instead of the history, and
     is never answered 410: what a dashboard wants.  It begins with `event: history`, which names the history: whoever
     comes back and finds another one there begins anew.  Without it 410 is also the answer to a number above the last
-    one, which is of another history.
+    one, which belongs to another history.
     """
     begin = after or 0
     if last_event_id:

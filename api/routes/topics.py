@@ -27,13 +27,13 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 def _check_name(name: str) -> None:
     if not _TOPIC_NAME.fullmatch(name) or name in (".", ".."):
-        raise Problem(422, f"{name!r} is no topic name: letters, digits, '.', '_' and '-', at most 249")
+        raise Problem(422, f"{name!r} is not a topic name: letters, digits, '.', '_' and '-', at most 249")
 
 
 async def _quorum(service: Services) -> None:
     """Changes need a quorum; without one a request would only wait at the controller, and happen when nobody asks."""
     if not await service.ensemble.serving():
-        raise Problem(503, "no quorum serves: nothing can be changed now")
+        raise Problem(503, "no quorum: nothing can be changed now")
 
 
 async def _settled(service: Services, done: Callable[[Reading], bool]) -> bool:
@@ -61,7 +61,7 @@ async def get_topics(service: Service) -> list[Topic]:
     responses=responses(401, 403, 409, 422, 503),
 )
 async def create_topic(topic: NewTopic, service: Service) -> Topic:
-    """Create a topic, by number of partitions and replicas or by assignment; answers once its partitions have state."""
+    """Create a topic, by number of partitions and replicas or by assignment; returns once its partitions have state."""
     _check_name(topic.name)
     await _quorum(service)
     await service.admin.create_topic(topic)
@@ -88,12 +88,12 @@ async def get_topic(topic: str, service: Service) -> Topic:
     status_code=204,
     response_class=Response,
     responses={
-        202: {"description": "Marked for deletion; it goes once every broker with a replica is back"},
+        202: {"description": "Marked for deletion; it is deleted once every broker with a replica is back"},
         **responses(401, 403, 404, 409, 422, 503),
     },
 )
 async def delete_topic(topic: str, service: Service) -> Response:
-    """Delete a topic.  204 when it is gone; 202 while a broker that holds a replica is down."""
+    """Delete a topic.  Return 204 once it is deleted, or 202 while a broker with a replica is down."""
     _check_name(topic)
     await _quorum(service)
     await service.admin.delete_topic(topic)
@@ -116,7 +116,7 @@ async def patch_topic_config(
     ],
     service: Service,
 ) -> Topic:
-    """Set overrides; null removes one.  An unknown key or a bad value changes nothing."""
+    """Set overrides; null removes one.  An unknown key or an invalid value changes nothing."""
     _check_name(topic)
     wanted: dict[str, Any] = changes
     await _quorum(service)
@@ -134,7 +134,7 @@ async def patch_topic_config(
 @router.post(
     "/elections",
     tags=["topics"],
-    summary="Hold leader elections",
+    summary="Trigger leader elections",
     responses=responses(401, 403, 422, 503),
 )
 async def hold_elections(election: NewElection, service: Service) -> list[ElectionResult]:
@@ -149,7 +149,7 @@ async def hold_elections(election: NewElection, service: Service) -> list[Electi
 
 @router.get("/workloads", tags=["workloads"], summary="The workloads", responses=responses())
 async def get_workloads(service: Service) -> list[Workload]:
-    """Producers and consumers that run inside."""
+    """Producers and consumers that the API process runs."""
     return service.workloads.all()
 
 
@@ -169,11 +169,13 @@ async def create_workload(workload: NewWorkload, service: Service) -> Workload:
 
 @router.get("/workloads/{id}", tags=["workloads"], summary="One workload", responses=responses(404, 422))
 async def get_workload(id: str, service: Service) -> Workload:
-    """How a workload stands."""
+    """Return a workload."""
     return service.workloads.get(id)
 
 
-@router.delete("/workloads/{id}", tags=["workloads"], summary="End a workload", responses=responses(401, 403, 404, 422))
+@router.delete(
+    "/workloads/{id}", tags=["workloads"], summary="Stop a workload", responses=responses(401, 403, 404, 422)
+)
 async def delete_workload(id: str, service: Service) -> Workload:
-    """Stop it; answers with its last word."""
+    """Stop it and return its last report."""
     return await service.workloads.delete(id)

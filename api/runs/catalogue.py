@@ -34,7 +34,7 @@ class Runs:
         return [self._live(), *reversed(self.kept.all())]
 
     def get(self, run_id: str) -> Run:
-        """What is known of a run.  Raises Problem 404."""
+        """Return a run.  Raises Problem 404."""
         return self._live() if run_id == LIVE else self.kept.get(run_id)
 
     def _live(self) -> Run:
@@ -84,7 +84,7 @@ class Runs:
     def delete(self, run_id: str) -> None:
         """Remove a kept run.  Raises Problem: 404, 409 for the live one."""
         if run_id == LIVE:
-            raise Problem(409, "the live run is the cluster's own history, and goes with its data directory")
+            raise Problem(409, "the live run is the cluster's own history and is deleted only with its data directory")
         self.kept.delete(run_id)
         self._open.pop(run_id, None)
         self._whys.pop(run_id, None)

@@ -81,9 +81,9 @@ def read_history(data: bytes) -> Taken:
         entries.append(entry)
     if bad:
         first = "; ".join(f"line {line}: {what}" for line, what in bad[:3])
-        raise NoHistory(f"{len(bad)} lines are no events of one history: {first}", bad[:BAD_LINES_TOLD])
+        raise NoHistory(f"{len(bad)} lines are not events of one history: {first}", bad[:BAD_LINES_TOLD])
     if not entries:
-        raise NoHistory("there is no event in it")
+        raise NoHistory("it contains no event")
     return folded(in_order(entries))
 
 
@@ -99,7 +99,7 @@ def _entry(line: bytes) -> Entry:
 def folded(entries: list[Entry]) -> Taken:
     """A history that can be folded and told.  Raises NoHistory where there is none, or it makes no sense."""
     if not entries:
-        raise NoHistory("there is no event in it")
+        raise NoHistory("it contains no event")
     spans, looks = Spans(), 0
     for place, entry in enumerate(entries, 1):
         try:

@@ -58,7 +58,7 @@ class KeptRuns:
                 schema = schema_of(journal.readline())
             self._sizes[run.id] = _size(path)
         except (OSError, ValidationError) as reason:
-            log.warning("set a kept run aside", path=str(path), reason=str(reason))
+            log.warning("skipped a stored run", path=str(path), reason=str(reason))
             return None
         if schema > SCHEMA_VERSION:
             log.warning("set a kept run of a newer zabka aside", path=str(path), schema=schema)
@@ -71,12 +71,12 @@ class KeptRuns:
         return [self._known(run) for run in self._runs.values()]
 
     def get(self, run_id: str) -> Run:
-        """What is known of a run.  Raises Problem 404."""
+        """Return a run.  Raises Problem 404."""
         return self._known(self._found(run_id))
 
     def _forget_the_gone(self) -> None:
         for run_id in [each for each in self._runs if not (self._directory / each / ABOUT).is_file()]:
-            log.warning("a kept run's files are gone", run=run_id)
+            log.warning("the files of a stored run are missing", run=run_id)
             del self._runs[run_id]
             self._sizes.pop(run_id, None)
 
@@ -162,7 +162,7 @@ class KeptRuns:
     def _make_room(self) -> None:
         while len(self._runs) > 1 and (len(self._runs) > self._runs_max or sum(self._sizes.values()) > self._bytes_max):
             oldest = next(iter(self._runs))
-            log.info("removed the oldest kept run", run=oldest)
+            log.info("removed the oldest stored run", run=oldest)
             self._remove(oldest)
 
 

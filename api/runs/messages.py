@@ -158,7 +158,7 @@ class LiveMessages:
             try:
                 self._matcher.add([read_sighting(line)])
             except (msgspec.MsgspecError, UnicodeDecodeError):
-                log.warning("a line of messages that is none", line=line[:200])
+                log.warning("an invalid line of messages", line=line[:200])
 
 
 class RunMessages:

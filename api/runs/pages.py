@@ -48,7 +48,7 @@ async def first_after(history: History, after: int, until: int | None, wanted: W
     """The first wanted events after a number, up to `until`.  Raises Problem 410 where some after it are gone."""
     oldest = history.first_seq
     if after and after + 1 < oldest:
-        raise Problem(410, f"the oldest event kept is {oldest}; ask for what comes after {oldest - 1}", oldest=oldest)
+        raise Problem(410, f"the oldest stored event is {oldest}; request the events after {oldest - 1}", oldest=oldest)
     last = history.last_seq if until is None else min(until, history.last_seq)
     seq = begin = max(after + 1, oldest)
     found: list[Numbered] = []

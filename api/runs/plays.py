@@ -54,7 +54,7 @@ async def keep(kept: KeptRuns, directory: Path, plays: list[Play]) -> None:
         # In one piece beside the event loop: who stops waiting for it leaves no half of a pair.
         runs = await asyncio.to_thread(_keep_all, kept, directory, plays)
     except (OSError, NoHistory) as reason:
-        raise NotKept(f"its journal cannot be kept: {reason}") from None
+        raise NotKept(f"its journal cannot be stored: {reason}") from None
     kept.admit(*runs)
 
 

@@ -96,7 +96,7 @@ class Rewind:
             raise Problem(422, f"the last event is {history.last_seq}; there is no {seq} yet", last=history.last_seq)
         if seq < history.first_seq - 1:
             oldest = history.first_seq
-            raise Problem(410, f"the oldest event kept is {oldest}; {seq} is gone", oldest=oldest)
+            raise Problem(410, f"the oldest stored event is {oldest}; {seq} is no longer stored", oldest=oldest)
 
     def _fold(self, folded: Folded) -> NotedFold:
         return NotedFold(folded.go_on(), self._checkpoints)

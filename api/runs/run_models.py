@@ -10,7 +10,7 @@ Kind = Literal["live", "scenario", "seed", "upload"]
 Verdict = Literal["held", "violated"]
 
 KEPT_EXAMPLE: dict[str, Any] = {
-    "id": "r1a2b3c4d", "kind": "scenario", "title": "A follower cuts off what it was told to be committed",
+    "id": "r1a2b3c4d", "kind": "scenario", "title": "A follower truncates committed records",
     "of": "kafka-1211", "pair": "r1a2b3c4d.bug", "decisive_seq": 1306, "variant": None,
     "first_seq": 1, "last_seq": 1913, "first_us": 1700000000000000,
     "last_us": 1700000013203000, "events": 1913, "messages": False, "verdict": "held",
@@ -20,31 +20,29 @@ KEPT_EXAMPLE: dict[str, Any] = {
 
 
 class Run(BaseModel):
-    """A history that can be rewound."""
+    """A recorded history."""
 
     model_config = ConfigDict(json_schema_extra={"example": KEPT_EXAMPLE})
 
-    id: str = Field(description="`live`, or that of a kept run; a run with its bug is `….bug`")
+    id: str = Field(description="`live`, or the id of a stored run; a run with its bug is `….bug`")
     kind: Kind
     title: str
-    of: str | None = Field(default=None, description="The scenario, seed or file that it is of; null of `live`")
-    pair: str | None = Field(default=None, description="The same script with its bug, or without it, where it is kept")
-    first_seq: int = Field(description="The oldest number that is kept")
+    of: str | None = Field(default=None, description="Its scenario, seed or file; null for `live`")
+    pair: str | None = Field(default=None, description="The same scenario with or without its bug, if it is stored")
+    first_seq: int = Field(description="Number of the oldest stored event")
     last_seq: int
-    first_us: int = Field(description="When its oldest event was, on the clock of `wall_us`")
+    first_us: int = Field(description="Time of its oldest event, on the clock of `wall_us`")
     last_us: int
     events: int
-    messages: bool = Field(default=False, description="Are its messages kept, too?")
-    verdict: Verdict | None = Field(default=None, description="Null where nothing judged it")
-    sha256: str | None = Field(default=None, description="Of its journal as it was given, or as `replay` writes it")
-    replay: str | None = Field(default=None, description="The command that plays it again")
-    decisive_seq: int | None = Field(
-        default=None, description="Of a script's play: the event at which its outcome is settled"
-    )
+    messages: bool = Field(default=False, description="Whether its messages are stored")
+    verdict: Verdict | None = Field(default=None, description="Null if nothing checked it")
+    sha256: str | None = Field(default=None, description="Of its journal as uploaded, or as `replay` writes it")
+    replay: str | None = Field(default=None, description="The command that replays it")
+    decisive_seq: int | None = Field(default=None, description="In a scenario run: the event that decides its outcome")
     variant: str | None = Field(
-        default=None, description="How this play differs from its script: `with its bug`, or `with KEY=VALUE`"
+        default=None, description="How this run differs from its scenario: `with its bug`, or `with KEY=VALUE`"
     )
-    created_ms: int = Field(description="When it was kept; of `live`, when its oldest event was")
+    created_ms: int = Field(description="Time at which it was stored; for `live`, time of its oldest event")
 
 
 class StateAt(BaseModel):
@@ -56,7 +54,7 @@ class StateAt(BaseModel):
 
     seq: int = Field(description="The last event in it")
     at_us: int
-    state: dict[str, Any] = Field(description="As the event stream's snapshot has it")
+    state: dict[str, Any] = Field(description="Same form as the snapshot of the event stream")
 
 
 class SpanTold(BaseModel):
@@ -71,14 +69,14 @@ class SpanTold(BaseModel):
         }
     )  # fmt: skip
 
-    from_us: int = Field(description="May lie before what was asked for: when it really began")
-    to_us: int | None = Field(description="Null while it lasts, or where it lasts beyond what was asked for")
+    from_us: int = Field(description="The real start, which can lie before the requested window")
+    to_us: int | None = Field(description="Null while it lasts, or if it ends after the requested window")
     state: str
-    value: Any = Field(description="What belongs to the state: the holder of a reign, a replica, an epoch, a fault")
-    seq: int = Field(description="The event that began it")
+    value: Any = Field(description="Data of the state: the controller, a replica, an epoch, a fault")
+    seq: int = Field(description="The event that started it")
     merged: dict[str, int] | None = Field(
         default=None,
-        description="With `bins`: how many spans of which state are told as one, which has the longest one's state",
+        description="With `bins`: number of merged spans by state; the merged span has the state of the longest one",
     )
 
 
@@ -93,7 +91,7 @@ class Lane(BaseModel):
 
 
 class SpansTold(BaseModel):
-    """What lasted how long."""
+    """Spans of time by state."""
 
     first_us: int
     last_us: int
@@ -101,14 +99,14 @@ class SpansTold(BaseModel):
 
 
 class Link(BaseModel):
-    """Something that can be read elsewhere."""
+    """A link to a source."""
 
     name: str
     url: str
 
 
 class RuleSource(BaseModel):
-    """Where it is decided here."""
+    """Where zabka decides it."""
 
     path: str
     symbol: str
@@ -116,7 +114,7 @@ class RuleSource(BaseModel):
 
 
 class RuleTold(BaseModel):
-    """Why it is decided so, whoever decides it."""
+    """The rule behind a decision."""
 
     name: str
     sentence: str
@@ -126,16 +124,18 @@ class RuleTold(BaseModel):
 
 
 class ToldGap(BaseModel):
-    """How long there was no controller that could act before one decided first, and the parts of that time."""
+    """How long no controller could act before the first decision of the next one, and the parts of that time."""
 
     gap_before_ms: float = Field(
-        description="From the death or freeze of the last controller to the first decision of this one"
+        description="From the crash or pause of the last controller to the first decision of this one"
     )
     detection_ms: float | None = Field(
-        description="Of it: until the session of the last controller ended; null if no journal reports that"
+        description="Of that: until the session of the last controller ended; null if no journal reports it"
     )
-    election_ms: float = Field(description="Of it: until this controller was elected")
-    loading_ms: float = Field(description="Of it: until this controller had read the state and decided first")
+    election_ms: float = Field(description="Of that: until this controller was elected")
+    loading_ms: float = Field(
+        description="Of that: until the first decision of this controller, after it read the state"
+    )
 
 
 class WhyStep(BaseModel):
@@ -145,49 +145,49 @@ class WhyStep(BaseModel):
         json_schema_extra={
             "example": {
                 "seq": 1033, "event": {"seq": 1033, "node": "broker-2", "type": "leader_elected"},
-                "told": "orders-0: broker 3 leads, leader epoch 1, ISR 3, 4", "link": None, "rule": None,
+                "told": "orders-0: leader 3, leader epoch 1, ISR 3, 4", "link": None, "rule": None,
                 "end": None, "says": None, "controller_gap": None,
             }
         }
     )  # fmt: skip
 
     seq: int
-    event: dict[str, Any] = Field(description="As the journal has it")
-    told: str = Field(description="The same as a sentence, without the node's name")
-    link: str | None = Field(description="How the step before refers to it; null of the effect")
-    rule: RuleTold | None = Field(description="Null where the event tells of no decision")
+    event: dict[str, Any] = Field(description="As in the journal")
+    told: str = Field(description="The event as a sentence, without the node's name")
+    link: str | None = Field(description="How the previous step refers to it; null for the effect")
+    rule: RuleTold | None = Field(description="Null if the event is not a decision")
     end: Literal["fault", "request", "timer", "start", "unknown"] | None = Field(
-        description="Of the last step: what it began with"
+        description="Last step only: kind of the first cause"
     )
-    says: str | None = Field(description="Of the last step: its reference, where no event is behind that")
+    says: str | None = Field(description="Last step only: its reference, if no event belongs to it")
     controller_gap: ToldGap | None = Field(
-        default=None, description="Of a controller's election or first decision: the time without a controller before"
+        default=None, description="Controller elections and first decisions only: the time without a controller before"
     )
 
 
 class Parted(BaseModel):
-    """The diverging event in each run; null where a run has nothing more of that node."""
+    """The diverging event in each run; null if a run has no further event of that node."""
 
     a: dict[str, Any] | None
     b: dict[str, Any] | None
 
 
 class BeforeParting(BaseModel):
-    """The number before the diverging event in each run."""
+    """Event number before the diverging event in each run."""
 
     a: int
     b: int
 
 
 class WhyParted(BaseModel):
-    """The chain of causes of the diverging event in each run."""
+    """Chain of causes of the diverging event in each run."""
 
     a: list[WhyStep] | None
     b: list[WhyStep] | None
 
 
 class Divergence(BaseModel):
-    """Where two runs part.  Clocks, measured durations and configurations are not compared."""
+    """First difference of two runs.  Clocks, measured durations and configurations are not compared."""
 
     same: bool
     at: Parted = Field(description="`seq` and `event` in each")

@@ -33,7 +33,7 @@ class Uploads:
                 errors = [{"line": line, "what": what} for line, what in reason.bad]
                 raise Problem(422, str(reason), errors=errors) from None
             except OSError as reason:
-                raise Problem(503, f"it cannot be kept: {reason.strerror or reason}") from None
+                raise Problem(503, f"it cannot be stored: {reason.strerror or reason}") from None
         self._kept.admit(run)
         return run
 

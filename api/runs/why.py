@@ -75,7 +75,7 @@ class Whys:
     def _event(self, seq: int) -> Entry:
         oldest = self._history.first_seq
         if seq < oldest and oldest <= self._history.last_seq:
-            raise Problem(410, f"the oldest event kept is {oldest}; {seq} is gone", oldest=oldest)
+            raise Problem(410, f"the oldest stored event is {oldest}; {seq} is no longer stored", oldest=oldest)
         found = self._history.read(seq, 1) if seq <= self._history.last_seq else []
         if not found or found[0].seq != seq:
             raise Problem(404, f"there is no event {seq}; the last one is {self._history.last_seq}")

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class CampaignTold(BaseModel):
-    """A campaign of the lake."""
+    """A campaign."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -20,18 +20,18 @@ class CampaignTold(BaseModel):
 
     name: str
     question: str
-    settings: int = Field(description="How many settings it compares")
-    seeds: int = Field(description="On how many seeds each, at most while it goes on")
-    runs: int = Field(description="How many runs are kept")
-    last_run_ms: int | None = Field(description="When the last of them came in")
-    ended: str | None = Field(description="Why it ended; null while it goes on, and of one that was stopped")
-    answer: list[str] = Field(description="What came of it, in sentences")
-    violations: int = Field(description="Runs that broke an invariant")
-    report: bool = Field(description="Is there a report?")
+    settings: int = Field(description="Number of compared settings")
+    seeds: int = Field(description="Number of seeds per setting; the maximum while the campaign runs")
+    runs: int = Field(description="Number of stored runs")
+    last_run_ms: int | None = Field(description="Time of the last run")
+    ended: str | None = Field(description="Why it ended; null while it runs, and if it was stopped")
+    answer: list[str] = Field(description="The result, in sentences")
+    violations: int = Field(description="Number of runs that violated an invariant")
+    report: bool = Field(description="Whether there is a report")
 
 
 class GoldTable(BaseModel):
-    """A table of the lake, as far as its files' ends tell."""
+    """A table, according to the metadata of its files."""
 
     name: str
     rows: int
@@ -39,23 +39,23 @@ class GoldTable(BaseModel):
 
 
 class StreamStands(BaseModel):
-    """What the stream said when it last made tables."""
+    """Report of the stream when it last wrote tables."""
 
     batch: int
     lines: int
-    set_aside: int = Field(description="Lines that are no entries")
-    lag_ms: int = Field(description="How long after the latest entry the tables were made")
-    made_ms: int = Field(description="How long that took")
+    set_aside: int = Field(description="Lines that are not journal entries")
+    lag_ms: int = Field(description="Time from the latest entry until the tables were written")
+    made_ms: int = Field(description="How long writing took")
     written_ms: int
     broken: dict[str, dict[str, int]] = Field(
-        description="By table: what should be true of it, and of how many rows it is not"
+        description="By table: the violated rules, and the number of rows that violate each"
     )
 
 
 class SparkStands(BaseModel):
-    """What Spark says of the stream's query."""
+    """Spark's status of the stream's query."""
 
-    seen_ms: int = Field(description="When it said so; a stream that runs says so every second")
+    seen_ms: int = Field(description="Time of the status; a running stream reports every second")
     message: str
     batch: int | None
     rows: int
@@ -64,7 +64,7 @@ class SparkStands(BaseModel):
 
 
 class PipelineStands(BaseModel):
-    """How the tables stand, and who keeps them fresh."""
+    """State of the tables, and of the stream that updates them."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -76,14 +76,14 @@ class PipelineStands(BaseModel):
     )  # fmt: skip
 
     tables: list[GoldTable]
-    missing: int = Field(description="Spans of lines that went before they were read (table gaps)")
+    missing: int = Field(description="Ranges of journal lines that were deleted before they were read (table gaps)")
     stream: StreamStands | None
-    spark: SparkStands | None = Field(description="null where no stream runs")
-    command: str = Field(description="What keeps the tables fresh")
+    spark: SparkStands | None = Field(description="null if no stream runs")
+    command: str = Field(description="Command that updates the tables")
 
 
 class AuditVerdicts(BaseModel):
-    """In how many runs an invariant held, broke, or had nothing to judge."""
+    """Number of runs in which an invariant passed, was violated, or did not apply."""
 
     invariant: str
     held: int
@@ -92,7 +92,7 @@ class AuditVerdicts(BaseModel):
 
 
 class AuditViolation(BaseModel):
-    """A violation: where it shows, what led to it, and what plays its run again."""
+    """A violation: its run, its causes, and the command that replays the run."""
 
     run: str
     invariant: str
@@ -104,7 +104,7 @@ class AuditViolation(BaseModel):
 
 
 class Audits(BaseModel):
-    """What `zabka pipeline audit` found when it was last run."""
+    """Result of the last `zabka pipeline audit`."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -118,9 +118,9 @@ class Audits(BaseModel):
 
     runs: int
     events: int
-    set_aside: int = Field(description="Lines that are no entries")
-    written_ms: int | None = Field(description="null where nothing was audited yet")
+    set_aside: int = Field(description="Lines that are not journal entries")
+    written_ms: int | None = Field(description="null before the first audit")
     verdicts: list[AuditVerdicts]
-    violated: int = Field(description="How many violations there are")
-    violations: list[AuditViolation] = Field(description="The first of them")
-    command: str = Field(description="What audits anew")
+    violated: int = Field(description="Number of violations")
+    violations: list[AuditViolation] = Field(description="The first violations")
+    command: str = Field(description="Command that runs the audit")

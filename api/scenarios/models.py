@@ -13,13 +13,13 @@ from zabka.controller.historical import HISTORICAL_KEY, Historical
 SETTINGS_MAX = 50
 _STORY: list[Any] = [
     {"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"},
-    {"at_ms": 6515, "who": "broker-2", "text": "orders-0: broker 3 leads, leader epoch 1, ISR 3, 4"},
+    {"at_ms": 6515, "who": "broker-2", "text": "orders-0: leader 3, leader epoch 1, ISR 3, 4"},
 ]
 _BUG: dict[str, Any] = {HISTORICAL_KEY: "truncate-to-high-watermark"}
 
 
 class LessonTold(BaseModel):
-    """A lesson as it is asked.  Which answer is right, a play tells."""
+    """A lesson without its answer.  A run of its scenario decides which answer is right."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -33,14 +33,14 @@ class LessonTold(BaseModel):
 
     name: str
     title: str
-    scenario: str = Field(description="The script of the outage library that plays it")
+    scenario: str = Field(description="The scenario of the lesson")
     question: str
-    answers: list[str] = Field(description="What can be predicted")
-    with_bug: bool = Field(description="Is the question about the play of the script with its bug?")
+    answers: list[str] = Field(description="The answers to choose from")
+    with_bug: bool = Field(description="Whether the question is about the run with the bug")
 
 
 class LessonRevealed(BaseModel):
-    """What came to pass in a play."""
+    """The answer to a lesson, from a run."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -52,15 +52,15 @@ class LessonRevealed(BaseModel):
         }
     )  # fmt: skip
 
-    run: str = Field(description="The run that the question is about")
-    pair: str | None = Field(description="The same script with its bug, or without it, where it is kept")
+    run: str = Field(description="The run of the question")
+    pair: str | None = Field(description="The same scenario with or without its bug, if it is stored")
     seq: int = Field(description="The moment to look at")
-    right: int = Field(description="Which of the answers is right, counted from 0, by this run's history")
+    right: int = Field(description="Index of the right answer, from 0, according to this run")
     look_at: str
     explanation: str
-    chain: list[WhyStep] = Field(description="From the moment's event back to where the written causes end")
+    chain: list[WhyStep] = Field(description="Chain of causes, starting with the event of the moment")
     beginning: dict[str, Any] | None = Field(
-        description="The fault or the request behind it: its number, and its sentence"
+        description="The fault or request that caused it: its number and its sentence"
     )
 
 
@@ -72,27 +72,27 @@ def variant_label(settings: dict[str, str]) -> str:
 
 
 class Outage(BaseModel):
-    """What a script shows when its bug is switched on."""
+    """What a scenario shows with its bug switched on."""
 
     settings: dict[str, str] = Field(
-        description="The bug, as `--set` takes it; `acks` is the producer's.  Empty where it is what somebody did"
+        description="The bug, in the form of `--set`; `acks` is the producer's.  Empty for an operator action"
     )
-    shows: str = Field(description="What must be seen to go wrong then")
+    shows: str = Field(description="What must fail then")
     label: str = Field(
         default="with its bug",
-        description="How this play differs: `with its bug`, `with KEY=VALUE`, `with the mistake`",
+        description="How this run differs: `with its bug`, `with KEY=VALUE`, `with the mistake`",
     )
 
 
 class Scenario(BaseModel):
-    """One script of the outage library."""
+    """One scenario of the outage library."""
 
     model_config = ConfigDict(
         json_schema_extra={
             "example": {
-                "name": "kafka-1211", "title": "A follower cuts off what it was told to be committed",
-                "hypothesis": "A follower truncates where its log and its leader's part, which its high watermark "
-                "does not tell.",
+                "name": "kafka-1211", "title": "A follower truncates committed records",
+                "hypothesis": "A follower truncates where its log and its leader's log diverge, not at its high "
+                "watermark.",
                 "source": "KAFKA-1211, KIP-101", "fixed": "0.11.0.0", "driver": "world", "peers": 3, "brokers": 4,
                 "expected": "held", "outage": {"settings": _BUG, "shows": "lost write"},
                 "switches": ["truncate-to-high-watermark"], "live": True, "live_obstacle": None,
@@ -103,24 +103,22 @@ class Scenario(BaseModel):
 
     name: str
     title: str = Field(description="What went wrong")
-    hypothesis: str = Field(description="Why it holds here")
-    source: str = Field(description="Where it was seen")
-    fixed: str = Field(description="The first release without it, or `open`")
+    hypothesis: str = Field(description="Why zabka passes it")
+    source: str = Field(description="Where it was reported")
+    fixed: str = Field(description="The first release without the bug, or `open`")
     driver: Literal["cores", "files", "world"] = Field(
-        description="A script over the bare protocol, over real log and snapshot files, or over a whole cluster"
+        description="What the scenario runs on: the bare protocol, real log and snapshot files, or a whole cluster"
     )
     peers: int
     brokers: int = 0
-    expected: Literal["held"] = Field(default="held", description="The verdict that is expected of it")
-    outage: Outage | None = Field(
-        default=None, description="What it shows, with which bug; null where it has none to show"
-    )
-    switches: list[str] = Field(description="The historical switches that make up its bug")
-    live: bool = Field(description="Can it be played over real processes (`zabka scenarios run NAME --live`)?")
+    expected: Literal["held"] = Field(default="held", description="Its expected verdict")
+    outage: Outage | None = Field(default=None, description="What it shows with which bug; null if it has none")
+    switches: list[str] = Field(description="The historical switches of its bug")
+    live: bool = Field(description="Whether it can run on real processes (`zabka scenarios run NAME --live`)")
     live_obstacle: str | None = Field(description="Why not")
     running_obstacle: str | None = Field(
         default=None,
-        description="Why it cannot be played on a cluster that runs, such as this one; null: it can",
+        description="Why it cannot run on a running cluster such as this one; null if it can",
     )
 
     @model_validator(mode="before")
@@ -134,24 +132,26 @@ class Scenario(BaseModel):
 
 
 class NewScenarioRun(Body):
-    """How to play a script; all of it may be left out."""
+    """How to run a scenario; every field is optional."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"seed": 7}})
 
     seed: int | None = Field(
         default=None, ge=0, lt=1 << 63,
-        description="Draws other delays than the script's own seed; over the bare protocol nothing is left to it",
+        description="Seed of the message delays, instead of the scenario's own; no effect over the bare protocol",
     )  # fmt: skip
-    switches: list[Historical] = Field(default=[], max_length=len(Historical), description="Old behaviours of Kafka's")
+    switches: list[Historical] = Field(
+        default=[], max_length=len(Historical), description="Old behaviours of Kafka to switch on"
+    )
     settings: dict[Text, Text] = Field(
-        default={}, max_length=SETTINGS_MAX, description="ZooKeeper's and Kafka's keys, over the script's own"
+        default={}, max_length=SETTINGS_MAX, description="ZooKeeper and Kafka keys that override those of the scenario"
     )
 
-    keep: bool = Field(default=False, description="Keep it as a run that can be rewound, and with its bug as another")
+    keep: bool = Field(default=False, description="Store the run, and its run with the bug as a second one")
     live: bool = Field(
         default=False,
-        description="On this very cluster, which it breaks and puts right again; its topics get names of their own.  "
-        "Nothing else can be asked for with it",
+        description="Run on this cluster: the run breaks and restores it, and its topics get new names.  Cannot be "
+        "combined with the other fields",
     )
 
     @field_validator("settings", mode="before")
@@ -164,7 +164,7 @@ class NewScenarioRun(Body):
         if self.switches and HISTORICAL_KEY in self.settings:
             raise ValueError(f"give switches, or {HISTORICAL_KEY} among the settings, not both")
         if self.live and (self.keep or self.seed is not None or self.pairs()):
-            raise ValueError("a script that is played live takes no seed and no settings, and its run is the live one")
+            raise ValueError("a live run accepts no seed and no settings, and is not stored separately")
         return self
 
     def pairs(self) -> list[str]:
@@ -183,12 +183,12 @@ OF_WHOLE_PROCESSES = ("whole", "whole-cluster")
 
 
 class NewSeedRun(Body):
-    """A seed to be played; all of it may be left out."""
+    """A seed to run; every field is optional."""
 
     model_config = ConfigDict(json_schema_extra={"example": {"scenario": "chaos"}})
 
-    scenario: str = Field(default="chaos", description="One whose faults are drawn: " + ", ".join(SEEDS))
-    settings: dict[Text, Text] = Field(default={}, max_length=SETTINGS_MAX, description="ZooKeeper's and Kafka's keys")
+    scenario: str = Field(default="chaos", description="Source of the random faults: " + ", ".join(SEEDS))
+    settings: dict[Text, Text] = Field(default={}, max_length=SETTINGS_MAX, description="ZooKeeper and Kafka keys")
 
     @field_validator("settings", mode="before")
     @classmethod
@@ -199,7 +199,7 @@ class NewSeedRun(Body):
     @classmethod
     def _drawn(cls, value: str) -> str:
         if value not in SEEDS:
-            raise ValueError(f"there is no scenario {value!r} that draws its faults; there are {', '.join(SEEDS)}")
+            raise ValueError(f"there is no scenario {value!r} with random faults; there are {', '.join(SEEDS)}")
         return value
 
     def pairs(self) -> list[str]:
@@ -216,42 +216,42 @@ class SeedPlay(BaseModel):
 
 
 class KeptPlays(BaseModel):
-    """The runs that a play was kept as: `GET /api/v1/runs/{id}`."""
+    """The stored runs of a scenario run: `GET /api/v1/runs/{id}`."""
 
     run: str
-    bug: str | None = Field(default=None, description="With its bug, where it has one to show")
+    bug: str | None = Field(default=None, description="The run with the bug, if the scenario has one")
 
 
 class StoryLine(BaseModel):
     """One line of a story."""
 
     at_ms: int = Field(description="In virtual time")
-    who: str = Field(description="`script` of a step, else the node that it happened to")
+    who: str = Field(description="`script` for a step of the scenario, otherwise the node")
     text: str
 
 
 class ScenarioPlay(BaseModel):
-    """One time that a script was played."""
+    """One run of a scenario."""
 
-    problems: list[str] = Field(description="What did not hold")
+    problems: list[str] = Field(description="What failed")
     virtual_ms: int
     steps: int
     faults: int
-    events: int = Field(description="The length of its journal")
-    decisive: int | None = Field(
-        default=None, description="The number of the event at which its outcome is settled, in its journal"
+    events: int = Field(description="Number of events in its journal")
+    decisive: int | None = Field(default=None, description="Number of the event that decides its outcome")
+    journal_sha256: str = Field(
+        description="Of its journal: the same for the same scenario, seed, settings and version"
     )
-    journal_sha256: str = Field(description="Of its journal: the same for the same script, seed, settings and version")
     story: list[StoryLine]
 
 
 Verdict = Annotated[
-    Literal["held", "violated"] | None, Field(description="Null until it has ended, and where it could not be played")
+    Literal["held", "violated"] | None, Field(description="Null until it has ended, and if it could not run")
 ]
 
 
 class ScenarioRun(BaseModel):
-    """A script that waits, is played, or was played: in the simulated world, or on this cluster."""
+    """A scenario run that waits, runs, or has ended: in the simulated world, or on this cluster."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -267,24 +267,22 @@ class ScenarioRun(BaseModel):
     )  # fmt: skip
 
     id: str
-    scenario: str = Field(description="A script's name, or of a seed the scenario that draws its faults")
-    seed: int | None = Field(description="As it was asked for; null for the script's own")
-    live: bool = Field(default=False, description="On this very cluster, and not in the simulated world")
+    scenario: str = Field(description="Name of the scenario; for a seed, the source of its random faults")
+    seed: int | None = Field(description="As requested; null for the scenario's own")
+    live: bool = Field(default=False, description="On this cluster, not in the simulated world")
     switches: list[str]
     settings: dict[str, str]
     state: Literal["queued", "running", "ended"]
     requested_ms: int = Field(description="By this server's clock")
-    took_ms: int | None = Field(default=None, description="How long the player ran")
+    took_ms: int | None = Field(default=None, description="How long the run took")
     expected: Literal["held"] = "held"
     verdict: Verdict = None
     as_expected: bool | None = None
     problems: list[str] = Field(default=[], description="What was not as expected")
     virtual_ms: int | None = None
-    journal_sha256: str | None = Field(default=None, description="Of the journal of the script as it is")
-    story: list[StoryLine] = Field(default=[], description="Of the script as it is")
-    outage: ScenarioPlay | None = Field(
-        default=None, description="The same script with its bug, where it has one to show"
-    )
-    replay: str = Field(description="The command that plays it again; `--out FILE` writes the journal")
-    kept: KeptPlays | None = Field(default=None, description="Where it can be rewound; null unless it was to be kept")
-    error: str | None = Field(default=None, description="Why it could not be played, or not be kept")
+    journal_sha256: str | None = Field(default=None, description="Of the journal of the run without the bug")
+    story: list[StoryLine] = Field(default=[], description="Of the run without the bug")
+    outage: ScenarioPlay | None = Field(default=None, description="The run with the bug, if the scenario has one")
+    replay: str = Field(description="The command that replays it; `--out FILE` writes the journal")
+    kept: KeptPlays | None = Field(default=None, description="The stored run; null unless it was to be stored")
+    error: str | None = Field(default=None, description="Why it could not run, or could not be stored")

@@ -50,12 +50,12 @@ class ScenarioProcess:
                 await _end(process, answering, STOP_S)
             answering.cancel()
         if not ended and (process.returncode not in (_HELD, _VIOLATED) or not answer):
-            raise PlayerFailed(f"it was not played to its end within {patience_s:.0f} s")
+            raise PlayerFailed(f"it did not end within {patience_s:.0f} s")
         if process.returncode not in (_HELD, _VIOLATED) or not answer:
             said = complaint.decode(errors="replace").strip()
             log.error("scenario player failed", arguments=arguments, code=process.returncode, said=said)
-            last = said.splitlines()[-1] if said else "it said nothing"
-            raise PlayerFailed(f"the player ended with code {process.returncode}: {last}")
+            last = said.splitlines()[-1] if said else "it printed nothing"
+            raise PlayerFailed(f"the player exited with code {process.returncode}: {last}")
         return answer
 
     async def _started(self, arguments: Sequence[str]) -> asyncio.subprocess.Process:

@@ -114,7 +114,9 @@ class ScenarioRuns:
         except BadSetting as reason:
             raise Problem(422, str(reason)) from None
         if wanted.scenario in OF_WHOLE_PROCESSES and wanted.settings:
-            raise Problem(422, f"{wanted.scenario} draws the keys of every server from its seed: it takes no settings")
+            raise Problem(
+                422, f"{wanted.scenario} takes the keys of every server from its seed and accepts no settings"
+            )
         arguments = _arguments("replay", "--scenario", wanted.scenario, seed=seed, pairs=wanted.pairs())
         run = ScenarioRun(
             id=_new_id(), scenario=wanted.scenario, seed=seed, switches=[], settings=wanted.settings, state="queued",
@@ -124,7 +126,7 @@ class ScenarioRuns:
 
     def _enqueue(self, run: ScenarioRun, wanted: _Wanted) -> ScenarioRun:
         if self._queue.full():
-            raise Problem(409, f"{WAITING_MAX} runs are waiting already; come back when one has ended")
+            raise Problem(409, f"{WAITING_MAX} runs are waiting already; try again when one has ended")
         self._runs[run.id] = run
         self._queue.put_nowait((run.id, wanted))
         return run
@@ -133,7 +135,7 @@ class ScenarioRuns:
         """How a run stands.  Raises Problem 404."""
         found = self._runs.get(run_id)
         if found is None:
-            raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are remembered")
+            raise Problem(404, f"there is no run {run_id}; the last {REMEMBERED_MAX} that ended are available")
         return found
 
     async def run(self) -> None:
@@ -159,7 +161,7 @@ class ScenarioRuns:
         except Exception as mistake:
             # A mistake of ours ends this run, not the player of all later ones.
             log.exception("a run ended by a mistake", run=run.id)
-            return {"error": f"the player made a mistake: {mistake!r}; the API's log has more"}
+            return {"error": f"internal error of the player: {mistake!r}; see the API's log"}
 
     async def _play_script(
         self, run: ScenarioRun, wanted: _Wanted, script: Scenario, directory: Path | None
@@ -268,8 +270,8 @@ def _check(scenario: Scenario, wanted: NewScenarioRun) -> None:
     except BadSetting as reason:
         raise Problem(422, str(reason)) from None
     if scenario.driver != "world" and wanted.pairs():
-        raise Problem(422, f"{scenario.name} is a script over the bare protocol, which has nothing to set")
+        raise Problem(422, f"{scenario.name} is a scenario of the bare protocol, which has no settings")
     if wanted.live and scenario.running_obstacle is not None:
-        raise Problem(422, f"{scenario.name} cannot be played on this cluster: {scenario.running_obstacle}")
+        raise Problem(422, f"{scenario.name} cannot run on this cluster: {scenario.running_obstacle}")
     for key in own.keys() & {"peers", "brokers"}:
-        raise Problem(422, f"{key}: {scenario.name} names its nodes, so their number is its own")
+        raise Problem(422, f"{key}: {scenario.name} names its nodes, so their number cannot be set")

@@ -239,7 +239,7 @@ class Views:
         """Why nothing can be done to the process of a broker that this cluster did not start."""
         if broker_id not in self._joined(fresh):
             return self.unknown("broker", broker_id)
-        return Problem(409, f"broker {broker_id} was not started here: its process is known to whoever started it")
+        return Problem(409, f"broker {broker_id} was not started by this cluster, so its process is unknown")
 
     def unknown(self, kind: str, number: int) -> Problem:
         """The 404 for a node that there is not."""
@@ -271,7 +271,7 @@ class Views:
         found = fresh.reading.topics.get(name)
         if found is None:
             if fresh.stale:
-                raise Problem(503, f"no quorum serves, and topic {name} was not known before")
+                raise Problem(503, f"no quorum, and topic {name} was not known before")
             raise Problem(404, f"there is no topic {name}")
         return self._topic(found, fresh, self._reports(self._journalled_faults()))
 
@@ -396,7 +396,7 @@ class Views:
             if agent.nodes and agent.silence is not None
         ]
         if fresh.stale:
-            return ["no quorum serves", *missing]
+            return ["no quorum", *missing]
         # An ensemble without brokers is one, too.
         if fresh.reading.controller.broker_id == -1 and (self._settings.brokers or fresh.reading.brokers):
             missing.append("there is no controller")
@@ -412,7 +412,7 @@ class Views:
             # Until it has heard of a broker it places no replica there.
             known = controller.status.get("live_brokers", self._settings.brokers)
             missing += [
-                f"the controller has not heard of broker {broker_id} yet"
+                f"the controller does not know broker {broker_id} yet"
                 for broker_id in self._settings.brokers
                 if broker_id in fresh.reading.brokers and broker_id not in known
             ]

@@ -1,6 +1,6 @@
 """What the ensemble says: the API's own ZooKeeper session, and the last known answers for when there is none.
 
-Everything is read from the znodes that the brokers and the controller use.  While no quorum serves, the last reading
+Everything is read from the znodes that the brokers and the controller use.  While no quorum, the last reading
 is given out with its age, so that the page can say so instead of going blank.
 """
 
@@ -231,11 +231,11 @@ class EnsembleView:
         return self._known
 
     async def znode(self, path: str) -> ZnodeReading:
-        """One znode: data, Stat, children, ACL.  Raises Problem: 403 where its access list does not let us read it, 404
+        """One znode: data, Stat, children, ACL.  Raises Problem: 403 if its ACL does not allow reading it, 404
         without the node, 503 without a quorum."""
         client = self._client
         if client is None or client.state is not SessionState.CONNECTED:
-            raise Problem(503, "no quorum serves: znodes cannot be read now")
+            raise Problem(503, "no quorum: znodes cannot be read now")
         try:
             async with asyncio.timeout(READ_TIMEOUT_S):
                 data, children, acl = client.get(path), client.get_children(path), client.get_acl(path)
@@ -244,9 +244,9 @@ class EnsembleView:
         except NoNode:
             raise Problem(404, f"there is no znode {path}") from None
         except NoAuth:
-            raise Problem(403, f"the access list of {path} does not let us read it") from None
+            raise Problem(403, f"the ACL of {path} does not allow reading it") from None
         except (ZooKeeperError, TimeoutError) as reason:
-            raise Problem(503, f"the ensemble did not answer: {reason or 'timed out'}") from None
+            raise Problem(503, f"the ensemble did not respond: {reason or 'timed out'}") from None
 
 
 class ZnodeReading(NamedTuple):
@@ -329,7 +329,7 @@ class _Look:
         except NoNode:
             pass
         except NoAuth:
-            self._leave_out(path, "its access list does not let us read it")
+            self._leave_out(path, "its ACL does not allow reading it")
         self._put_off_silence()
         return found
 
@@ -339,7 +339,7 @@ class _Look:
         except NoNode:
             return []
         except NoAuth:
-            self._leave_out(path, "its access list does not let us read it")
+            self._leave_out(path, "its ACL does not allow reading it")
             return []
         return names
 

@@ -59,7 +59,7 @@ class Znode(BaseModel):
     stat: ZnodeStat
     children: list[str]
     acl: list[Acl]
-    watchers: list[str] | None = Field(description="Sessions that watch it; null where no peer can tell")
+    watchers: list[str] | None = Field(description="Sessions that watch it; null if no peer responds")
 
 
 def _encodable(value: str) -> str:
@@ -67,7 +67,7 @@ def _encodable(value: str) -> str:
     try:
         size = len(value.encode())
     except UnicodeEncodeError:
-        raise ValueError("half a surrogate pair is no text") from None
+        raise ValueError("half a surrogate pair is not valid text") from None
     # A broker ends the connection of whoever sends a longer one.
     if size > TEXT_BYTES_MAX:
         raise ValueError(f"Kafka's protocol has no text of {size} bytes; at most {TEXT_BYTES_MAX} are taken")
@@ -112,17 +112,17 @@ class Body(BaseModel):
 
 
 class Unknown(BaseModel):
-    """Why nothing is known of a node's process."""
+    """Why the process of a node is unknown."""
 
     reason: Literal["host_silent", "not_started_here"] = Field(
-        description="`host_silent`: its host agent has not answered for two seconds"
+        description="`host_silent`: its host agent has not responded for two seconds"
     )
-    host: str | None = Field(description="The host that is silent")
-    since_us: int | None = Field(description="When that host was heard last, by the API's clock")
-    remedy: str | None = Field(default=None, description="What brings that host's agent back, for people")
+    host: str | None = Field(description="The host that does not respond")
+    since_us: int | None = Field(description="Time of the last response from that host, by the API's clock")
+    remedy: str | None = Field(default=None, description="How to restart that host's agent")
 
 
-_UNKNOWN = "Null while its process is known; then no other field tells what was said before"
+_UNKNOWN = "Null if its process is known. If set, the other fields hold no earlier values"
 
 
 class Peer(BaseModel):
@@ -135,44 +135,46 @@ class Peer(BaseModel):
 
     id: int
     state: Literal["LEADING", "FOLLOWING", "LOOKING", "OBSERVING", "DOWN", "UNKNOWN"]
-    phase: str = Field(description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST; UNKNOWN of a silent host's")
-    accepted_epoch: int | None = Field(description="Null while its host is silent, as the next three")
+    phase: str = Field(
+        description="ELECTION, DISCOVERY, SYNCHRONIZATION or BROADCAST; UNKNOWN if its host agent does not respond"
+    )
+    accepted_epoch: int | None = Field(description="Null if its host agent does not respond; so are the next three")
     current_epoch: int | None
-    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it; null while it has told none")
-    leader_id: int | None = Field(description="Whom this peer takes for the leader; -1 for nobody")
+    last_zxid: str | None = Field(description="Hexadecimal, as ZooKeeper prints it; null before the first report")
+    leader_id: int | None = Field(description="The leader according to this peer; -1 for none")
     observer: bool
     process: NodeProcess
     pid: int | None
     unknown: Unknown | None = Field(description=_UNKNOWN)
-    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
-    age_ms: int | None = Field(description="How old this peer's last word is")
+    as_of_us: int = Field(description="Time of this process state, by the clock of its host: later events override it")
+    age_ms: int | None = Field(description="Age of this peer's last report")
 
 
 class Controller(BaseModel):
-    """What the ensemble says of the controller."""
+    """The controller according to ZooKeeper."""
 
     model_config = _example(
         broker_id=1, controller_epoch=3, zk_version=3, timestamp_ms=1700000000000, stale=False, age_ms=40
     )
 
-    broker_id: int = Field(description="-1 while there is none")
+    broker_id: int = Field(description="-1 if there is none")
     controller_epoch: int
     zk_version: int = Field(description="The zkVersion of /controller_epoch: the fencing token")
-    timestamp_ms: int | None = Field(description="When /controller was created, as its creator's clock had it")
-    stale: bool = Field(description="No quorum serves: this is the last known state")
+    timestamp_ms: int | None = Field(description="Creation time of /controller, by the clock of its creator")
+    stale: bool = Field(description="There is no quorum: this is the last known state")
     age_ms: int
 
 
 class Believes(BaseModel):
-    """Whom a broker believes to be controller, by its own last word."""
+    """Controller according to a broker's last report."""
 
     controller_id: int
     controller_epoch: int
-    age_ms: int | None = Field(description="How old that word is; it ages while the broker is paused or down")
+    age_ms: int | None = Field(description="Age of that report; it grows while the broker is paused or down")
 
 
 class Broker(BaseModel):
-    """One broker; also one that somebody started elsewhere and joined to the ensemble."""
+    """One broker, including a broker that was started elsewhere and joined the ensemble."""
 
     model_config = _example(
         id=1, process="running", pid=4714, unknown=None, host="127.0.0.1", port=9092, registered=True, broker_epoch=25,
@@ -183,7 +185,7 @@ class Broker(BaseModel):
 
     id: int
     process: NodeProcess = Field(
-        description="`unknown` where its host is silent, and of a broker that was not started here"
+        description="`unknown` if its host agent does not respond, or if the broker was not started by this cluster"
     )
     pid: int | None
     unknown: Unknown | None = Field(description=_UNKNOWN)
@@ -191,23 +193,23 @@ class Broker(BaseModel):
     port: int
     external: str = Field(
         default="",
-        description="HOST:PORT for clients beyond the nodes' own network, as of containers; empty where `host` and "
-        "`port` serve everybody",
+        description="HOST:PORT for clients outside the nodes' network, for example of containers; empty if `host` and "
+        "`port` work for all clients",
     )
-    registered: bool = Field(description="Its ephemeral stands in /brokers/ids: the ensemble's word")
+    registered: bool = Field(description="Whether its ephemeral exists in /brokers/ids, according to ZooKeeper")
     broker_epoch: int | None = Field(description="The czxid of that znode")
     is_controller: bool | None = Field(
-        description="The broker's own last word, right or wrong; the ensemble's of a broker that was not started here; "
-        "null while its host is silent"
+        description="According to the broker's last report, right or wrong; according to ZooKeeper for a broker that "
+        "this cluster did not start; null if its host agent does not respond",
     )
     believes: Believes
     session_state: str
     fenced_writes: int
     fenced_requests: int
-    as_of_us: int = Field(description="When its process was seen so, by its host's clock: later events count more")
-    stale: bool = Field(description="`registered` is the last known state: no quorum serves")
+    as_of_us: int = Field(description="Time of this process state, by the clock of its host: later events override it")
+    stale: bool = Field(description="`registered` is the last known state, because there is no quorum")
     age_ms: int
-    status: dict[str, Any] = Field(description="Everything the broker's control socket says; empty while it is down")
+    status: dict[str, Any] = Field(description="Status from the broker's control socket; empty while it is down")
 
 
 class Partition(BaseModel):
@@ -219,12 +221,13 @@ class Partition(BaseModel):
     isr: list[int]
     eligible: list[int] = Field(
         default=[],
-        description="Outside the ISR, with all that was committed: they may lead where nobody in the ISR can",
+        description="Eligible leader replicas: outside the ISR, but with all committed records; one can be elected if "
+        "no ISR member can",
     )
     replicas: list[int]
-    partition_epoch: int = Field(description="The zkVersion of its state znode; -1 before there is one")
+    partition_epoch: int = Field(description="zkVersion of its state znode; -1 before it exists")
     high_watermark: int | None
-    log_end_offsets: dict[str, int] = Field(description="By broker")
+    log_end_offsets: dict[str, int] = Field(description="Per broker")
     offline: bool
     min_isr: int | None = Field(
         default=None, description="The effective min.insync.replicas, as the leader reports it; null if it does not"
@@ -237,10 +240,11 @@ class Partition(BaseModel):
         description="Why a write with acks=all is not acknowledged; null if nothing is known to prevent it",
     )
     records_lost: int = Field(
-        default=0, description="Records that are gone from a replica, each offset once, by the events `records_lost`"
+        default=0,
+        description="Records removed from a replica, each offset counted once, from the `records_lost` events",
     )
     committed_at_least: int = Field(
-        default=0, description="How many of them were committed, at least: they lie below a reported high watermark"
+        default=0, description="At least this many of them were committed: they lie below a reported high watermark"
     )
 
 
@@ -275,7 +279,9 @@ class NewTopic(Body):
     name: str = Field(min_length=1, max_length=249)
     partitions: int | None = Field(None, ge=1, le=PARTITIONS_MAX)
     replication_factor: int | None = Field(None, ge=1, le=255)
-    assignment: dict[str, list[BrokerId]] | None = Field(None, description="Partition to brokers, the preferred first")
+    assignment: dict[str, list[BrokerId]] | None = Field(
+        None, description="Brokers per partition, the preferred leader first"
+    )
     config: dict[Text, Text] = {}
 
     @field_validator("assignment", mode="before")
@@ -326,7 +332,7 @@ class PartitionName(BaseModel):
 
 
 class NewElection(Body):
-    """Leader elections to hold; without `partitions`, for all of them."""
+    """Leader elections to trigger; without `partitions`, for all partitions."""
 
     model_config = _example(type="PREFERRED", partitions=[{"topic": "orders", "partition": 0}])
 
@@ -335,40 +341,40 @@ class NewElection(Body):
 
 
 class ElectionResult(BaseModel):
-    """What came of one partition's election."""
+    """Result of one partition's election."""
 
     model_config = _example(topic="orders", partition=0, elected=False, error="ELECTION_NOT_NEEDED", message="…")
 
     topic: str
     partition: int
     elected: bool
-    error: str | None = Field(description="Kafka's error name, null where it was elected")
+    error: str | None = Field(description="Kafka's error name; null if the leader was elected")
     message: str | None
 
 
 class NewWorkload(Body):
-    """A producer (with a check of what it is promised), or a consumer in a group, to run inside."""
+    """A producer that checks its acknowledged records, or a consumer in a group, run by the API process."""
 
     model_config = _example(topic="orders", acks="all", records_per_s=50)
 
     topic: str = Field(min_length=1, max_length=249)
     kind: Literal["producer", "consumer"] = "producer"
-    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Of a producer")
-    records_per_s: float = Field(50, gt=0, le=100_000, description="Of a producer")
+    acks: Literal["all", "1", "0", "-1"] = Field("all", description="Producers only")
+    records_per_s: float = Field(50, gt=0, le=100_000, description="Producers only")
     group: str | None = Field(
-        None, min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", description="Of a consumer, which needs one"
+        None, min_length=1, max_length=249, pattern=r"^[a-zA-Z0-9._-]+$", description="Consumers only, required"
     )
     offsets: Literal["kafka", "zookeeper"] = Field(
         "kafka",
-        description="Of a consumer: offsets and members at the group coordinator, or as before Kafka 0.9 in ZooKeeper",
+        description="Consumers only: keep offsets and members at the group coordinator, or in ZooKeeper as before 0.9",
     )
 
     @model_validator(mode="after")
     def _group_fits(self) -> NewWorkload:
         if (self.kind == "consumer") != (self.group is not None):
-            raise ValueError("a consumer has a group, and a producer none")
+            raise ValueError("a consumer needs a group, and a producer has none")
         if self.offsets == "zookeeper" and self.group in (".", ".."):
-            raise ValueError(f"no znode can be called {self.group}")
+            raise ValueError(f"this is not a valid znode name: {self.group}")
         return self
 
     @field_validator("acks", mode="before")
@@ -378,7 +384,7 @@ class NewWorkload(Body):
 
 
 class Workload(BaseModel):
-    """How a workload stands."""
+    """Return a workload."""
 
     model_config = _example(
         id="w1", kind="producer", topic="orders", acks="all", records_per_s=50, sent=500, acknowledged=498, failed=0,
@@ -389,22 +395,22 @@ class Workload(BaseModel):
     id: str
     kind: Literal["producer", "consumer"] = "producer"
     topic: str
-    acks: str = Field(default="", description="Of a producer, as what follows up to `verified`")
+    acks: str = Field(default="", description="Producers only, like the fields up to `verified`")
     records_per_s: float = 0
     sent: int = 0
     acknowledged: int = 0
     failed: int = 0
-    lost: int = Field(default=0, description="Acknowledged records that the present leaders' logs do not hold")
+    lost: int = Field(default=0, description="Acknowledged records that are not in the logs of the current leaders")
     state: Literal["running", "ended"]
-    verified: bool = Field(default=True, description="Everything acknowledged was read back")
+    verified: bool = Field(default=True, description="Whether every acknowledged record was read back")
     last_error: str | None
-    group: str | None = Field(default=None, description="Of a consumer, as everything that follows")
+    group: str | None = Field(default=None, description="Consumers only, like all fields below")
     offsets: Literal["kafka", "zookeeper"] | None = None
-    consumed: int = Field(default=0, description="Records that its group had not read before")
-    duplicates: int = Field(default=0, description="Records that its group had read before")
-    out_of_order: int = Field(default=0, description="Records that came behind a later one")
-    lag: int = Field(default=0, description="Records below the high watermarks of its partitions, still to be read")
-    partitions: list[int] = Field(default=[], description="Its partitions now")
+    consumed: int = Field(default=0, description="Records that the group had not read before")
+    duplicates: int = Field(default=0, description="Records that the group had already read")
+    out_of_order: int = Field(default=0, description="Records read after a later record")
+    lag: int = Field(default=0, description="Records below the high watermarks of its partitions that are not read yet")
+    partitions: list[int] = Field(default=[], description="Currently assigned partitions")
 
 
 class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):
@@ -414,7 +420,7 @@ class NewFault(RootModel[Annotated[LinkFault, StructSchema(LinkFault)]]):
 
 
 class FaultView(RootModel[Annotated[HeldFault, StructSchema(HeldFault)]]):
-    """A link fault that holds."""
+    """An active link fault."""
 
     model_config = _example(
         **{"id": "f1", "from": "broker-1", "to": "peer-2", "kind": "cut", "delay_ms": 0, "both_ways": True}
@@ -426,9 +432,9 @@ class Cluster(BaseModel):
 
     seq: int
     at_us: int
-    stale: bool = Field(description="No quorum serves: what the ensemble says is the last known state")
+    stale: bool = Field(description="There is no quorum: data from ZooKeeper is the last known state")
     age_ms: int
-    read_at_us: int = Field(description="When the ensemble was read: later events count more")
+    read_at_us: int = Field(description="Time at which ZooKeeper was read: later events override it")
     quorum: bool
     zab: dict[str, int]
     peers: list[Peer]
@@ -437,21 +443,23 @@ class Cluster(BaseModel):
     brokers: list[Broker]
     topics: list[Topic]
     workloads: list[Workload]
-    faults: list[FaultView] | None = Field(description="Null while no host agent answers: which hold is unknown then")
+    faults: list[FaultView] | None = Field(
+        description="Null while no host agent responds, because the faults are unknown"
+    )
     losses: list[dict[str, Any]]
     settings: dict[str, Any]
     history_trouble: str = Field(
         "",
-        description="Why the journal stands still, or whose began anew lately; empty while it goes on",
+        description="Why the journal does not advance, or which node's journal started again; empty if all is well",
     )
-    unreadable: list[str] = Field(description="Znodes that nobody should have written so and are left out, and why")
+    unreadable: list[str] = Field(description="Znodes with invalid content, which are left out, and why")
     problems: list[str] = Field(
         default=[], description="Links that are cut, and partitions that cannot be written, and why"
     )
 
 
 class Health(BaseModel):
-    """How the service stands."""
+    """State of the service."""
 
     model_config = _example(status="ok")
 
@@ -459,7 +467,7 @@ class Health(BaseModel):
 
 
 class Ready(BaseModel):
-    """The cluster serves."""
+    """The cluster is ready."""
 
     model_config = _example(status="ready", quorum=True, controller=1, brokers=[1, 2, 3])
 
@@ -470,7 +478,7 @@ class Ready(BaseModel):
 
 
 class ProcessResult(BaseModel):
-    """A process as it is after an action."""
+    """State of a process after an action."""
 
     model_config = _example(id=1, node="broker-1", action="kill", process="down", pid=None)
 
@@ -482,7 +490,7 @@ class ProcessResult(BaseModel):
 
 
 class Table(BaseModel):
-    """One of the tables that Spark makes of the journals."""
+    """A table that Spark builds from the journals."""
 
     model_config = _example(
         table="controller_reigns", columns=["broker_id", "controller_epoch"], rows=[{"broker_id": 1}], total=1,

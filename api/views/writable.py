@@ -33,14 +33,14 @@ def obstacle(
     if process in ("down", "paused"):
         return f"its leader, broker {leader}, is {process}"
     if min_isr is not None and len(isr) < min_isr:
-        return f"its ISR has {len(isr)} of the {min_isr} members that min.insync.replicas asks for"
+        return f"its ISR has {len(isr)} of the {min_isr} members that min.insync.replicas requires"
     cut_off = [broker for broker in isr if broker != leader and _is_cut(faults, leader, broker)]
     if cut_off:
-        return f"its leader, broker {leader}, is cut off from {_brokers(cut_off)} of its ISR"
+        return f"its leader, broker {leader}, is cut off from {_brokers(cut_off)} in its ISR"
     waits_for = [broker for broker in isr if broker != leader and broker in lagging]
     if waits_for:
-        whom = f"{_brokers(waits_for)} of its ISR"
-        return f"its leader, broker {leader}, waits for {whom} longer than replica.lag.time.max.ms"
+        followers = f"{_brokers(waits_for)} in its ISR"
+        return f"its leader, broker {leader}, has waited for {followers} longer than replica.lag.time.max.ms"
     return None
 
 

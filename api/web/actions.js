@@ -78,13 +78,13 @@ export class Actions {
     this.refresh = refresh;
     /** @type {Request | null} The request that waits for a token. */
     this.waiting = null;
-    /** @type {"" | "past" | "silent"} Why nothing can be changed: a past moment is shown, or the API does not answer. */
+    /** @type {"" | "past" | "silent"} Why nothing can be changed: a past moment is shown, or the API does not respond. */
     this.off = "";
   }
 
   /** Why nothing can be changed, as a sentence; empty where it can. */
   get why() {
-    return { "": "", past: "a past moment is shown, which cannot be changed; End goes back to live", silent: "the API does not answer" }[this.off];
+    return { "": "", past: "the page shows a past moment, which cannot be changed; press End to go back to live", silent: "the API does not respond" }[this.off];
   }
 
   /** Whether a request may be sent: what plays in a simulated world touches no cluster. @param {Request} request */
@@ -104,7 +104,7 @@ export class Actions {
       return null;
     }
     const answer = await this.#fetch(request, token).catch((reason) => {
-      Object.assign(call, { ok: false, text: `no answer: ${reason instanceof Error ? reason.message : reason}` });
+      Object.assign(call, { ok: false, text: `no response: ${reason instanceof Error ? reason.message : reason}` });
       return null;
     });
     if (answer !== null) Object.assign(call, { ok: answer.ok, status: answer.status, text: outcome(answer) });
@@ -142,7 +142,7 @@ export class Actions {
     this.changed();
     const answer = await this.#fetch(requests.library(), null).catch(() => null);
     if (answer?.ok) Object.assign(scenarios, { state: "ready", list: answer.body, message: "" });
-    else Object.assign(scenarios, { state: "idle", message: answer === null ? "the API does not answer" : outcome(answer) });
+    else Object.assign(scenarios, { state: "idle", message: answer === null ? "the API does not respond" : outcome(answer) });
     this.changed();
   }
 
@@ -170,7 +170,7 @@ export class Actions {
       Object.assign(analytics, { state: "ready", table: answer.body });
       void this.#followTable(answer.body);
     } else {
-      const message = answer === null ? "the API does not answer" : outcome(answer);
+      const message = answer === null ? "the API does not respond" : outcome(answer);
       Object.assign(analytics, { state: "absent", message, command: answer?.body?.command ?? null });
     }
     this.changed();

@@ -40,7 +40,7 @@ export function announcement(table, told, cluster) {
   const standing = [...moved].filter((name) => name in cluster.partitions);
   const offline = standing.filter((name) => cluster.partitions[name].leader < 0);
   const lead = standing.length - offline.length;
-  if (lead) said.push(`${plural(lead, "partition")} with a new leader${offline.length ? "" : "; all lead"}.`);
+  if (lead) said.push(`New leaders for ${plural(lead, "partition")}${offline.length ? "" : "; no partition is offline"}.`);
   said.push(...some(offline.map((name) => `${name} is offline.`), `${plural(offline.length, "partition")} are offline.`));
   const words = [...grave.values()].filter(Boolean);
   return [...said, ...words.slice(0, NAMED_MAX), ...(words.length > NAMED_MAX ? [`And ${words.length - NAMED_MAX} more.`] : [])].join(" ");

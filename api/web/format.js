@@ -23,7 +23,7 @@ export function duration(ms) {
 
 /** An age in tenths of a second, so that it does not flicker; it says so when it is not known. @param {number | null} ms */
 export function age(ms) {
-  if (ms === null) return "never heard";
+  if (ms === null) return "no report yet";
   return ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(ms);
 }
 
@@ -40,8 +40,18 @@ export function clockShort(us) {
   return clock(us).slice(0, 8);
 }
 
-/** Whom somebody takes for controller, as `id@epoch`. @param {number} id @param {number} epoch */
-export function belief(id, epoch) {
+/** A controller term: the broker and its controller epoch. @param {number} id @param {number} epoch */
+export function controllerTerm(id, epoch) {
+  return `${id < 0 ? "none" : `broker ${id}`} · epoch ${epoch}`;
+}
+
+/** A term of the ZAB leader: the peer and its epoch. @param {number} id @param {number} epoch */
+export function leaderTerm(id, epoch) {
+  return `${id < 0 ? "none" : `peer ${id}`} · epoch ${epoch}`;
+}
+
+/** A controller term as `id@epoch`, for narrow places that explain it in a tooltip. @param {number} id @param {number} epoch */
+export function shortTerm(id, epoch) {
   return `${id < 0 ? "none" : id}@${epoch}`;
 }
 

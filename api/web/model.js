@@ -4,7 +4,7 @@
 // a fold of its kept part may miss what was said long ago.  So: of whatever the journal spoke of lately its word
 // counts, of everything else the answer's.  Versions and epochs only rise, so between two of them the higher counts.
 
-import { belief, clockShort, duration, hex, list, plural } from "./format.js";
+import { clockShort, controllerTerm, duration, hex, list, plural } from "./format.js";
 import { lostByPartition, NOTHING_LOST } from "./losses.js";
 import { isCut, links, named, obstacle } from "./writable.js";
 
@@ -178,7 +178,7 @@ function brokersOf(state, ensemble, localMs) {
  * How a broker's session stands.  A process that does not act cannot say: its registration, which its session holds, does.
  * @param {string} process @param {boolean} registered @param {string} said its own word
  */
-const sessionWord = (process, registered, said) => (process === "running" || process === "unknown" ? said : registered ? "stands" : "over");
+const sessionWord = (process, registered, said) => (process === "running" || process === "unknown" ? said : registered ? "not expired" : "closed");
 
 const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
 
@@ -189,14 +189,14 @@ const UNSAID = { believes_id: -1, believes_epoch: 0, age_ms: null };
  * @param {Pick<Model, "now_ms" | "settings" | "zab" | "quorum">} m @param {number} lost_us
  */
 export function leftOfSession({ now_ms, settings, zab, quorum }, lost_us) {
-  if (!quorum || (zab.known && zab.leader_id < 0)) return "its session stands: without a quorum none expires";
-  if (settings.session_timeout_ms === undefined || !zab.known) return "its session stands";
+  if (!quorum || (zab.known && zab.leader_id < 0)) return "session not expired: no session expires without a quorum";
+  if (settings.session_timeout_ms === undefined || !zab.known) return "session not expired yet";
   const left = settings.session_timeout_ms - (now_ms - Math.max(lost_us, zab.since_us) / 1000);
-  return left > 0 ? `its session ends in about ${duration(left)}` : "its session ends any moment";
+  return left > 0 ? `session expires in about ${duration(left)}` : "session expires any moment now";
 }
 
 /** @param {Silent} silent */
-export const silenceText = ({ host, since_us, remedy }) => `unknown since ${clockShort(since_us)}: ${host} does not answer${remedy ? `; ${remedy}` : ""}`;
+export const silenceText = ({ host, since_us, remedy }) => `unknown since ${clockShort(since_us)}: ${host} does not respond${remedy ? `; ${remedy}` : ""}`;
 
 /**
  * A broker's last word on who is controller, and its age: the younger of what it journalled and what it told the API.
@@ -225,14 +225,14 @@ function lastWord(state, journal, answer, localMs) {
  * @param {string} process @param {Ensemble} ensemble @returns {Judged}
  */
 export function judge(word, process, ensemble) {
-  const says = belief(word.believes_id, word.believes_epoch);
-  const is = belief(ensemble.id, ensemble.epoch);
-  if (process === "down") return { verdict: "silent", text: `down; it last said ${says}` };
-  if (process === "unknown") return { verdict: "silent", text: "not started here" };
-  if (word.age_ms === null) return { verdict: "silent", text: "has not said anything yet" };
+  const says = controllerTerm(word.believes_id, word.believes_epoch);
+  const is = controllerTerm(ensemble.id, ensemble.epoch);
+  if (process === "down") return { verdict: "silent", text: `down; last report: ${says}` };
+  if (process === "unknown") return { verdict: "silent", text: "not managed here" };
+  if (word.age_ms === null) return { verdict: "silent", text: "no report yet" };
   if (says === is) return { verdict: "agrees", text: "agrees" };
-  if (word.believes_epoch > ensemble.epoch) return { verdict: "ahead", text: `ahead: says ${says}, ensemble said ${is}` };
-  return { verdict: "stale", text: `stale: says ${says}, ensemble says ${is}` };
+  if (word.believes_epoch > ensemble.epoch) return { verdict: "ahead", text: `ahead: reports ${says}; ZooKeeper had ${is}` };
+  return { verdict: "stale", text: `stale: reports ${says}; ZooKeeper has ${is}` };
 }
 
 // So long after a request to delete a topic the ensemble must have been seen to know of it.
@@ -382,8 +382,8 @@ function health(state, m) {
   const names = (/** @type {{name: string}[]} */ nodes) => list(nodes.map((n) => n.name.replace("-", " ")));
   const still = state.polled?.cluster.history_trouble;
   if (still) say(still, "#events", true);
-  if (!m.quorum) say("no quorum serves", "#peers", true);
-  else if (m.zab.leader_id === -1 && m.zab.known) say("no peer leads", "#peers", true);
+  if (!m.quorum) say("no quorum", "#peers", true);
+  else if (m.zab.leader_id === -1 && m.zab.known) say("the ensemble has no leader", "#peers", true);
   if (m.ensemble.id === -1) say("no controller", "#reigns", true);
   for (const process of ["down", "paused"]) {
     const hit = [...m.peers, ...m.brokers].filter((n) => n.process === process);
@@ -392,7 +392,7 @@ function health(state, m) {
   const silent = [...m.peers, ...m.brokers].filter((n) => n.silent);
   const hosts = [...new Set(silent.map((n) => n.silent?.host ?? ""))];
   if (silent.length) {
-    const text = `${names(silent)} unknown: ${list(hosts)} ${hosts.length > 1 ? "do" : "does"} not answer`;
+    const text = `${names(silent)} unknown: ${list(hosts)} ${hosts.length > 1 ? "do" : "does"} not respond`;
     say(text, silent[0].name.startsWith("peer") ? "#peers" : "#brokers", silent.length === m.peers.length + m.brokers.length);
   }
   const lost = m.brokers.filter((b) => (b.process === "running" || !b.ours) && !b.registered);
@@ -412,7 +412,7 @@ function health(state, m) {
   const there = new Set(m.topics.map((t) => t.name));
   const missed = notFoundAgain(state, (topic) => there.has(topic));
   const doomed = m.topics.filter((t) => t.deleting).length;
-  for (const [hit, how] of /** @type {[Partition[], string][]} */ ([[offline, "offline"], [orphans, "led by a dead broker"], [frozen, "led by a frozen broker"]])) {
+  for (const [hit, how] of /** @type {[Partition[], string][]} */ ([[offline, "offline"], [orphans, "with a dead leader"], [frozen, "with a frozen leader"]])) {
     if (hit.length) say(`${plural(hit.length, "partition")} ${how}: ${namesOf(hit)}`, "#partitions", true);
   }
   for (const [reason, hit] of unwritable) say(`${namesOf(hit)} cannot be written with acks=all: ${reason}`, "#partitions", true);
@@ -424,6 +424,6 @@ function health(state, m) {
   const level = reasons.some((r) => r.bad) ? "bad" : reasons.length ? "warn" : "ok";
   const word = { ok: "Healthy", warn: "Degraded", bad: "Broken" }[level];
   if (m.silent_ms === null) return { level, word, reasons: [...reasons, ...notes] };
-  const before = { text: `the API has said nothing for ${duration(m.silent_ms)}; ${word.toLowerCase()} then`, href: "#events" };
+  const before = { text: `no response from the API for ${duration(m.silent_ms)}; ${word.toLowerCase()} before`, href: "#events" };
   return { level: "unknown", word: "Unknown", reasons: [before, ...reasons, ...notes] };
 }

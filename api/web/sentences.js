@@ -24,19 +24,24 @@ const FORMS = {
   words: (value) => words(value),
   list: (value) => value.join(", "),
   pairs: (value) => Object.entries(value).map(([key, inner]) => `${key}=${inner}`).join(", "),
-  offsets: (rows) => rows.map((/** @type {any[]} */ [topic, number, high, end]) => `${topic}-${number} ${high}/${end}`).join(", "),
+  offsets: (rows) => rows.map((/** @type {any[]} */ [topic, number, high, end]) => `${topic}-${number} high watermark ${high}, log end offset ${end}`).join("; "),
   standings: (rows) => rows.map(standing).join("; "),
   verdicts: (rows) => rows.map((/** @type {[number, string]} */ [replica, word]) => `${replica} ${words(word)}`).join(", "),
   plural: (value, noun) => plural(value, noun),
   size: (value, noun) => plural(Object.keys(value).length, noun),
 };
 
+/** A span of time to the hundredth of a second. @param {number} ms */
+function duration(ms) {
+  return ms < 1000 ? `${ms} ms` : `${(Math.floor((ms + 5) / 10) / 100).toLocaleString("en-US")} s`;
+}
+
 /** @param {Record<string, number>} row */
 function standing(row) {
   const ago = row.caught_up_ms_ago ?? -1;
-  const level = ago < 0 ? "not level in this leader epoch" : `last level ${ago.toLocaleString("en-US")} ms ago`;
-  const limit = (row.lag_time_max_ms ?? 0).toLocaleString("en-US");
-  return `broker ${row.replica} ends at ${row.log_end_offset}, its leader at ${row.leader_end_offset}, ${level}, ${limit} ms are allowed`;
+  const caughtUp = ago < 0 ? "not caught up in this leader epoch" : `last caught up ${duration(ago)} ago`;
+  const ends = `log end offset ${row.log_end_offset}, leader's ${row.leader_end_offset}`;
+  return `broker ${row.replica}: ${ends}, ${caughtUp} (limit ${duration(row.lag_time_max_ms ?? 0)})`;
 }
 
 /** What the table says of an event's type. @param {Table} table @param {Entry} entry @returns {Wording | undefined} */

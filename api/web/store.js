@@ -149,7 +149,7 @@ export function takeAnswer(state, cluster, nowMs, wallMs, askedMs = nowMs) {
 
 /** Note a call to the API that begins. @param {State} state @param {string} curl @returns {Call} */
 export function beginCall(state, curl) {
-  const call = { id: (state.calls[0]?.id ?? 0) + 1, curl, status: null, text: "under way", ok: null };
+  const call = { id: (state.calls[0]?.id ?? 0) + 1, curl, status: null, text: "in progress", ok: null };
   state.calls = [call, ...state.calls].slice(0, CALLS_MAX);
   return call;
 }

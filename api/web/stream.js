@@ -88,11 +88,11 @@ export function poll(onAnswer, onProblem) {
     const askedMs = Date.now();
     try {
       const answer = await fetch("/api/v1/cluster", { signal: AbortSignal.timeout(POLL_TIMEOUT_MS), cache: "no-store" });
-      if (!answer.ok) throw new Error(`the API answered ${answer.status}`);
+      if (!answer.ok) throw new Error(`the API returned ${answer.status}`);
       const date = Date.parse(answer.headers.get("date") ?? "");
       onAnswer(parseExact(await answer.text()), date, askedMs);
     } catch (reason) {
-      onProblem(reason instanceof Error && reason.name === "TimeoutError" ? "the API does not answer" : String(reason));
+      onProblem(reason instanceof Error && reason.name === "TimeoutError" ? "the API does not respond" : String(reason));
     }
     busy = false;
     if (again) {

@@ -47,7 +47,7 @@ export function chosen(state, m, moment, changed, actions) {
       changed();
     },
     () => {
-      tab.view = () => html`<p class="panel bad" role="alert">This tab's files could not be fetched. Load the page again.</p>`;
+      tab.view = () => html`<p class="panel bad" role="alert">Cannot load the files of this tab. Reload the page.</p>`;
       changed();
     },
   );

@@ -26,12 +26,12 @@ export function obstacle({ leader, isr, min_isr, lagging }, processOf, faults) {
   if (leader < 0) return "it has no leader";
   const process = processOf(leader);
   if (process === "down" || process === "paused") return `its leader, broker ${leader}, is ${process}`;
-  if (min_isr !== null && isr.length < min_isr) return `its ISR has ${isr.length} of the ${min_isr} members that min.insync.replicas asks for`;
+  if (min_isr !== null && isr.length < min_isr) return `its ISR has ${isr.length} of the ${min_isr} members that min.insync.replicas requires`;
   const others = isr.filter((id) => id !== leader);
   const cut = others.filter((id) => isCut(faults, leader, id));
-  if (cut.length) return `its leader, broker ${leader}, is cut off from ${brokers(cut)} of its ISR`;
+  if (cut.length) return `its leader, broker ${leader}, is cut off from ${brokers(cut)} in its ISR`;
   const behind = others.filter((id) => lagging.includes(id));
-  return behind.length ? `its leader, broker ${leader}, waits for ${brokers(behind)} of its ISR longer than replica.lag.time.max.ms` : null;
+  return behind.length ? `its leader, broker ${leader}, has waited for ${brokers(behind)} in its ISR longer than replica.lag.time.max.ms` : null;
 }
 
 /** @param {number[]} ids */

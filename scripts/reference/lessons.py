@@ -18,9 +18,9 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 _INTRODUCTION = (
-    "Twelve outages, prediction first: read the question, choose an answer, and only then read on. On the dashboard's "
-    "tab Lessons the same questions are asked and played; here each is told. The right answer is not written down "
-    "anywhere: it is read from the play's history."
+    "Twelve outages, prediction first: read the question, choose an answer, and only then read on. The dashboard's "
+    "tab Lessons asks the same questions and runs the scenarios. The right answer is not stored anywhere: it is "
+    "derived from the events of the run."
 )
 _LETTERS = "abc"
 
@@ -38,7 +38,7 @@ def scene_of(lesson: Lesson) -> Scene:
 def index() -> str:
     """The list of them."""
     rows = ([f"[{lesson.title}]({name}.md)", f"`{lesson.scenario}`"] for name, lesson in LESSONS.items())
-    return document("Lessons", _INTRODUCTION, table(["lesson", "the script that plays it"], rows))
+    return document("Lessons", _INTRODUCTION, table(["lesson", "scenario"], rows))
 
 
 def page(lesson: Lesson) -> str:
@@ -49,7 +49,7 @@ def page(lesson: Lesson) -> str:
 def _parts(lesson: Lesson, scene: Scene) -> Iterator[str]:
     for letter, answer in zip(_LETTERS, lesson.answers, strict=True):
         yield f"- **{letter}** {answer.text}"
-    yield "\n## Play it\n"
+    yield "\n## Run it\n"
     yield f"```\n.venv/bin/zabka scenarios run {lesson.scenario} --story\n```\n"
     yield f"{_plays(lesson)}{lesson.look_at}\n"
     yield "## What happens\n"
@@ -73,9 +73,9 @@ def _plays(lesson: Lesson) -> str:
     if not script.bug:
         return ""
     bug = ", ".join(code(f"{key}={value}") for key, value in script.bug.items())
-    told = "old behaviour" if HISTORICAL_KEY in script.bug else "setting"
-    which = "the second play, which has it" if lesson.moment.with_bug else "the first play, which has it not"
-    return f"The script is played twice, the second time with the {told} {bug}; the question is about {which}. "
+    kind = "old behaviour" if HISTORICAL_KEY in script.bug else "setting"
+    which = "the second run" if lesson.moment.with_bug else "the first run"
+    return f"The scenario runs twice, the second time with the {kind} {bug}; the question is about {which}. "
 
 
 def _chain(scene: Scene) -> Iterator[str]:
@@ -90,7 +90,8 @@ def _rule(rule: Rule) -> str:
     folder = rule.source.path.rpartition("/")[0]
     name = rule.source.symbol.rpartition(".")[2] if "." in rule.source.symbol else rule.source.symbol
     links = ", ".join(f"[{link.name}]({link.url})" for link in (rule.theirs, *rule.references))
-    return f"- **{rule.name[0].upper()}{rule.name[1:]}.** {rule.sentence} Here `{name}` (`{folder}/`), there {links}."
+    title = rule.name[0].upper() + rule.name[1:]
+    return f"- **{title}.** {rule.sentence} In zabka: `{name}` (`{folder}/`). Upstream: {links}."
 
 
 LESSON_PAGES: Mapping[str, Callable[[], str]] = {

@@ -25,16 +25,16 @@ from zabka.ensemble.tree.counters import FIRED_AS
 from zabka.journal.cluster_state import ClusterState
 
 _INTRODUCTION = (
-    "The dashboard's process tells the whole cluster at `/metrics`, under the names that Kafka's JMX exporter "
-    "and ZooKeeper's own exporter use. Each peer tells its own metrics by the words `mntr` (with `zk_` before "
-    "each name), by the admin command `monitor`, and to Prometheus where `metricsProvider.className` says so, "
-    "under ZooKeeper's names."
+    "The dashboard's process reports the whole cluster at `/metrics`, under the names that Kafka's JMX exporter "
+    "and ZooKeeper's own exporter use. Each peer reports its own metrics under ZooKeeper's names: with the command "
+    "`mntr` (with `zk_` before each name), with the admin command `monitor`, and to Prometheus if "
+    "`metricsProvider.className` is set."
 )
 _OF_A_PEER = (
-    "Names are those of ZooKeeper 3.9's `ServerMetrics`, `ServerStats` and `Leader`, and mean what they mean "
-    "there. A summary is told as `avg_`, `min_`, `max_`, `cnt_` and `sum_` of its name; a detailed one has "
-    "quantiles too. Some gauges exist in one role only. What ZooKeeper has and a peer here does not is listed, "
-    "with the reason for each, in `tests/interop/metric_names.py`."
+    "Names and meanings are those of ZooKeeper 3.9's `ServerMetrics`, `ServerStats` and `Leader`. A summary has "
+    "`avg_`, `min_`, `max_`, `cnt_` and `sum_` of its name; a detailed one also has quantiles. Some gauges exist in "
+    "one role only. `tests/interop/metric_names.py` lists the metrics of ZooKeeper that a peer does not have, with "
+    "the reason for each."
 )
 _KINDS = {
     "_gauges": "gauge",
@@ -52,8 +52,8 @@ def page() -> str:
     return document(
         "Metrics",
         _INTRODUCTION,
-        "## Of the cluster\n\n" + table(["name", "kind", "what it says"], _of_cluster()),
-        f"## Of a peer\n\n{_OF_A_PEER}\n\n" + table(["name", "kind"], _of_peer()),
+        "## Cluster metrics\n\n" + table(["name", "kind", "meaning"], _of_cluster()),
+        f"## Peer metrics\n\n{_OF_A_PEER}\n\n" + table(["name", "kind"], _of_peer()),
     )
 
 

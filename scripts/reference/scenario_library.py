@@ -11,11 +11,11 @@ from zabka.simulation.scenarios.scenario import AnyScenario, CoreScenario, FileS
 from zabka.testing.live.scenarios import LivePlayer
 
 _INTRODUCTION = (
-    "Outages of ZooKeeper and Kafka as scripts. `zabka scenarios run NAME` plays one and says whether its rule "
-    "held; `--story` tells each step. A script over the **bare protocol** makes every packet and every fsync a "
-    "step; with **real files** each peer's disk is a directory under the storage that serves; a script over a **whole "
-    "cluster** has clients too. Where a bug is named, the script is played twice: without it, when the rule must "
-    "hold, and with it, when the outage must show."
+    "Outages of ZooKeeper and Kafka as scenarios. `zabka scenarios run NAME` runs one and checks its rule; `--story` "
+    "prints each step. In a scenario of the **bare protocol** every packet and every fsync is a step. With **real "
+    "files** each peer's disk is a directory that the real storage code uses. A scenario of a **whole cluster** has "
+    "clients too. A scenario with a bug runs twice: without the bug the rule must hold, and with it the outage must "
+    "show."
 )
 _DRIVERS: dict[type[AnyScenario], str] = {
     CoreScenario: "the bare protocol",
@@ -28,7 +28,7 @@ def page() -> str:
     """The page."""
     player = LivePlayer()
     listed = table(
-        ["name", "what went wrong elsewhere", "`--live`"],
+        ["name", "what went wrong upstream", "`--live`"],
         (
             [f"[`{s.name}`](#{s.name.replace('.', '')})", s.title, "" if player.unplayable(s) else "yes"]
             for s in LIBRARY.values()
@@ -44,15 +44,15 @@ def _section(scenario: AnyScenario, player: LivePlayer) -> Iterator[str]:
     sizes = f"{scenario.peers} peers"
     if isinstance(scenario, WorldScenario) and scenario.brokers:
         sizes += f", {scenario.brokers} brokers"
-    yield f"- Played over {driver}, {sizes}, {len(scenario.steps)} steps."
+    yield f"- Runs on {driver}, {sizes}, {len(scenario.steps)} steps."
     if scenario.source:
-        yield f"- Seen in: {scenario.source}; fixed there in: {scenario.fixed or 'not said'}."
+        yield f"- Source: {scenario.source}; fixed upstream in: {scenario.fixed or 'not stated'}."
     if isinstance(scenario, WorldScenario) and scenario.bug:
         bug = ", ".join(
             code(f"{key}={value}" if key != HISTORICAL_KEY else f"{HISTORICAL_KEY}={value}")
             for key, value in scenario.bug.items()
         )
-        yield f"- Its bug: {bug}" + (f"; it shows by {code(scenario.shows)}." if scenario.shows else ".")
+        yield f"- Its bug: {bug}" + (f"; reported as {code(scenario.shows)}." if scenario.shows else ".")
     if obstacle := player.unplayable(scenario):
         yield f"- Not `--live`: {sentence(obstacle)}"
     yield ""

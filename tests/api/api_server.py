@@ -237,14 +237,14 @@ class FakePlayer:
         if arguments[:2] == ("scenarios", "list"):
             return json.dumps(self.SCRIPTS).encode()
         if arguments[2] == "broken":
-            raise PlayerFailed("the player ended with code -9: it said nothing")
+            raise PlayerFailed("the player exited with code -9: it printed nothing")
         if arguments[2] == "endless":
             try:
                 await asyncio.Event().wait()
             finally:
                 self.cancelled.set()
         line = {"at_ms": 1171, "who": "script", "text": "kill second (broker-1)"}
-        fell = {"at_ms": 6515, "who": "broker-2", "text": "orders-0: nobody leads, leader epoch 1, ISR nobody"}
+        fell = {"at_ms": 6515, "who": "broker-2", "text": "orders-0: no leader, leader epoch 1, ISR empty"}
         played = {"problems": [], "virtual_ms": 6700, "steps": 9, "faults": 1, "events": 2, "journal_sha256": "ab" * 32}
         outage = {**played, "problems": ["LeaderInIsr: orders-0: the ISR is empty"], "story": [line, fell]}
         run = {"name": arguments[2], "held": True, "played": {**played, "story": [line]}, "outage": outage}

@@ -211,7 +211,7 @@ def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None
     host.empty_disk()
     host.tell(2)
     host.collect()
-    assert "the journal of broker-1 began anew" in host.collector.begun_anew
+    assert "the journal of broker-1 started again" in host.collector.begun_anew
     host.clock.mono_s += ANEW_TOLD_S + 1
 
     assert host.collector.begun_anew == ""

@@ -306,7 +306,7 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
         found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
             assert found.number_due() == 0
-        assert found.trouble == "the history stands still, because it cannot be kept: File too large"
+        assert found.trouble == "the history does not advance, because it cannot be stored: File too large"
         assert served(found) == [(1, "peer-1", 1)]
         # A collector that is restarted now has what was served, and takes the others anew.
         again = collector(clock)
@@ -316,8 +316,8 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
 
     assert found.trouble == ""
     assert [entry["event"] for entry in said] == [
-        "the history stands still: it cannot be kept",
-        "the history goes on",
+        "the history does not advance: it cannot be stored",
+        "the history advances again",
     ]
     expected = [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-2", 1), (4, "peer-1", 3)]
     assert served(found) == expected

@@ -137,7 +137,7 @@ def test_a_child_of_brokers_ids_that_is_no_id_is_named() -> None:
 def test_a_znode_that_is_not_ours_to_read_is_named() -> None:
     fresh = read({**as_json(GOOD), "/brokers/topics/secret": b"{}"}, refused=("/brokers/topics/secret",))
     assert still_good(fresh)
-    assert fresh.reading.unreadable == ("/brokers/topics/secret: its access list does not let us read it",)
+    assert fresh.reading.unreadable == ("/brokers/topics/secret: its ACL does not allow reading it",)
 
 
 def test_a_znode_that_is_asked_for_and_not_ours_to_read_is_refused_and_the_ensemble_not_blamed() -> None:
@@ -146,7 +146,7 @@ def test_a_znode_that_is_asked_for_and_not_ours_to_read_is_refused_and_the_ensem
         view._client = cast(Client, FakeClient({"/secret": b"x"}, refused=("/secret",)))
         await view.znode("/secret")
 
-    with pytest.raises(Problem, match="the access list of /secret does not let us read it") as refused:
+    with pytest.raises(Problem, match="the ACL of /secret does not allow reading it") as refused:
         asyncio.run(ask())
     assert refused.value.status == 403
 

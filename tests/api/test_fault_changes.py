@@ -129,7 +129,10 @@ def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() 
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
 
-    told = "the host agent host-2 does not answer (frozen): it is told as soon as it does; the others did as asked"
+    told = (
+        "the host agent host-2 does not respond (frozen): it receives the faults as soon as it responds; "
+        "the other agents did"
+    )
     assert asyncio.run(change([FAULT])) == told
     assert asyncio.run(change([])) == told
 
@@ -145,8 +148,8 @@ def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_
 
     second.freeze(0.1)
     third.freeze(0.1)
-    told = "the host agents host-2, host-3 do not answer (frozen): they are told as soon as they do"
-    assert asyncio.run(refused()) == told + "; the others did as asked"
+    told = "the host agents host-2, host-3 do not respond (frozen): they receive the faults as soon as they respond"
+    assert asyncio.run(refused()) == told + "; the other agents did"
     first.freeze(0.1)
     assert asyncio.run(refused()) == told.replace("host-2", "host-1, host-2")
 

@@ -57,7 +57,7 @@ def test_nothing_can_be_done_to_a_joined_brokers_process(server: Server, http: h
     server.ensemble.reading.brokers[4] = JOINED
     answer = http.post(f"{V1}/brokers/4/kill")
     assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
-    assert "was not started here" in answer.json()["detail"]
+    assert "was not started by this cluster" in answer.json()["detail"]
     assert http.post(f"{V1}/brokers/9/kill").status_code == 404
 
 

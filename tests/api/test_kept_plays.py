@@ -124,7 +124,7 @@ def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
     ("seed", "body", "status", "said"),
     [
         ("1", {"scenario": "nope"}, 422, "there is no scenario 'nope'"),
-        ("1", {"scenario": "whole", "settings": {"tickTime": "250"}}, 422, "it takes no settings"),
+        ("1", {"scenario": "whole", "settings": {"tickTime": "250"}}, 422, "accepts no settings"),
         ("1", {"settings": {"no.such.key": "1"}}, 422, "no.such.key"),
         ("-1", {}, 422, "seed"),
         ("x", {}, 422, "seed"),
@@ -155,7 +155,7 @@ def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_p
 
     run = asyncio.run(asyncio.wait_for(scenario(), 20))
     assert (run.verdict, run.kept) == ("held", None)
-    assert "its journal cannot be kept" in (run.error or "")
+    assert "its journal cannot be stored" in (run.error or "")
     assert list(tmp_path.iterdir()) == []
 
 

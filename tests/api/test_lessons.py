@@ -57,7 +57,7 @@ def test_a_play_answers_a_lesson_whichever_of_the_pair_is_named(http: httpx.Clie
     told = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
     assert (told["run"], told["pair"]) == (ITS_PAIR, PLAY)
-    assert "cuts at its own high watermark" in LESSONS["high-watermark"].answers[told["right"]].text
+    assert "truncates to its own high watermark" in LESSONS["high-watermark"].answers[told["right"]].text
     moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": told["seq"] - 1, "limit": 1}).json()[0]
     assert (moment["type"], moment["node"], moment["from_offset"], moment["to_offset"]) == (
         "log_truncated", "broker-4", 6, 5,
@@ -74,8 +74,8 @@ def test_a_play_answers_a_lesson_whichever_of_the_pair_is_named(http: httpx.Clie
     ("path", "status", "said"),
     [
         ("/api/v1/lessons/nothing/answer?run=live", 404, "there is no lesson nothing"),
-        (f"/api/v1/lessons/leader-killed/answer?run={PLAY}", 409, "is no run of leader-killed"),
-        ("/api/v1/lessons/leader-killed/answer?run=live", 409, "is no run of leader-killed"),
+        (f"/api/v1/lessons/leader-killed/answer?run={PLAY}", 409, "is not a run of leader-killed"),
+        ("/api/v1/lessons/leader-killed/answer?run=live", 409, "is not a run of leader-killed"),
         ("/api/v1/lessons/leader-killed/answer?run=r99999999", 404, "r99999999"),
         ("/api/v1/lessons/leader-killed/answer", 422, "run"),
     ],
@@ -95,7 +95,7 @@ def test_a_journal_that_is_called_like_a_script_is_no_play_of_it(http: httpx.Cli
     answer = http.get("/api/v1/lessons/quorum-lost/answer", params={"run": brought["id"]})
 
     assert answer.status_code == 409
-    assert "is no run of quorum-lost" in answer.json()["detail"]
+    assert "is not a run of quorum-lost" in answer.json()["detail"]
 
 
 @pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))
@@ -123,4 +123,4 @@ def test_a_pair_that_is_gone_is_told_so(tmp_path: Path) -> None:
     with server, httpx.Client(base_url=server.url) as client:
         answer = client.get("/api/v1/lessons/high-watermark/answer", params={"run": PLAY})
         assert answer.status_code == 409
-        assert "is not kept any more" in answer.json()["detail"]
+        assert "is no longer stored" in answer.json()["detail"]

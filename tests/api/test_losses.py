@@ -88,4 +88,4 @@ def test_acknowledgement_that_is_not_kept_is_an_error(server: Server, monkeypatc
     server.collect(Journal("broker-1").chunk(e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch")))
     answer = post(server)
     assert answer.status_code == 503
-    assert "not kept yet" in answer.json()["detail"]
+    assert "not stored yet" in answer.json()["detail"]

@@ -155,7 +155,7 @@ def test_events_that_go_while_a_state_is_folded_refuse_it_and_do_not_spoil_it(tm
         asked = asyncio.ensure_future(Rewind(again.rewind.history, Checkpoints()).state(1_500))
         await asyncio.sleep(0)
         tell(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
-        with pytest.raises(Problem, match="the oldest event kept is"):
+        with pytest.raises(Problem, match="the oldest stored event is"):
             await asked
 
     asyncio.run(scenario())

@@ -88,7 +88,7 @@ def test_where_no_host_agent_answers_nobody_says_that_no_fault_holds(server: Ser
     assert http.get(f"{V1}/cluster").json()["faults"] is None
     for answer in (http.get(f"{V1}/faults"), http.delete(f"{V1}/faults/{made['id']}"), http.post(f"{V1}/faults/reset")):
         assert answer.status_code == 503
-        assert answer.json()["detail"] == "no host agent answers (host-1): which faults hold is unknown"
+        assert answer.json()["detail"] == "no host agent responds (host-1): the faults are unknown"
     server.agent.frozen = False
     asyncio.run(server.agent.refresh())
     assert [fault["id"] for fault in http.get(f"{V1}/faults").json()] == [made["id"]]
@@ -100,7 +100,7 @@ def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> Non
     server.agent.freeze(2.0)
     ready = http.get("/readyz")
     assert ready.status_code == 503
-    assert [line for line in ready.json()["missing"] if "host-1" in line and "has not answered since" in line]
+    assert [line for line in ready.json()["missing"] if "host-1" in line and "has not responded since" in line]
     text = http.get("/metrics").text
     assert 'zk_up{peer="1"} 0.0' in text
     assert 'zk_server_state{peer="1",state="unknown"} 1.0' in text
@@ -113,7 +113,7 @@ def test_nothing_is_asked_of_a_silent_agent_and_the_answer_says_what_brings_it_b
         server.agent.freeze(2.0)
         answer = http.post(f"{V1}/brokers/1/start")
         assert (answer.status_code, answer.json()["host"]) == (503, "host-1")
-        assert answer.json()["detail"].endswith(", so nothing was done to broker-1; mend the way to it")
+        assert answer.json()["detail"].endswith("; no action on broker-1; mend the way to it")
         assert server.agent.asked == []
 
 

@@ -80,7 +80,7 @@ def test_a_stream_without_snapshot_behind_the_last_number_is_refused_and_not_sil
     assert answer.status_code == 410
     assert answer.headers["content-type"] == "application/problem+json"
     assert (answer.json()["oldest"], answer.json()["last"]) == (1, 5)
-    assert "ask for what comes after 0" in answer.json()["detail"]
+    assert "request the events after 0" in answer.json()["detail"]
 
 
 def test_a_stream_without_snapshot_may_wait_behind_the_last_number(server: Server) -> None:

@@ -11,7 +11,12 @@ import pytest
 from zabka.agent.token_file import BadToken, read_token
 from zabka.compose.files import API_TOKEN_FILE, TOKEN_FILE, token
 
-NONE = {b"": "it is empty", b" \n": "it is empty", b"a\xff": "it is no text", b"a\x00b": "no header can carry"}
+NONE = {
+    b"": "it is empty",
+    b" \n": "it is empty",
+    b"a\xff": "it is not a text file",
+    b"a\x00b": "a header cannot contain",
+}
 
 
 def test_white_space_around_a_token_is_not_part_of_it(tmp_path: Path) -> None:
@@ -25,7 +30,7 @@ def test_what_nobody_could_ask_for_is_no_token(content: bytes, tmp_path: Path) -
     for read in (read_token, token):
         with pytest.raises(BadToken) as refused:
             read(tmp_path / "token")
-        assert str(refused.value).startswith(f"{tmp_path / 'token'} holds no token: ")
+        assert str(refused.value).startswith(f"{tmp_path / 'token'} contains no ")
         assert NONE[content] in str(refused.value)
 
 
@@ -35,5 +40,5 @@ def test_a_cluster_does_not_start_on_a_file_that_holds_no_token(name: str, tmp_p
     command = [sys.executable, "-m", "zabka.cli.main", "up", "--data", str(tmp_path), "--port", "0", "--zk-port", "0"]
     done = subprocess.run([*command, "--kafka-port", "0"], capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode != 0
-    assert f"{tmp_path / name} holds no token: it is no text" in done.stderr
+    assert f"{tmp_path / name} contains no token: it is not a text file" in done.stderr
     assert "Traceback" not in done.stderr

@@ -103,14 +103,14 @@ def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind
 
 
 def test_of_many_bad_lines_the_first_are_named_and_all_are_counted() -> None:
-    with pytest.raises(NoHistory, match="500 lines are no events") as refused:
+    with pytest.raises(NoHistory, match="500 lines are not events") as refused:
         read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"   "])
 def test_nothing_is_no_history(data: bytes) -> None:
-    with pytest.raises(NoHistory, match="there is no event in it"):
+    with pytest.raises(NoHistory, match="it contains no event"):
         read_history(data)
 
 

@@ -53,7 +53,7 @@ def test_cluster_names_the_link_that_isolates_a_leader(server: Server) -> None:
     assert cluster_of(server)["problems"] == []
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     found = cluster_of(server)
-    reason = "its leader, broker 1, is cut off from broker 2 of its ISR"
+    reason = "its leader, broker 1, is cut off from broker 2 in its ISR"
     assert found["topics"][0]["partitions"][0]["unwritable"] == reason
     assert found["problems"] == [
         "the link broker-1 ↔ broker-2 is cut", f"orders-0 cannot be written with acks=all: {reason}"
@@ -66,7 +66,7 @@ def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert (partition["min_isr"], partition["lagging"]) == (2, [2])
     assert partition["unwritable"] == (
-        "its leader, broker 1, waits for broker 2 of its ISR longer than replica.lag.time.max.ms"
+        "its leader, broker 1, has waited for broker 2 in its ISR longer than replica.lag.time.max.ms"
     )
 
 
@@ -85,4 +85,4 @@ def test_an_isr_below_min_insync_replicas_is_reported_as_unwritable(server: Serv
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1], "hw": 120, "leo": 120}
     server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
-    assert partition["unwritable"] == "its ISR has 1 of the 2 members that min.insync.replicas asks for"
+    assert partition["unwritable"] == "its ISR has 1 of the 2 members that min.insync.replicas requires"

@@ -34,15 +34,15 @@ def test_the_tables_show_their_rows_their_lag_and_what_spark_says(page: Page, tm
     (lake / "_progress.json").write_text(json.dumps(said))
     turn_to(page, "Lab")
     shown = region(page, "Pipeline")
-    expect(shown).to_contain_text("1,234 lines, tables 2.5 s after the latest entry")
+    expect(shown).to_contain_text("1,234 lines, the tables lag 2.5 s behind the journals")
     expect(shown).to_contain_text("Spark: Waiting for data to arrive")
     expect(shown).to_contain_text("batch 3: 40 rows in 720 ms, 56 a second")
-    expect(shown.get_by_role("alert")).to_contain_text("faults: not so in 2 rows: no fault is one")
+    expect(shown.get_by_role("alert")).to_contain_text("faults: 2 rows violate the rule: no fault is one")
     button(page, "Show faults").click()
     expect(region(page, "Analytics")).to_contain_text("cut")
     said["seen_us"] = time.time_ns() // 1000 - 60_000_000
     (lake / "_progress.json").write_text(json.dumps(said))
-    expect(shown).to_contain_text("Spark was last heard 1 min")
+    expect(shown).to_contain_text("last report of Spark 1 min")
 
 
 def test_a_violation_shows_what_led_to_it_and_what_replays_it(page: Page, tmp_path: Path) -> None:
@@ -71,7 +71,7 @@ def test_a_campaigns_report_is_shown_in_a_frame_that_can_do_nothing(page: Page, 
     shown = region(page, "Campaigns")
     expect(shown).to_contain_text("5 settings on 10 seeds each: 50 of 50 runs")
     expect(shown).to_contain_text("Best is 400.")
-    expect(shown).to_contain_text("1 run broke an invariant")
+    expect(shown).to_contain_text("1 run violated an invariant")
     button(page, "Show the report").click()
     expect(page.frame_locator("iframe.report").get_by_role("heading")).to_have_text("The report")
     expect(page.frame_locator("iframe.report").get_by_role("heading")).to_have_css("color", "rgb(255, 0, 0)")

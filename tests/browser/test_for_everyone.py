@@ -86,7 +86,7 @@ def test_a_failover_is_heard_as_what_came_of_it(page: Page, server: PageServer) 
     )
 
     expect(page.get_by_role("status")).to_have_text(
-        "Broker 3 is controller, epoch 4. 1 partition with a new leader; all lead."
+        "Broker 3 is controller, epoch 4. New leaders for 1 partition; no partition is offline."
     )
 
 
@@ -141,12 +141,12 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server:
     button(page, "Configure orders").click()
     long_name = "a-topic-with-quite-a-long-name." * 3
     server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
-    expect(page.get_by_role("region", name="Records gone from a replica")).to_contain_text(long_name)
+    expect(page.get_by_role("region", name="Records removed from a replica")).to_contain_text(long_name)
     expect(page.get_by_role("form", name="Configure orders")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     turn_to(page, "Lab")
     button(page, "Play kafka-708").click()
-    expect(page.get_by_role("region", name="Run of kafka-708")).to_contain_text("held, as expected")
+    expect(page.get_by_role("region", name="Run of kafka-708")).to_contain_text("passed")
     expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1")
 
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -20,14 +20,14 @@ def test_isolated_leader_and_its_partition_are_named(page: Page, server: PageSer
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     server.tell("host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", True))
 
-    reason = "its leader, broker 1, is cut off from broker 2 of its ISR"
+    reason = "its leader, broker 1, is cut off from broker 2 in its ISR"
     expect(health(page)).to_contain_text("Broken")
     expect(health(page)).to_contain_text(f"orders-0 cannot be written with acks=all: {reason}")
     expect(health(page)).to_contain_text("1 fault injected: cut broker 1 \N{LEFT RIGHT ARROW} broker 2")
     partition = row(page, "Partition orders-0")
-    expect(partition).to_contain_text(f"cannot be written: {reason}")
+    expect(partition).to_contain_text(f"not writable: {reason}")
     expect(partition.get_by_role("cell").nth(3)).to_contain_text("in the ISR, cut off")
-    expect(region(page, "Partitions")).to_contain_text("0 of 1 served and fully in sync")
+    expect(region(page, "Partitions")).to_contain_text("0 of 1 available and fully in sync")
 
 
 def test_lagging_member_of_the_isr_is_shown_as_lagging(page: Page, server: PageServer) -> None:
@@ -53,12 +53,12 @@ def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, ser
     expect(health(page)).not_to_contain_text("Healthy")
     expect(button(page, "Kill broker 2")).to_be_disabled()
     expect(button(page, "Elect the preferred leaders of orders")).to_be_disabled()
-    expect(page.get_by_role("navigation", name="Views")).to_contain_text("ZAB leader 2@1 last known, ")
+    expect(page.get_by_role("navigation", name="Views")).to_contain_text("ZAB leader peer 2 · epoch 1 last known, ")
     expect(region(page, "ZAB ensemble")).to_contain_text("last known, ")
     turn_to(page, "Lab")
     expect(button(page, "Start producer")).to_be_disabled()
     expect(button(page, "Inject")).to_be_disabled()
-    expect(region(page, "Link faults")).to_contain_text("Which links are whole is unknown: the API does not answer")
+    expect(region(page, "Link faults")).to_contain_text("Link faults are unknown: the API does not respond")
 
     server.start()
     expect(button(page, "Start producer")).to_be_enabled(timeout=15_000)
@@ -71,7 +71,7 @@ def test_node_of_unknown_state_cannot_be_started(page: Page, server: PageServer,
     expect(button(page, f"Kill {node}")).to_be_enabled()
     server.agent.freeze(10)
 
-    expect(card(page, node.capitalize())).to_contain_text("host-1 does not answer")
+    expect(card(page, node.capitalize())).to_contain_text("host-1 does not respond")
     for action in ("Start", "Kill"):
         expect(button(page, f"{action} {node}")).to_be_disabled()
     button(page, f"More on {node}").click()
@@ -94,7 +94,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     expect(health(page)).to_contain_text("Healthy")
     expect(health(page)).not_to_contain_text("lost")
     # It is taken note of, and not forgotten: the history keeps it.
-    losses = region(page, "Records gone from a replica")
+    losses = region(page, "Records removed from a replica")
     expect(losses).to_contain_text("30 committed records lost")
     expect(losses).to_contain_text("acknowledged")
     expect(row(page, "Partition orders-0")).to_contain_text("30 committed records lost")

@@ -30,7 +30,7 @@ def test_seven_replicas_with_unknown_ends_fit_beside_the_rail(page: Page, server
     expect(cells).to_have_text(["?"] * 7)
     expect(cells.first).to_have_attribute("title", "log end offset unknown")
     expect(row(page, "Partition payments-0").get_by_role("img").first).to_have_accessible_name(
-        "log end offset unknown, its high watermark unknown"
+        "log end offset unknown, high watermark unknown"
     )
     assert region(page, "Partitions").locator(".scroll").evaluate(OVERFLOW) <= 0
 

@@ -51,9 +51,9 @@ def press_until(page: Page, key: str, name: str) -> None:
 
 
 def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) -> None:
-    lesson = pupil.get_by_role("article", name="A follower cuts off what was committed")
-    expect(lesson).to_contain_text("Before Kafka 0.11: what does it cut off its log?")
-    expect(button(pupil, "Predict, and play it")).to_be_disabled()
+    lesson = pupil.get_by_role("article", name="A follower truncates committed records")
+    expect(lesson).to_contain_text("Before Kafka 0.11: what does it truncate?")
+    expect(button(pupil, "Predict and run")).to_be_disabled()
 
     lesson.get_by_role("radio").first.focus()
     pupil.keyboard.press("Space")
@@ -61,20 +61,20 @@ def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) ->
     pupil.keyboard.press("ArrowDown")
     expect(lesson.get_by_role("radio").nth(2)).to_be_checked()
     # The Tab passes over what is not yet to be pressed.
-    expect(button(pupil, "Predict, and play it")).to_be_enabled()
-    press_until(pupil, "Tab", "Predict, and play it")
+    expect(button(pupil, "Predict and run")).to_be_enabled()
+    press_until(pupil, "Tab", "Predict and run")
     pupil.keyboard.press("Enter")
 
-    came = pupil.get_by_role("region", name="What came to pass")
-    expect(came).to_contain_text("As you predicted", timeout=PLAYED_MS)
-    expect(came).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
-    expect(came).to_contain_text("Before Kafka 0.11 a new follower dropped whatever it had not been told")
+    came = pupil.get_by_role("region", name="Result")
+    expect(came).to_contain_text("Your prediction was right", timeout=PLAYED_MS)
+    expect(came).to_contain_text("broker-4 orders-0: log truncated from 6 to 5 (high watermark)")
+    expect(came).to_contain_text("Before Kafka 0.11 a new follower truncated its log to its own high watermark")
     kip = str(came.get_by_role("link", name="KIP-101").first.get_attribute("href"))
     assert kip.startswith("https://cwiki.apache.org/confluence/display/KAFKA/KIP-101+-+Alter+Replication+Protocol")
     source = came.get_by_role("link", name="broker_sim/replication/truncation.py").get_attribute("href")
     assert source == "/source/broker_sim/replication/truncation.py#TruncateToHighWatermark"
-    expect(region(pupil, "Lessons")).to_contain_text("1 of 1 predicted")
-    expect(region(pupil, "Why")).to_contain_text("log cut from 6 back to 5")
+    expect(region(pupil, "Lessons")).to_contain_text("1 of 1 right")
+    expect(region(pupil, "Why")).to_contain_text("log truncated from 6 to 5")
 
     press_until(pupil, "Tab", "Show the moment in the tracks")
     pupil.keyboard.press("Enter")
@@ -85,16 +85,16 @@ def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) ->
 
 
 def test_a_prediction_that_did_not_come_to_pass_does_not_look_like_what_did(pupil: Page) -> None:
-    lesson = pupil.get_by_role("article", name="A follower cuts off what was committed")
+    lesson = pupil.get_by_role("article", name="A follower truncates committed records")
     lesson.get_by_role("radio").first.check()
-    button(pupil, "Predict, and play it").click()
+    button(pupil, "Predict and run").click()
 
-    came = pupil.get_by_role("region", name="What came to pass")
-    expect(came).to_contain_text("Not as you predicted", timeout=PLAYED_MS)
+    came = pupil.get_by_role("region", name="Result")
+    expect(came).to_contain_text("Your prediction was wrong", timeout=PLAYED_MS)
     ground = "choice => getComputedStyle(choice).backgroundColor"
     right, wrong, neither = (lesson.locator(".choice").nth(place).evaluate(ground) for place in (2, 0, 1))
     assert len({right, wrong, neither}) == 3
-    expect(lesson.locator(".choice").first).to_contain_text("you predicted this, and it did not come to pass")
+    expect(lesson.locator(".choice").first).to_contain_text("your prediction, not correct")
 
 
 def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
@@ -108,10 +108,10 @@ def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
     turn_to(pupil, "Compare")
     parted = region(pupil, "First difference")
     expect(parted).to_contain_text("jepsen-2013, with unclean.leader.election.enable=true")
-    expect(parted).to_contain_text("broker 3 leads, leader epoch 1, ISR 3, UNCLEAN")
-    expect(parted).to_contain_text("nobody leads, leader epoch 1, ISR 1")
+    expect(parted).to_contain_text("leader 3, leader epoch 1, ISR 3, UNCLEAN")
+    expect(parted).to_contain_text("no leader, leader epoch 1, ISR 1")
     # The whole tab is there, and not the height of the list of changes since a pinned moment.
-    both = region(pupil, "Both stories, on one axis")
+    both = region(pupil, "Events of both runs, side by side")
     expect(both.locator("time").nth(8)).to_be_visible()
     seen = both.evaluate(
         "(list) => list.getBoundingClientRect().bottom <= list.parentElement.getBoundingClientRect().bottom"
@@ -128,14 +128,14 @@ def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bu
     expect(
         pupil.get_by_role("navigation", name="Views").get_by_role("link", name="Tracks", exact=True)
     ).to_have_attribute("aria-current", "page", timeout=PLAYED_MS)
-    expect(region(pupil, "Why")).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
+    expect(region(pupil, "Why")).to_contain_text("broker-4 orders-0: log truncated from 6 to 5 (high watermark)")
     expect(pupil.get_by_role("banner")).to_contain_text("with its bug")
     expect(pupil.get_by_role("banner").locator(".badge")).to_be_in_viewport()
     turn_to(pupil, "Compare")
     parted = region(pupil, "First difference")
-    expect(parted).to_contain_text("broker-4 orders-0: log cut from 6 back to 5 (high watermark)")
-    expect(parted).to_contain_text("Before Kafka 0.11 a new follower dropped")
-    both = region(pupil, "Both stories, on one axis")
-    expect(both.locator(".first").first).to_contain_text("log cut from 6 back to 5")
-    pupil.get_by_role("button", name="lines before, which are the same").click()
-    expect(both).to_contain_text("leads the ensemble in epoch 1")
+    expect(parted).to_contain_text("broker-4 orders-0: log truncated from 6 to 5 (high watermark)")
+    expect(parted).to_contain_text("Before Kafka 0.11 a new follower truncated")
+    both = region(pupil, "Events of both runs, side by side")
+    expect(both.locator(".first").first).to_contain_text("log truncated from 6 to 5")
+    pupil.get_by_role("button", name="identical lines before").click()
+    expect(both).to_contain_text("leads the ensemble, epoch 1")

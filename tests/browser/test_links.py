@@ -37,7 +37,7 @@ def drag(page: Page, one: str, other: str) -> None:
 
 def test_a_drag_and_the_form_send_the_same_call(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
-    expect(region(page, "Links")).to_contain_text("every link is whole")
+    expect(region(page, "Links")).to_contain_text("no link faults")
     asked = faults_asked_for(page)
 
     drag(page, "broker-1", "peer-2")
@@ -47,10 +47,10 @@ def test_a_drag_and_the_form_send_the_same_call(page: Page, server: PageServer) 
     button(page, "Heal broker-1 to peer-2").click()
     expect(page.locator("svg.ring path.fault")).to_have_count(0)
 
-    form = page.get_by_role("form", name="Make a fault")
+    form = page.get_by_role("form", name="Add fault")
     form.get_by_label("from").select_option("broker-1")
     form.get_by_label("to", exact=True).select_option("peer-2")
-    form.get_by_role("button", name="Make it").press("Enter")
+    form.get_by_role("button", name="Add fault").press("Enter")
     expect(made).to_contain_text("broker-1 ↔ peer-2")
 
     assert len(asked) == 2
@@ -65,6 +65,6 @@ def test_a_drag_that_ends_on_no_other_node_does_nothing_and_says_so(page: Page, 
 
     drag(page, "broker-3", "broker-3")
 
-    expect(page.get_by_text("broker-3 was dropped on no other node")).to_be_visible()
+    expect(page.get_by_text("the drag from broker-3 ended on no other node")).to_be_visible()
     assert asked == []
     assert server.agent.held == []

@@ -31,7 +31,7 @@ def test_a_controller_killed_from_the_page_is_replaced_and_comes_back(
 
     expect(card(page, f"Broker {before.id}")).to_contain_text("down")
     expect(page.get_by_label(f"controller epoch {epoch + 1}")).to_be_visible(timeout=FAILOVER_MS)
-    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.nth(1)).to_contain_text(f"{before.id}@{epoch}")
     for partition in range(3):
         expect(row(page, f"Partition orders-{partition}").get_by_role("cell").nth(1)).to_contain_text(str(before.id))

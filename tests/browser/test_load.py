@@ -64,7 +64,7 @@ def test_the_first_load_is_small_beside_20000_kept_events(browser_process: Brows
         page.goto(server.url)
         expect(card(page, "Broker 1")).to_be_visible()
         # Long ago, but kept: the list is not empty.
-        expect(page.get_by_text("topic orders, 1 partition")).to_be_visible()
+        expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
         context.close()
     finally:
         server.stop()
@@ -73,9 +73,9 @@ def test_the_first_load_is_small_beside_20000_kept_events(browser_process: Brows
 
 
 def test_progress_is_fetched_when_it_is_asked_for(page: Page) -> None:
-    expect(page.get_by_text("topic orders, 1 partition")).to_be_visible()
+    expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
-    region(page, "Events").get_by_label("progress").check()
+    region(page, "Events").get_by_label("show routine events").check()
 
     expect(page.get_by_text("replica_progressed").first).to_be_visible()
 

@@ -138,7 +138,7 @@ def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page,
     drawn, hidden = drawn_and_hidden(page, failover.tap)
     assert hidden > 0
 
-    page.get_by_text("The same as a table").click()
+    page.get_by_text("Show as a table").click()
     expect(page.locator("#messages .twin tbody tr")).to_have_count(drawn)
 
 
@@ -172,7 +172,7 @@ def test_keys_go_from_message_to_message_and_to_its_moment(page: Page) -> None:
 def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
-    expect(page.get_by_text("The history cannot be read")).to_have_count(0)
+    expect(page.get_by_text("Cannot read the history")).to_have_count(0)
 
 
 def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, failover: Failover) -> None:
@@ -184,7 +184,7 @@ def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, fai
         expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
 
 
-@pytest.mark.parametrize("axis", ["even spacing", "real time", "idle folded"])
+@pytest.mark.parametrize("axis", ["Even spacing", "Real time", "Skip idle time"])
 def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
     chosen = page.get_by_role("group", name="axis").get_by_role("button", name=axis)
     chosen.click()
@@ -195,9 +195,9 @@ def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
 def test_axis_of_dense_moment_has_even_spacing_by_default(page: Page) -> None:
     """The controller sends a dozen messages in the same millisecond; real time is one click away."""
     axes = page.get_by_role("group", name="axis")
-    expect(axes.get_by_role("button", name="even spacing")).to_have_attribute("aria-pressed", "true")
-    axes.get_by_role("button", name="real time").click()
-    expect(axes.get_by_role("button", name="even spacing")).to_have_attribute("aria-pressed", "false")
+    expect(axes.get_by_role("button", name="Even spacing")).to_have_attribute("aria-pressed", "true")
+    axes.get_by_role("button", name="Real time").click()
+    expect(axes.get_by_role("button", name="Even spacing")).to_have_attribute("aria-pressed", "false")
 
 
 WINDOW = """import('/web/messages/tab.js').then(({theDiagram}) => {
@@ -216,12 +216,12 @@ def shown_window(page: Page) -> tuple[int, int]:
 def test_zoom_near_an_edge_keeps_the_moment_in_sight(page: Page) -> None:
     wait_until(page, f"() => {MOMENT}")
     moment = page.evaluate(MOMENT)
-    page.get_by_role("button", name="real time").click()
+    page.get_by_role("button", name="Real time").click()
     page.get_by_role("button", name="Later").click()
     wait_until(page, f"(us) => {WINDOW}.then(([begin, end]) => us - begin < (end - begin) / 4)", moment)
     begin, end = shown_window(page)
     for _ in range(3):
-        page.get_by_role("button", name="A shorter time").click()
+        page.get_by_role("button", name="Zoom in").click()
     eighth = (end - begin) / 8
     wait_until(page, f"(least) => {WINDOW}.then(([begin, end]) => end - begin < least)", eighth * 1.01)
     begin, end = shown_window(page)
@@ -239,7 +239,7 @@ def test_window_that_the_user_moved_stays_where_it_is(page: Page) -> None:
     wait_until(page, f"() => {ASKED}.includes('from_us={before[0] + 3 * step}')")
     page.evaluate("import('/web/tracks/tab.js').then(() => new Promise((drawn) => setTimeout(drawn, 1200)))")
     assert shown_window(page)[0] == before[0] + 3 * step
-    page.get_by_role("button", name="The burst of events around the moment").click()
+    page.get_by_role("button", name="Show the activity around this moment").click()
     wait_until(page, f"(begin) => {WINDOW}.then(([now]) => now === begin)", before[0])
 
 
@@ -253,7 +253,7 @@ def test_moment_outside_the_window_is_shown_with_its_burst(page: Page) -> None:
 
 
 def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
-    page.get_by_role("button", name="real time").click()
+    page.get_by_role("button", name="Real time").click()
     share = """async () => {
       const {arrows, points, gutter, width} = (await import('/web/messages/tab.js')).theDiagram().scene;
       const xs = [...arrows.flatMap(({x1, x2}) => [x1, x2]), ...points.map(({x}) => x)];

@@ -91,12 +91,12 @@ def test_a_link_opens_its_moment_with_the_word_past_and_actions_off(watched: Wat
     elected = next(entry.seq for entry in told.numbered() if entry.event == e.ControllerElected(3, 4, 4))
     page.goto(f"{told.url}#run=live&at={elected - 1}")
     expect(page.locator(".when.past")).to_contain_text("PAST,")
-    expect(page.get_by_label("controller epoch 3")).to_contain_text("none@3")
+    expect(page.get_by_label("controller epoch 3")).to_contain_text("none · epoch 3")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no controller")
     expect(card(page, "Broker 1")).to_contain_text("down")
-    expect(region(page, "The cluster then")).to_contain_text("Actions are off: the past cannot be changed")
+    expect(region(page, "The cluster at this moment")).to_contain_text("Actions are off: the past cannot be changed")
     expect(button(page, "Start broker 1")).to_be_disabled()
-    expect(page.get_by_role("list", name="Events, the newest first").locator(".shown")).to_be_in_viewport()
+    expect(page.get_by_role("list", name="Events, newest first").locator(".shown")).to_be_in_viewport()
 
     turn_to(page, "Lab")
     expect(page.get_by_role("form", name="Inject a fault").get_by_role("button", name="Inject")).to_be_disabled()
@@ -189,12 +189,12 @@ def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: P
     killed = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
     go_to(tracks, killed - 1)
     tracks.keyboard.press("a")
-    expect(region(tracks, "Changed since A")).to_contain_text("Nothing is different.")
+    expect(region(tracks, "Changed since A")).to_contain_text("No differences.")
     go_to(tracks, killed)
     tracks.evaluate("at => { location.hash += `&pin=${at}`; }", killed - 1)
 
     compared = region(tracks, "Changed since A")
-    expect(compared).to_contain_text("reign 1@3")
+    expect(compared).to_contain_text("controller term, broker 1 · epoch 3")
     expect(compared.get_by_role("row")).to_have_count(8)
     expect(compared).to_contain_text(re.compile("session state.*connected.*closed", re.DOTALL))
     expect(compared).to_contain_text(re.compile("process.*running.*down", re.DOTALL))
@@ -257,7 +257,7 @@ def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_ano
     tracks.evaluate("location.hash = 'run=live&at=10'")
     # The page says that it goes there as soon as it asks how far the run reaches: the state is asked for after that.
     wait_here(tracks, lambda: held)
-    expect(tracks.locator(".when.past")).to_contain_text("going there…")
+    expect(tracks.locator(".when.past")).to_contain_text("loading…")
     go_to(tracks, 20)
     held[0].continue_()
     go_to(tracks, 21)
@@ -270,7 +270,7 @@ def test_a_moment_for_which_nobody_answers_is_told_and_the_page_goes_on(tracks: 
     patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
     tracks.evaluate(patience, 200)
     tracks.evaluate("location.hash = 'run=live&at=10'")
-    expect(tracks.get_by_role("alert")).to_contain_text("cannot be shown: the API has not answered for 0.2 s.")
+    expect(tracks.get_by_role("alert")).to_contain_text("cannot be shown: the API has not responded for 0.2 s.")
     expect(tracks.locator(".when")).to_contain_text("LIVE")
     tracks.evaluate(patience, 10_000)
     go_to(tracks, 20)
@@ -285,7 +285,7 @@ def test_what_cannot_be_shown_is_said_and_the_live_cluster_stays(watched: Watche
 
 def test_links_within_the_page_turn_to_the_tab_of_their_panel(tracks: Page) -> None:
     tracks.get_by_role("link", name="at least 30 committed records lost").click()
-    expect(region(tracks, "Records gone from a replica")).to_be_focused()
+    expect(region(tracks, "Records removed from a replica")).to_be_focused()
     assert "tab=table" in tracks.evaluate("location.hash")
 
 

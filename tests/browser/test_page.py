@@ -49,7 +49,7 @@ def test_peers_show_role_phase_epochs_zxid_and_who_leads(page: Page) -> None:
         expect(card(page, f"Peer {peer}")).to_contain_text("peer 2")
         expect(card(page, f"Peer {peer}")).to_contain_text("0x100000012")
         expect(card(page, f"Peer {peer}")).to_contain_text("running")
-    expect(region(page, "ZAB ensemble")).to_contain_text("peer 2 leads epoch 1")
+    expect(region(page, "ZAB ensemble")).to_contain_text("leader: peer 2 · epoch 1")
 
 
 def test_brokers_show_process_registration_epoch_and_the_controller(page: Page) -> None:
@@ -68,7 +68,9 @@ def test_a_broker_that_is_wrong_about_the_controller_is_marked(page: Page, serve
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerBelieved(2, 2, 4, True))
     server.tell("broker-3", e.ControllerBelieved(3, 2, 4, False))
 
-    expect(row(page, "Belief of broker 1")).to_contain_text("stale: says 1@3, ensemble says 2@4")
+    expect(row(page, "Belief of broker 1")).to_contain_text(
+        "stale: reports broker 1 · epoch 3; ZooKeeper has broker 2 · epoch 4"
+    )
     expect(row(page, "Belief of broker 2")).to_contain_text("agrees")
     expect(row(page, "Belief of broker 3")).to_contain_text("agrees")
     expect(card(page, "Broker 1")).to_contain_text("acts as controller")
@@ -95,7 +97,7 @@ def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, se
     server.tell("broker-3", e.ControllerElected(3, 4, 4))
 
     expect(page.get_by_label("controller epoch 4")).to_be_visible()
-    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.first).to_contain_text("3@4")
     expect(reigns.nth(1)).to_contain_text("1@3")
     expect(reigns.nth(1)).to_contain_text("session closed")
@@ -118,8 +120,8 @@ def test_a_reign_tells_what_became_of_its_holder(
     epoch = region(page, "Controller epoch")
     if action:
         act(page, action, "broker 1")
-        expect(epoch).to_contain_text("its session ends in about")
-        expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+        expect(epoch).to_contain_text("session expires in about")
+        expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
         expect(epoch.locator(".band.absent")).to_have_count(1)
     server.is_controller(-1, 3)
     session = 0x1_0000_A2C3_D001
@@ -127,7 +129,7 @@ def test_a_reign_tells_what_became_of_its_holder(
     server.is_controller(3, 4)
     server.tell("broker-3", e.ControllerElected(3, 4, 4))
 
-    reigns = page.get_by_role("list", name="Reigns, the newest first").get_by_role("listitem")
+    reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.first).to_contain_text("3@4")
     expect(reigns.nth(1)).to_contain_text(word)
 
@@ -141,7 +143,7 @@ def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(pag
     expect(partition.get_by_role("cell").nth(2)).to_contain_text("leader121")
     expect(partition.get_by_role("cell").nth(3)).to_contain_text("in sync120")
     expect(partition.get_by_role("cell").nth(4)).to_contain_text("out of sync90\N{MINUS SIGN}31")
-    expect(partition.get_by_role("img", name="log end offset 90, its high watermark 90")).to_be_visible()
+    expect(partition.get_by_role("img", name="log end offset 90, high watermark 90")).to_be_visible()
 
 
 def test_eligible_replicas_are_shown_where_there_are_any(page: Page, server: PageServer) -> None:
@@ -161,7 +163,7 @@ def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, serve
 
     expect(row(page, "Partition orders-0")).to_contain_text("unclean")
     expect(row(page, "Partition orders-0")).to_contain_text("at least 30 committed records lost")
-    expect(region(page, "Records gone from a replica")).to_contain_text("90\N{EN DASH}120")
+    expect(region(page, "Records removed from a replica")).to_contain_text("90\N{EN DASH}120")
 
 
 def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
@@ -176,7 +178,7 @@ def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server:
         server.tell(f"broker-{broker}", lost)
 
     expect(row(page, "Partition orders-0")).to_contain_text("at least 226 committed records lost")
-    expect(region(page, "Records gone from a replica")).to_contain_text("at least 226 committed records lost")
+    expect(region(page, "Records removed from a replica")).to_contain_text("at least 226 committed records lost")
     health = page.get_by_role("group", name="Health")
     expect(health).to_contain_text("at least 226 committed records lost")
     expect(health).not_to_contain_text("Healthy")
@@ -192,7 +194,7 @@ def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_pat
 
         expect(card(watched.page, "Peer 1")).to_contain_text("zxidunknown")
         turn_to(watched.page, "Lab")
-        expect(region(watched.page, "Producers")).to_contain_text("unknown: the API has not said yet")
+        expect(region(watched.page, "Producers")).to_contain_text("unknown: no response from the API yet")
         expect(region(watched.page, "Producers")).not_to_contain_text("0 running")
     finally:
         server.stop()
@@ -202,9 +204,9 @@ def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, serv
     server.ensemble.stale = True
     server.tell("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
 
-    expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum serves")
+    expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
-    expect(page.get_by_role("navigation", name="Views")).to_contain_text("controller 1@3 last known, ")
+    expect(page.get_by_role("navigation", name="Views")).to_contain_text("controller broker 1 · epoch 3 last known, ")
     expect(region(page, "Brokers")).to_contain_text("3 of 3 registered, last known, ")
     expect(card(page, "Peer 2")).to_contain_text("LOOKING")
     expect(card(page, "Broker 1")).to_contain_text("running")
@@ -213,11 +215,11 @@ def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, serv
 def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server: PageServer) -> None:
     """The timeout of the session has long passed, and still nothing expires it."""
     act(page, "Kill", "broker 1")
-    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]
     for peer in (1, 2, 3):
         server.tell(f"peer-{peer}", *looks)
-    stands = "its session stands: without a quorum none expires"
+    stands = "session not expired: no session expires without a quorum"
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text(stands)
     expect(page.locator("#reigns")).to_contain_text(stands)
     page.wait_for_timeout(500)
@@ -226,7 +228,7 @@ def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server:
 
 def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
     server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
-    events = page.get_by_role("list", name="Events, the newest first").get_by_role("listitem")
+    events = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
     expect(events.first).to_contain_text("orders-0: ISR 1, 2, 3 (caught up)")
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
 
@@ -236,21 +238,21 @@ def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: Pag
     region(page, "Events").get_by_label("type").select_option("topic_created")
     expect(events).to_have_count(1)
     region(page, "Events").get_by_label("type").select_option("")
-    region(page, "Events").get_by_label("progress").check()
+    region(page, "Events").get_by_label("show routine events").check()
     expect(page.get_by_text("replica_progressed").first).to_be_visible()
 
 
 def test_what_an_event_says_is_text_and_never_markup(page: Page, server: PageServer) -> None:
     server.tell("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
 
-    expect(page.get_by_text("drops <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
+    expect(page.get_by_text("closes the connection from <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
 
 
 def test_a_long_history_of_progress_does_not_hide_what_happened_before_it(page: Page, server: PageServer) -> None:
     server.tell("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
     page.reload()
 
-    expect(page.get_by_text("topic orders, 1 partition")).to_be_visible()
+    expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
 
 
 def test_what_a_producer_tells_each_second_does_not_hide_what_happened_before_it(
@@ -262,7 +264,7 @@ def test_what_a_producer_tells_each_second_does_not_hide_what_happened_before_it
     expect(region(page, "Events")).to_contain_text("controller_elected")
     region(page, "Events").get_by_label("type").select_option("controller_elected")
     region(page, "Events").get_by_label("node").select_option("peer-1")
-    expect(region(page, "Events")).to_contain_text("none of these among the newest events")
+    expect(region(page, "Events")).to_contain_text("no matches among the newest events")
 
 
 @pytest.mark.parametrize("width", [400, 1440])

@@ -31,13 +31,13 @@ def crowded(server: PageServer) -> PageServer:
 
 def test_a_small_topic_stays_in_sight_beside_one_of_500_partitions(crowded: PageServer, page: Page) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
-    expect(button(page, "Unfold partitions of archive")).to_have_attribute("aria-expanded", "false")
+    expect(button(page, "Expand partitions of archive")).to_have_attribute("aria-expanded", "false")
     expect(region(page, "Partitions").get_by_role("row")).to_have_count(4)
     assert page.evaluate("document.documentElement.scrollHeight") < 4_000
 
 
 def test_an_unfolded_topic_is_shown_a_page_at_a_time(crowded: PageServer, page: Page) -> None:
-    button(page, "Unfold partitions of archive").click()
+    button(page, "Expand partitions of archive").click()
     expect(row(page, "Partition archive-24")).to_be_visible()
     expect(row(page, "Partition archive-25")).to_have_count(0)
     expect(region(page, "Partitions")).to_contain_text("1\N{EN DASH}25 of 500")
@@ -59,13 +59,13 @@ def test_the_filter_finds_topics_and_single_partitions(crowded: PageServer, page
     expect(row(page, "Partition archive-311")).to_be_visible()
     expect(page.get_by_role("heading", name="orders")).to_have_count(0)
     search.fill("nothing")
-    expect(region(page, "Partitions")).to_contain_text("The filter lets none of 2 topics through.")
+    expect(region(page, "Partitions")).to_contain_text("The filter matches none of 2 topics.")
 
 
 def test_only_partitions_in_trouble_are_shown_where_they_are_asked_for(crowded: PageServer, page: Page) -> None:
     crowded.tell("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
     expect(region(page, "Partitions")).to_contain_text("1 under-replicated")
-    region(page, "Partitions").get_by_label("in trouble only").check()
+    region(page, "Partitions").get_by_label("with problems only").check()
 
     expect(row(page, "Partition archive-77")).to_be_visible()
     expect(row(page, "Partition orders-0")).to_be_visible()

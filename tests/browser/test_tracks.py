@@ -49,12 +49,13 @@ def test_the_lanes_show_who_reigned_and_who_believed_what(tracks: Page) -> None:
 
 def test_the_tracks_are_a_slider_that_says_the_moment(tracks: Page, told: PageServer) -> None:
     last = told.numbered()[-1].seq
-    expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller 3@4, "))
+    expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller broker 3 · epoch 4, "))
     slider(tracks).focus()
     tracks.keyboard.press("ArrowLeft")
     expect(slider(tracks)).to_have_attribute("aria-valuenow", str(last - 1))
     expect(slider(tracks)).to_have_attribute(
-        "aria-valuetext", re.compile(rf"event {last - 1}: broker-3 orders-0: 31 records gone.*controller 3@4")
+        "aria-valuetext",
+        re.compile(rf"event {last - 1}: broker-3 orders-0: 31 records removed.*controller broker 3 · epoch 4"),
     )
     expect(slider(tracks)).to_be_focused()
     tracks.keyboard.press("End")
@@ -106,7 +107,7 @@ def test_hovering_tells_what_lies_there(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
     x, y, seq = place(tracks, "controller", 3)
     tracks.mouse.move(x + 9, y)
-    expect(tracks.locator(".tip")).to_contain_text("controller: broker 3 @ epoch 4. From")
+    expect(tracks.locator(".tip")).to_contain_text("Controller: broker 3 · epoch 4. From")
     expect(tracks.locator(".tip")).to_contain_text(f"event {seq}")
     tracks.mouse.move(0, 0)
     expect(tracks.locator(".tip")).to_be_hidden()
@@ -145,23 +146,23 @@ def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> N
             break
     page.keyboard.press("Enter")
     expect(card(page, "Broker 1")).to_contain_text("down")
-    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("its session ends in about")
+    expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     expect(button(page, "Kill broker 1")).to_be_focused()
 
     server.is_controller(3, 4)
     gone = ["/brokers/ids/1", "/controller"]
     server.tell("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
     server.tell("broker-3", e.ControllerElected(3, 4, 4))
-    expect(page.get_by_label("controller epoch 4")).to_contain_text("3@4")
+    expect(page.get_by_label("controller epoch 4")).to_contain_text("broker 3 · epoch 4")
     expect(card(page, "Broker 3")).to_contain_text("controller")
     expect(page.get_by_role("status")).to_contain_text("Broker 3 is controller, epoch 4.")
 
     page.keyboard.press("e")
     expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("broker-3 is controller, epoch 4"))
     page.keyboard.press("ArrowLeft")
-    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("controller none@3"))
+    expect(slider(page)).to_have_attribute("aria-valuetext", re.compile("controller none · epoch 3"))
     page.keyboard.press("?")
-    expect(page.get_by_role("dialog", name="Keys")).to_contain_text("one event back, on")
+    expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous event, next event")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
     # Until it is drawn as live, actions are off.
@@ -242,7 +243,7 @@ def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
     server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     turn_to(page, "Tracks")
-    unfold = page.get_by_role("button", name="Unfold many (200)")
+    unfold = page.get_by_role("button", name="Expand many (200)")
     expect(unfold).to_be_visible()
     shown = (
         f"async (label) => {{ {STAGE} return stage?.window?.layout.rows.some((row) => row.label === label) === true; }}"
@@ -251,6 +252,6 @@ def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page
     tracks_show("many, 200 partitions")
     unfold.click()
     page.get_by_role("searchbox", name="Filter topics and partitions").fill("many-150")
-    expect(page.get_by_role("button", name="Fold many (200)")).to_be_visible()
+    expect(page.get_by_role("button", name="Collapse many (200)")).to_be_visible()
     tracks_show("many-150")
     assert not page.evaluate(shown, "many-151")

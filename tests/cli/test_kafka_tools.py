@@ -105,9 +105,9 @@ def test_dates_and_durations_are_read_in_iso_8601() -> None:
     assert consumer_groups.at("1970-01-01T01:00:00+01:00") == 0
     assert consumer_groups.since("P1DT1H") < consumer_groups.since("PT30M")
     for text in ("P", "1H", "PT"):
-        with pytest.raises(CommandFailed, match="is no duration"):
+        with pytest.raises(CommandFailed, match="is not a duration"):
             consumer_groups.since(text)
-    with pytest.raises(CommandFailed, match="no date"):
+    with pytest.raises(CommandFailed, match="not a date"):
         consumer_groups.at("yesterday")
 
 
@@ -117,7 +117,7 @@ def test_a_file_that_is_no_text_is_named_and_not_shown(tmp_path: Path) -> None:
     for read, what in ((delete_records.read_offsets, "offsets"), (elect.read_partitions, "partitions")):
         with pytest.raises(CommandFailed) as refused:
             read(file)
-        assert str(refused.value) == f"cannot read {what} from {file}: it is no text"
+        assert str(refused.value) == f"cannot read {what} from {file}: it is not a text file"
 
 
 @pytest.mark.parametrize(
@@ -305,7 +305,7 @@ def test_a_consumer_goes_on_behind_what_compaction_took() -> None:
 def test_records_that_cannot_be_read_are_one_line() -> None:
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=BatchUnreadable("a batch is damaged")))
     reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST)
-    with pytest.raises(CommandFailed, match="t-0: what comes from offset 3 on cannot be read: a batch is damaged"):
+    with pytest.raises(CommandFailed, match="t-0: records from offset 3 cannot be read: a batch is damaged"):
         asyncio.run(reader.read(SHOWN, -1, -1))
 
 

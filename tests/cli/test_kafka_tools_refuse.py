@@ -38,7 +38,7 @@ HUGE = "9" * 5000
         (elect.main, ["--election-type", "unclean", "--topic", "t", "--partition", "-2147483649"], "into 32 bits"),
         (consume.main, ["--topic", "t", "--partition", "99999999999", "--offset", "0"], "does not fit into 32 bits"),
         (produce.main, ["--topic", "t", "--timeout", "99999999999"], "does not fit into 32 bits"),
-        (produce.main, ["--topic", "t", "--timeout", "0"], "--timeout is at least 1"),
+        (produce.main, ["--topic", "t", "--timeout", "0"], "--timeout must be at least 1"),
         (
             consumer_groups.main,
             ["--reset-offsets", "--group", "g", "--topic", "t", "--to-offset", "9223372036854775808"],

@@ -70,12 +70,12 @@ def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(tmp_pat
     for content in ("gehe\u00efm", "gehe\nim"):
         file.write_text(content)
         said = refused("http://127.0.0.1:1", "--token-file", str(file))
-        assert "holds no token" in said and "gehe" not in said
+        assert "contains no valid token" in said and "gehe" not in said
     file.write_bytes(b"gehe\xff")
     said = refused("http://127.0.0.1:1", "--token-file", str(file))
-    assert said == f"{file} holds no token: it is no text\n"
+    assert said == f"{file} contains no token: it is not a text file\n"
     file.write_bytes(b"\n")
-    assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} holds no token: it is empty\n"
+    assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} contains no token: it is empty\n"
 
 
 def test_a_token_for_no_cluster_that_runs_is_refused(tmp_path: Path) -> None:
@@ -85,4 +85,4 @@ def test_a_token_for_no_cluster_that_runs_is_refused(tmp_path: Path) -> None:
             [*command, *more, "--token-file", str(tmp_path)], capture_output=True, text=True, check=False
         )
         assert (done.returncode, done.stdout) == (2, "")
-        assert "--token-file goes with --on" in done.stderr
+        assert "--token-file needs --on" in done.stderr

@@ -55,7 +55,7 @@ def test_a_journal_and_its_messages_do_not_go_to_one_file(
     out = tmp_path / "both.jsonl"
     assert run(out) == 2
     said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be gone\n")
+    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be overwritten\n")
     assert not out.exists()
 
 
@@ -77,7 +77,7 @@ def test_options_that_would_do_nothing_are_refused(
         ("many", "chaos", [], "--seeds takes A-B"),
         ("9-3", "chaos", [], "smaller than the first"),
         ("²", "chaos", [], "--seeds takes A-B"),
-        (f"0-{10**19}", "chaos", [], "nobody can count so many"),
+        (f"0-{10**19}", "chaos", [], "too many seeds"),
         ("1", "nonsense", [], "no scenario 'nonsense'"),
         ("1", "chaos", ["tickTime"], "KEY=VALUE"),
         ("1", "chaos", ["tickTime=soon"], "positive whole number"),
@@ -113,7 +113,7 @@ def test_replay_writes_the_messages_of_a_seed_and_refuses_where_there_are_none(
     assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in heard}
     bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
     assert replay.replay(1, bare, [], None, messages) == cli.USAGE
-    assert f"--messages: {bare} plays on no simulated network" in capsys.readouterr().err
+    assert f"--messages: {bare} has no simulated network" in capsys.readouterr().err
 
 
 def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -122,7 +122,7 @@ def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pyte
     assert b'"LeaderAndIsr"' in messages.read_bytes()
     bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
     assert outage_library.run([bare], None, outage_library.Wanted(messages=messages)) == cli.USAGE
-    assert "nobody sends messages over the bare protocol" in capsys.readouterr().err
+    assert "scenarios of the bare protocol have no messages" in capsys.readouterr().err
 
 
 def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

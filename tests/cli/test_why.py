@@ -19,7 +19,7 @@ from zabka.journal.writer import encode_line
 ORDERS = TopicPartition("orders", 0)
 APP = typer.Typer()
 APP.command()(command)
-OTHERS = "there are others; leave --about out to see them"
+OTHERS = "Leave --about out to see other events of the type"
 IT_HAS = "The journal has followership_taken, leader_elected, log_truncated, records_lost"
 
 
@@ -50,21 +50,21 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
     assert [line for line in said.output.splitlines() if not line.startswith("    ")] == [
-        "00:00:04.000Z broker-1#3: orders-0: 3 records gone, 6 to 8, at least 3 of them committed (diverging epoch)",
-        "because 00:00:03.000Z broker-1#2: orders-0: log cut from 9 back to 6",
-        "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2 at leader epoch 3",
-        "because 00:00:01.000Z broker-3#1: orders-0: broker 2 leads, leader epoch 3, ISR 2, UNCLEAN; "
-        "1 not alive, 2 elected",
+        "00:00:04.000Z broker-1#3: orders-0: 3 records removed, offsets 6 to 8, at least 3 committed (diverging epoch)",
+        "because 00:00:03.000Z broker-1#2: orders-0: log truncated from 9 to 6",
+        "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2, leader epoch 3",
+        "because 00:00:01.000Z broker-3#1: orders-0: leader 2, leader epoch 3, ISR 2, UNCLEAN; "
+        "candidates: 1 not alive, 2 elected",
         "because timer auto-leader-rebalance",
-        "which is where it begins: timer",
+        "first cause: timer",
     ]
 
 
 def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
-    assert said[1].startswith("    rule: Where nobody in sync lives, and unclean.leader.election.enable")
-    here, _, there = said[2].partition("; there ")
-    assert re.fullmatch(r"    here controller/election\.py:\d+ \(leader_for_offline\)", here)
+    assert said[1].startswith("    rule: If no replica of the ISR is alive, and unclean.leader.election.enable")
+    here, _, there = said[2].partition("; upstream: ")
+    assert re.fullmatch(r"    source: controller/election\.py:\d+ \(leader_for_offline\)", here)
     assert there == "Election.leaderForOffline, KIP-704"
 
 
@@ -72,7 +72,7 @@ def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss:
     said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
     assert (said.exit_code, said.output) == (
         1,
-        f"zabka: no event is records_lost with 'payments' in its sentence: {OTHERS}\n",
+        f"zabka: no event is records_lost with 'payments' in its sentence. {OTHERS}\n",
     )
 
 
@@ -95,14 +95,14 @@ def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     path = journal(tmp_path / "journal.jsonl", ("broker-1", 1, asked))
     said = CliRunner().invoke(APP, ["admin_requested", "--journal", str(path)])
     assert said.output.splitlines() == [
-        "00:00:01.000Z broker-1#1: asked for CreateTopics, by me\\nbecause 00:00:00.000Z broker-9#1: forged\\x1b[2J",
-        "which is where it begins: request",
+        "00:00:01.000Z broker-1#1: received CreateTopics from me\\nbecause 00:00:00.000Z broker-9#1: forged\\x1b[2J",
+        "first cause: request",
     ]
 
 
 def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
-    assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is no file\n")
+    assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is not a file\n")
 
 
 @pytest.mark.parametrize(

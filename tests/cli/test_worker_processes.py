@@ -84,8 +84,8 @@ def test_a_process_that_is_killed_is_told_in_a_line_and_is_no_violation(argument
         _, error = command.communicate(timeout=PATIENCE_S)
         # 1 would mean that an invariant did not hold.
         assert command.returncode == 2
-        assert error == "a process that this command had begun was killed, so that not all is done; " \
-            "is there too little memory?\n"  # fmt: skip
+        assert error == "a worker process of this command was killed before it had finished. " \
+            "The machine may be out of memory\n"  # fmt: skip
 
 
 def write_down(number: int, directory: Path) -> int:

@@ -100,7 +100,7 @@ def test_a_process_that_cannot_be_stopped_now_is_not_said_to_be_paused(
         watched = Watched(tmp_path, [sys.executable, "-c", code])
         process = await watched.up()
         await wait_for(lambda: _state_of(process.pid) == "D")
-        with pytest.raises(NotNow, match=r"broker-1 was sent SIGSTOP, .* it may yet"):
+        with pytest.raises(NotNow, match=r"broker-1 was sent SIGSTOP, .* it may still take effect"):
             await process.pause()
         process.observe()
         assert (process.state, watched.changes) == ("running", [("running", "start")])

@@ -96,7 +96,7 @@ def test_a_kafka_broker_that_joins_is_shown_serves_and_may_be_controller(
     assert (found["process"], found["pid"], found["is_controller"]) == ("unknown", None, False)
     assert (found["host"], found["port"]) == ("127.0.0.1", joined.port)
     assert [broker["id"] for broker in cluster.get("/api/v1/cluster")["brokers"]] == [*OURS, JOINED]
-    with pytest.raises(ClusterFailed, match="was not started here"):
+    with pytest.raises(ClusterFailed, match="was not started by this cluster"):
         cluster.post(f"/api/v1/brokers/{JOINED}/kill")
 
     # Replicas on it: from the start, and moved there.

@@ -97,7 +97,7 @@ def test_a_rule_is_found_by_what_the_event_says_of_itself() -> None:
     cut = e.LogTruncated(4, "orders", 0, 6, 5, 2, cause="high_watermark")
     elected = e.LeaderElected("orders", 0, 2, 3, [2], [1, 2], 4, 1, unclean=True, cause="unclean")
     names = [rule.name for event in (cut, elected) if (rule := rule_of(event))]
-    assert names == ["a follower cut to its high watermark", "an unclean election takes whoever lives"]
+    assert names == ["a follower truncates to its high watermark", "an unclean election takes any live replica"]
     assert rule_of(e.ReplicaProgressed(1, [])) is None
     assert rule_of(e.RecordsAcknowledged(1, "orders", 0, 1, 0, 0, acks=0, checksum=0)) is None
 
@@ -140,9 +140,11 @@ def test_a_kip_whose_page_is_not_listed_is_no_link() -> None:
         reference("KIP-999999")
 
 
-def test_a_rules_sentence_is_one_plain_sentence() -> None:
+def test_rule_text_is_at_most_three_short_sentences() -> None:
     for rule in BY_NAME.values():
-        assert rule.sentence.endswith(".") and "  " not in rule.sentence and ". " not in rule.sentence, rule.sentence
+        sentences = rule.sentence.split(". ")
+        assert rule.sentence.endswith(".") and "  " not in rule.sentence and len(sentences) <= 3, rule.sentence
+        assert all(len(each.split()) <= 30 for each in sentences), rule.sentence
         assert rule.name[0].islower() and not rule.name.endswith(".")
 
 

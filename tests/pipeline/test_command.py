@@ -28,9 +28,9 @@ ROOT = Path(__file__).resolve().parents[2]
     ("arguments", "said"),
     [
         (["--data", "sc://host"], "sc://host is a Spark Connect server"),
-        (["--data", "kafka://host/topic"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
-        (["--data", "kafka://host:9092"], "names no topic: kafka://HOST:PORT/TOPIC is wanted"),
-        (["--data", "kafka://host:9092/topic"], "--out says where the tables go"),
+        (["--data", "kafka://host/topic"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
+        (["--data", "kafka://host:9092"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
+        (["--data", "kafka://host:9092/topic"], "Name the directory for the tables with --out"),
         (["--data", ".", "--out", "s3a://bucket/tables"], "--out is a URI (s3a://…)"),
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
     ],
@@ -47,7 +47,10 @@ def test_what_is_no_directory_and_no_master_is_answered_before_spark_starts(
 
 def test_tables_of_another_file_system_go_where_out_says() -> None:
     answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", "s3a://bucket/journals"])
-    assert (answer.exit_code, "--out says where the tables go" in " ".join(answer.output.split())) == (2, True)
+    assert (answer.exit_code, "Name the directory for the tables with --out" in " ".join(answer.output.split())) == (
+        2,
+        True,
+    )
 
 
 def test_a_stream_follows_no_other_file_system(tmp_path: Path) -> None:
@@ -55,7 +58,7 @@ def test_a_stream_follows_no_other_file_system(tmp_path: Path) -> None:
         jobs_of_spark, ["stream", "--data", "hdfs://host:8020/journals", "--out", str(tmp_path)]
     )
     assert answer.exit_code == 2
-    assert "hdfs://host:8020/journals: a stream follows a directory" in " ".join(answer.output.split())
+    assert "hdfs://host:8020/journals: a stream reads a directory" in " ".join(answer.output.split())
 
 
 def test_what_is_published_to_is_a_topic(tmp_path: Path) -> None:
@@ -117,7 +120,7 @@ def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -
                 # The query is about to start; its first batch is under way when it is to stop.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
-    stopping = said.index("stopping, after the batch that is under way\n")
+    stopping = said.index("stopping after the current batch\n")
     assert [line.split(":")[0] for line in said[stopping + 1 :]] in ([], ["batch 0"])
     assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
     with versions.locked(tmp_path / "data" / "analytics"):

@@ -75,10 +75,10 @@ def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: Live
         )
         assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
         assert whole["controller"]["broker_id"] > 0, "the ensemble's own word stands"
-        with pytest.raises(ClusterFailed, match=r"host-1 .*has not answered since"):
+        with pytest.raises(ClusterFailed, match=r"host-1 .*has not responded since"):
             zabka_cluster.get("/readyz")
         began_s = time.monotonic()
-        with pytest.raises(ClusterFailed, match=r"nothing was done to broker-1.*zabka up --data"):
+        with pytest.raises(ClusterFailed, match=r"no action on broker-1.*zabka up --data"):
             zabka_cluster.brokers[1].start()
         assert time.monotonic() - began_s < CALL_TIMEOUT_S, "it waited for an answer"
     finally:
@@ -96,7 +96,7 @@ def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: 
 
     assert found["broker_id"] == known["broker_id"]
     assert zabka_cluster.topics["orders"].describe()["stale"]
-    with pytest.raises(ClusterFailed, match="no quorum serves"):
+    with pytest.raises(ClusterFailed, match="no quorum"):
         zabka_cluster.get("/readyz")
     with pytest.raises(ClusterFailed, match="503"):
         zabka_cluster.topics.create("more")

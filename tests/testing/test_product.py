@@ -45,7 +45,7 @@ def test_a_report_says_of_which_decision_it_tells_the_story() -> None:
         next(broker for broker in world.brokers.values() if broker.id != leader and not broker.is_controller).kill()
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
-        said = report(world.journal()).partition("how it came to the newest ")[2]
+        said = report(world.journal()).partition("causes of the newest ")[2]
     # A leader weighs more than an ISR, and was not the newest decision.
     assert said.startswith("leader_elected:\n")
 
@@ -95,8 +95,8 @@ def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_ag
 
     assert "the last 20 of" in said
     assert "is controller, epoch 2" in said
-    assert "how it came to the newest leader_elected:" in said
-    assert "which is where it begins:" in said
+    assert "causes of the newest leader_elected:" in said
+    assert "first cause:" in said
     assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
 
 

@@ -150,11 +150,11 @@ class BodyLimit:
         # In chunks anything may come, whatever length is said besides.  h11 has refused one that is no number.
         length = bytes_max if b"transfer-encoding" in headers else int(headers[b"content-length"])
         if length > bytes_max:
-            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
+            await self._refuse(scope, send, 413, f"a body can have at most {bytes_max} bytes")
         elif length <= self._bytes_max:
             await self._pass_on(scope, receive, send, bytes_max)
         elif self._large_ones == LARGE_AT_ONCE:
-            await self._refuse(scope, send, 503, f"{LARGE_AT_ONCE} large bodies are being read; come back in a moment")
+            await self._refuse(scope, send, 503, f"{LARGE_AT_ONCE} large bodies are being read; try again in a moment")
         else:
             self._large_ones += 1
             try:
@@ -165,7 +165,7 @@ class BodyLimit:
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, bytes_max: int) -> None:
         body = await self._read(receive, bytes_max)
         if body is None:
-            await self._refuse(scope, send, 413, f"a body has at most {bytes_max} bytes")
+            await self._refuse(scope, send, 413, f"a body can have at most {bytes_max} bytes")
             return
         left: list[Message] = [body]
 

@@ -14,9 +14,9 @@ def read_token(path: Path) -> str:
     try:
         token = path.read_text().strip()
     except UnicodeDecodeError:
-        raise BadToken(f"{path} holds no token: it is no text") from None
+        raise BadToken(f"{path} contains no token: it is not a text file") from None
     if not token:
-        raise BadToken(f"{path} holds no token: it is empty")
+        raise BadToken(f"{path} contains no token: it is empty")
     if not (token.isascii() and token.isprintable()):
-        raise BadToken(f"{path} holds no token: it has what no header can carry")
+        raise BadToken(f"{path} contains no valid token: it has characters that a header cannot contain")
     return token

@@ -12,23 +12,27 @@ from zabka.cli.options import Data, Settings
 
 def command(
     config: Annotated[
-        Path | None, typer.Option(help="An agent.json, as `up` and the containers write it; nothing else is read then")
+        Path | None,
+        typer.Option(help="An agent.json, as `up` and the containers write it; it replaces all other options"),
     ] = None,
     hosts: Annotated[
         str,
         typer.Option(
-            envvar="ZABKA_HOSTS", help="The names of all hosts, by commas, the same on each; the API is on the first"
+            envvar="ZABKA_HOSTS",
+            help="Names of all hosts, comma-separated, the same on each host; the API runs on the first",
         ),
     ] = "",
-    here: Annotated[str, typer.Option(envvar="ZABKA_HERE", help="Which of them this one is")] = "",
+    here: Annotated[str, typer.Option(envvar="ZABKA_HERE", help="Name of this host")] = "",
     tokens: Annotated[
         Path | None,
-        typer.Option(envvar="ZABKA_TOKENS", help="Where agent.token is, the same on each host [default: --data]"),
+        typer.Option(
+            envvar="ZABKA_TOKENS", help="Directory of agent.token, which is the same on each host [default: --data]"
+        ),
     ] = None,
-    peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers, on all hosts together")] = 3,
-    brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers, on all hosts together")] = 3,
+    peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers on all hosts together")] = 3,
+    brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers on all hosts together")] = 3,
     profile: Annotated[
-        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)")
     ] = "default",
     data: Data = Path(".zabka"),
     set_: Settings = None,

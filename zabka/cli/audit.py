@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zabka.pipeline.topic.connection import TopicPlace
 
 SHOWN_MAX = 20
-_NONE = "No journals below {}: name a directory with some, such as one that `zabka replay --out` wrote"
+_NONE = "No journals in {}. Name a directory with journals, such as one that `zabka replay --out` wrote"
 
 
 def audited(place: Place, out: Path, master: str) -> int:
@@ -47,7 +47,7 @@ def audited(place: Place, out: Path, master: str) -> int:
         say(f"{row['run']}: {row['invariant']}: {row['detail']}")
         for step in row["chain"]:
             say(f"    because {step}")
-        say(f"    replay: {row['command'] or 'not known: nothing says which seed this is'}")
+        say(f"    replay: {row['command'] or 'unknown: the seed is not recorded'}")
     if violations > SHOWN_MAX:
         say(f"… and {violations - SHOWN_MAX} more in {out / 'audits'}")
     say(f"{count} runs, {len(broken)} with violations; the table is {out / 'audits'}")
@@ -77,7 +77,7 @@ def _judged(of: list[History] | TopicPlace | Uri, out: Path, master: str) -> int
         except FAILURES as reason:
             if was_interrupted(reason):
                 raise KeyboardInterrupt from None
-            say(f"Spark could not do it: {first_line(reason)}", error=True)
+            say(f"The Spark job failed: {first_line(reason)}", error=True)
     return None
 
 

@@ -35,14 +35,14 @@ if TYPE_CHECKING:
 app = typer.Typer(cls=CommandGroup, name="campaign", no_args_is_help=True, add_completion=False, rich_markup_mode=None)
 INTERRUPTED = 130
 
-File = Annotated[Path, typer.Argument(help="The campaign's file (TOML); docs/campaigns/ has five.")]
+File = Annotated[Path, typer.Argument(help="The campaign file (TOML); docs/campaigns/ has five.")]
 Out = Annotated[
     Path | None,
-    typer.Option(envvar="ZABKA_OUT", help="Where runs, tables and report go; by default into the lake of --data."),
+    typer.Option(envvar="ZABKA_OUT", help="Directory for runs, tables and report; by default in the lake of --data."),
 ]
 Data = Annotated[
     Path,
-    typer.Option(envvar="ZABKA_DATA", help="The data directory whose lake it lands in, and whose page shows it."),
+    typer.Option(envvar="ZABKA_DATA", help="The data directory whose lake receives it, and whose dashboard shows it."),
 ]
 Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
 
@@ -57,14 +57,14 @@ class _Rate(ProgressColumn):
 
 @app.callback()
 def campaigns() -> None:
-    """Settings times seeds in the simulated world, as Spark tasks; exit code 1 where an invariant broke."""
+    """Run settings times seeds in the simulated world; exit code 1 if an invariant was violated."""
 
 
 @app.command()
 def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = Path(".zabka")) -> None:
-    """Play a campaign, or go on with it where it was stopped; exit code 1 where an invariant broke.
+    """Run a campaign, or continue a stopped one; exit code 1 if an invariant was violated.
 
-    Without --out it lies in DATA/analytics/campaigns/NAME, and its tables are those of the lake, too.
+    Without --out it is written to DATA/analytics/campaigns/NAME, and its tables are also part of the lake.
     """
     try:
         require("spark", "campaigns are")
@@ -92,7 +92,7 @@ def run(file: File, master: Master = "local[2]", out: Out = None, data: Data = P
     except (NotThisCampaign, OSError) as reason:
         fail(reason, USAGE)
     except KeyboardInterrupt:
-        say(f"stopped; the same command goes on from what {target} holds", error=True)
+        say(f"stopped. The same command continues from the runs in {target} holds", error=True)
         raise typer.Exit(INTERRUPTED) from None
     _print_results(found, target)
     raise typer.Exit(1 if found.violating else 0)
@@ -104,7 +104,7 @@ def _warn_of_too_few_seeds(campaign: Campaign) -> None:
     count, seeds, wanted = len(campaign.points()), len(campaign.seed_numbers()), seeds_wanted(campaign)
     if count > 1 and seeds < wanted:
         say(
-            f"{seeds} seeds cannot tell {count} settings apart, however much they differ: at least {wanted} are wanted",
+            f"{seeds} seeds cannot distinguish {count} settings, whatever their effect: at least {wanted} are needed",
             error=True,
         )
 
@@ -139,7 +139,7 @@ def _played(campaign: Campaign, ledger: Ledger, master: str, target: Path) -> En
             if isinstance(reason, OSError):
                 raise
             fail(
-                f"Spark could not play them all: {first_line(reason)}; the same command goes on from what is kept",
+                f"Spark could not run all of them: {first_line(reason)}. The same command continues",
                 USAGE,
             )
 
@@ -172,10 +172,10 @@ def _print_results(found: Results, target: Path) -> None:
 
 @app.command("from-journal")
 def from_journal(
-    data: Annotated[Path, typer.Argument(help="A cluster's data directory, or any with its journals.")],
-    out: Annotated[Path | None, typer.Option(help="The campaign's file; by default standard output.")] = None,
+    data: Annotated[Path, typer.Argument(help="A cluster's data directory, or another directory with its journals.")],
+    out: Annotated[Path | None, typer.Option(help="File to write; by default standard output.")] = None,
 ) -> None:
-    """Write a campaign's file of a live cluster's shape, settings and observed faults."""
+    """Write a campaign file from a live cluster's shape, settings and observed faults."""
     from zabka.journal.reader import merge, read_file
     from zabka.pipeline.campaign.definition import BadCampaign, parse_campaign
     from zabka.pipeline.campaign.observed import campaign_text, observe
@@ -183,17 +183,17 @@ def from_journal(
 
     files = journal_files(data) if data.exists() else []
     if not files:
-        fail(f"there are no journals below {data}", USAGE)
+        fail(f"there are no journals in {data}", USAGE)
     if len({file.run for file in files}) > 1:
-        fail(f"{data} holds several runs: name the directory of one", USAGE)
+        fail(f"{data} contains several runs. Name the directory of one", USAGE)
     seen = observe(merge(entry for file in files for entry in read_file(file.path)))
     if not seen.brokers or not seen.peers:
-        fail(f"the journals below {data} do not tell of peers and brokers that began", USAGE)
+        fail(f"the journals in {data} contain no start of a peer or broker", USAGE)
     text = campaign_text(seen, data.resolve().name)
     try:
         parse_campaign(text)
     except BadCampaign as reason:
-        fail(f"what the journals tell makes no campaign: {reason}")
+        fail(f"the journals cannot be made into a campaign: {reason}")
     if out is None:
         sys.stdout.write(text)
     else:
@@ -201,4 +201,4 @@ def from_journal(
             out.write_text(text)
         except OSError as reason:
             fail(reason, USAGE)
-        say(f"written: {out}; play it with `zabka campaign run {out}`")
+        say(f"written: {out}; run it with `zabka campaign run {out}`")

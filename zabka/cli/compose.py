@@ -16,10 +16,10 @@ def command(
     peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers")] = 3,
     brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers")] = 3,
     profile: Annotated[
-        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)")
     ] = "default",
     set_: Settings = None,
-    out: Annotated[Path | None, typer.Option(help="Where it is written [default: standard output]")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write [default: standard output]")] = None,
 ) -> None:
     """Write the compose.yaml of a cluster of containers."""
     from zabka.cli.failure import fail

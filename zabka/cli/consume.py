@@ -71,8 +71,8 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--offset", help="a number, earliest, latest, or negative: from the end")
     made.add_argument("--from-beginning", action="store_true")
     made.add_argument("--max-messages", type=int, default=-1)
-    made.add_argument("--timeout-ms", type=int, default=-1, help="leave where nothing came for so long")
-    made.add_argument("--group", help="commit offsets under this name, and begin where it left off")
+    made.add_argument("--timeout-ms", type=int, default=-1, help="exit if no record arrives for that long")
+    made.add_argument("--group", help="commit offsets for this group, and start at its committed offsets")
     made.add_argument(
         "--property",
         action="append",
@@ -186,18 +186,18 @@ class _Reader:
             self._silent.discard(partition)
             return found
         except BatchUnreadable as damaged:
-            wrong = f"{partition}: what comes from offset {position} on cannot be read: {damaged}"
+            wrong = f"{partition}: records from offset {position} cannot be read: {damaged}"
             raise CommandFailed(wrong) from None
         except (KafkaUnavailable, KafkaRequestFailed) as reason:
             error = reason.error if isinstance(reason, KafkaRequestFailed) else None
             if error is ErrorCode.offset_out_of_range:
                 self._positions[partition] = there = await self._client.list_offset(partition, self._reset)
-                _warn(f"{partition}: offset {position} is out of range; it is read on from {there}")
+                _warn(f"{partition}: offset {position} is out of range; continuing at {there}")
             elif error is not None and error not in RETRIED:
                 raise
             elif partition not in self._silent:
                 self._silent.add(partition)
-                _warn(f"{partition} is waited for: {reason}")
+                _warn(f"{partition} is not available yet: {reason}")
             return Fetched([], -1, -1)
 
 

@@ -320,7 +320,7 @@ def at(text: str) -> int:
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
-        raise CommandFailed(f"{text} is no date and time, such as 2026-01-31T12:00:00.000") from None
+        raise CommandFailed(f"{text} is not a date and time such as 2026-01-31T12:00:00.000") from None
     return int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
@@ -328,13 +328,13 @@ def since(text: str) -> int:
     """--by-duration (ISO 8601, PnDTnHnMnS) before now, in milliseconds.  Raises CommandFailed."""
     found = re.fullmatch(r"P(?:(\d+)D)?(?:T(?:(\d+)H)?(?:(\d+)M)?(?:(\d+(?:\.\d+)?)S)?)?", text, re.IGNORECASE)
     if found is None or not any(found.groups()):
-        raise CommandFailed(f"{text} is no duration, such as P1DT2H30M")
+        raise CommandFailed(f"{text} is not a duration such as P1DT2H30M")
     days, hours, minutes, seconds = (float(part or 0) for part in found.groups())
     try:
         back = timedelta(days=days, hours=hours, minutes=minutes, seconds=seconds)
         begin = datetime.now(UTC) - back
     except OverflowError:
-        raise CommandFailed(f"{text} begins before the year 1") from None
+        raise CommandFailed(f"{text} is before the year 1") from None
     return int(begin.timestamp() * 1000)
 
 

@@ -16,7 +16,7 @@ from zabka.kafka.client.log_admin import delete_records
 
 def main(arguments: list[str]) -> int:
     """Run delete-records; the exit code."""
-    made = parser("delete-records", "Delete the records of partitions that lie before an offset.")
+    made = parser("delete-records", "Delete the records of partitions before an offset.")
     made.add_argument("--offset-json-file", type=Path, required=True, metavar="FILE")
     options = made.parse_args(arguments)
     return run(options, lambda client: _delete(client, options))
@@ -32,7 +32,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
         ]
     except UnicodeDecodeError:
         # Its own words hold all that was read.
-        raise CommandFailed(f"cannot read offsets from {path}: it is no text") from None
+        raise CommandFailed(f"cannot read offsets from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read offsets from {path}: {reason!r}") from None
     if document.get("version", 1) != 1:

@@ -17,4 +17,4 @@ def command(data: Data = Path(".zabka")) -> None:
         stopped = run(data.absolute())
     except (CannotStart, OSError) as reason:
         fail(reason)
-    print("stopped" if stopped else f"no cluster runs in {data}")  # noqa: T201
+    print("stopped" if stopped else f"no cluster is running in {data}")  # noqa: T201

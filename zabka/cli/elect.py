@@ -16,7 +16,7 @@ from zabka.kafka.client.admin_client import PREFERRED, UNCLEAN, AdminClient
 
 def main(arguments: list[str]) -> int:
     """Run the tool; the exit code."""
-    made = parser("elect", "Hold preferred or unclean leader elections.")
+    made = parser("elect", "Trigger preferred or unclean leader elections.")
     made.add_argument("--election-type", required=True, type=str.lower, choices=("preferred", "unclean"))
     made.add_argument("--topic")
     made.add_argument("--partition", type=java_int)
@@ -40,7 +40,7 @@ def read_partitions(path: Path) -> list[TopicPartition]:
         found = [TopicPartition(json_text(row["topic"]), json_number(row["partition"])) for row in rows]
     except UnicodeDecodeError:
         # Its own words hold all that was read.
-        raise CommandFailed(f"cannot read partitions from {path}: it is no text") from None
+        raise CommandFailed(f"cannot read partitions from {path}: it is not a text file") from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as reason:
         raise CommandFailed(f"cannot read partitions from {path}: {reason!r}") from None
     if len(set(found)) != len(found):

@@ -71,7 +71,7 @@ def scope_text(bounds: Bounds) -> str:
         f"{bounds.peers} peers from {begin}, at most", f"{left.writes} writes", f"{left.crashes} crashes with restart",
         f"{left.timeouts} spontaneous timeouts", f"{left.breaks} broken links", f"{left.elections} elections",
     ]  # fmt: skip
-    lossy = "" if bounds.losses else "; what a dead peer sent always arrives"
+    lossy = "" if bounds.losses else "; messages of a dead peer always arrive"
     return parts[0] + " " + ", ".join(parts[1:]) + lossy
 
 
@@ -90,30 +90,33 @@ def extent_text(found: Exploration) -> str:
 
 
 def command(
-    writes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_WRITES", help="How many writes, at most")] = 1,
-    crashes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_CRASHES", help="How many crashes, at most")] = 1,
-    peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="How many voters")] = 3,
+    writes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_WRITES", help="Maximum number of writes")] = 1,
+    crashes: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_CRASHES", help="Maximum number of crashes")] = 1,
+    peers: Annotated[int, typer.Option(min=1, max=5, envvar="ZABKA_PEERS", help="Number of voters")] = 3,
     start: Annotated[
         Literal["leader", "power-on"],
-        typer.Option(envvar="ZABKA_START", help="From a leader that serves, or from processes just started"),
+        typer.Option(envvar="ZABKA_START", help="Start from a serving leader, or from newly started processes"),
     ] = "leader",
     timeouts: Annotated[
-        int, typer.Option(min=0, max=9, envvar="ZABKA_TIMEOUTS", help="How often patience may end with links fine")
+        int,
+        typer.Option(min=0, max=9, envvar="ZABKA_TIMEOUTS", help="Maximum number of timeouts while links are intact"),
     ] = 0,
-    breaks: Annotated[int, typer.Option(min=0, max=9, envvar="ZABKA_BREAKS", help="How many links may break")] = 0,
+    breaks: Annotated[
+        int, typer.Option(min=0, max=9, envvar="ZABKA_BREAKS", help="Maximum number of broken links")
+    ] = 0,
     elections: Annotated[
         int | None,
-        typer.Option(min=0, max=99, envvar="ZABKA_ELECTIONS", help="How often somebody may begin to lead [faults + 1]"),
+        typer.Option(min=0, max=99, envvar="ZABKA_ELECTIONS", help="Maximum number of elections [faults + 1]"),
     ] = None,
     losses: Annotated[
-        bool, typer.Option(envvar="ZABKA_LOSSES", help="May what a peer sent before it died be lost?")
+        bool, typer.Option(envvar="ZABKA_LOSSES", help="Whether messages of a peer can be lost when it dies")
     ] = True,
     states: Annotated[int, typer.Option(min=1, envvar="ZABKA_STATES", help="Stop after that many states")] = 10_000_000,
     out: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_OUT", help="A failure is written there as a scenario")
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="File for a violation, written as a scenario")
     ] = None,
 ) -> None:
-    """Visit every state of the bare protocol in a small scope; exit code 1 where an invariant did not hold."""
+    """Visit every state of the bare protocol in a small scope; exit code 1 if an invariant was violated."""
     from zabka.simulation.search.explore import Begin, Bounds
 
     try:

@@ -16,7 +16,7 @@ def command(
     peers: Annotated[int, typer.Option(envvar="ZABKA_PEERS", help="Voting servers")] = 3,
     brokers: Annotated[int, typer.Option(envvar="ZABKA_BROKERS", help="Brokers")] = 3,
     profile: Annotated[
-        str, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+        str, typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)")
     ] = "default",
     set_: Settings = None,
     image: Annotated[str, typer.Option(help="The image, as the cluster's nodes pull it")] = "zabka",
@@ -24,7 +24,7 @@ def command(
     secret: Annotated[
         bool, typer.Option("--secret", help="Make the agents' token and write it, too, as a Secret")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Where it is written [default: standard output]")] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write [default: standard output]")] = None,
 ) -> None:
     """Write the Kubernetes manifests of a cluster."""
     from zabka.cli.failure import fail

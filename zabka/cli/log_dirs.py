@@ -33,7 +33,7 @@ async def _log_dirs(client: AdminClient, options: argparse.Namespace) -> None:
     try:
         asked = [int(word) for word in options.broker_list.split(",") if word.strip()]
     except ValueError:
-        raise CommandFailed(f"{options.broker_list} is no list of broker ids") from None
+        raise CommandFailed(f"{options.broker_list} is not a list of broker ids") from None
     live = (await client.metadata([])).brokers
     missing = sorted(set(asked) - live.keys())
     if missing:

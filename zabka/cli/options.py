@@ -17,9 +17,9 @@ Scenario = Annotated[
     str,
     typer.Option(
         envvar="ZABKA_SCENARIO",
-        help="What happens to the simulated cluster: chaos, calm, ensemble (peers alone), reconfiguring, read-only, "
-        "disks (that fail, fill up, stall and forget), swarm, swarm-ensemble, swarm-disks (a few acts among roles, as "
-        "`zabka search` draws them), whole (peers as whole processes), whole-cluster (brokers too), or a scenario that "
-        "`zabka scenarios list` names",
+        help="Faults of the simulated cluster: chaos, calm, ensemble (peers only), reconfiguring, read-only, "
+        "disks (that fail, fill up, stall and lose writes), swarm, swarm-ensemble, swarm-disks (a few faults by role, "
+        "as `zabka search` draws them), whole (peers as whole processes), whole-cluster (brokers too), or a scenario "
+        "that `zabka scenarios list` names",
     ),
 ]

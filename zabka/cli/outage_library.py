@@ -61,7 +61,7 @@ def list_all(as_json: bool, elsewhere: Player, running: Callable[[AnyScenario], 
         found = [description(each, elsewhere.unplayable(each), running(each)) for each in LIBRARY.values()]
         sys.stdout.write(msgspec.json.encode(found).decode() + "\n")
         return 0
-    columns = ("name", "what went wrong", "holds here because", "fixed there in", "--live")
+    columns = ("name", "what went wrong", "why zabka passes", "fixed upstream in", "--live")
     rows = (
         (each.name, each.title, each.hypothesis, each.fixed, "" if elsewhere.unplayable(each) else "yes")
         for each in LIBRARY.values()
@@ -101,7 +101,7 @@ class _Tapped(_Simulated):
         self.taps: list[MessageTap] = []
 
     def unplayable(self, scenario: AnyScenario) -> str | None:
-        return None if isinstance(scenario, WorldScenario) else "nobody sends messages over the bare protocol"
+        return None if isinstance(scenario, WorldScenario) else "scenarios of the bare protocol have no messages"
 
     def play(self, scenario: AnyScenario) -> Verdict:
         shown, other = MessageTap(), MessageTap()
@@ -142,11 +142,11 @@ def run(names: list[str], player: Player | None, wanted: Wanted = AS_THEY_ARE) -
     everything = _WithEverything() if wanted.journals is not None else None
     there = player or tapped or everything or _Simulated()
     if player is not None and tapped is not None:
-        return _refuse("--messages listens to a simulated world; nodes that are processes write down their own")
+        return _refuse("--messages records a simulated world; real processes record their own messages")
     if everything is not None and (player is not None or tapped is not None):
-        return _refuse("--journals writes all of a simulated world, messages too: give neither --messages nor --live")
+        return _refuse("--journals writes everything of a simulated world: use it without --messages and --live")
     if player is not None and wanted.seed is not None:
-        return _refuse("--seed draws the delays of a simulated world; real processes have their own")
+        return _refuse("--seed sets the delays of a simulated world and has no effect on real processes")
     try:
         found = [_found(name) for name in names] or [s for s in LIBRARY.values() if not there.unplayable(s)]
         scenarios = [_as_wanted(scenario, wanted) for scenario in found]
@@ -211,7 +211,7 @@ def _print_results(scenario: AnyScenario, verdict: Verdict, again: str, *, with_
 def _tell_outage(scenario: AnyScenario, verdict: Verdict) -> None:
     """What the same script comes to with the bug in."""
     if verdict.shown is not None and isinstance(scenario, WorldScenario):
-        switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "what somebody did"
+        switched = " ".join(f"{key}={value}" for key, value in scenario.bug.items()) or "operator action"
         sys.stdout.write(f"  with {switched}:\n")
         for problem in verdict.shown.problems:
             sys.stdout.write(f"    {problem}\n")

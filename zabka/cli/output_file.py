@@ -16,7 +16,7 @@ def check_two_outputs(journal: Path | None, messages: Path | None) -> None:
     check_output(journal)
     check_output(messages)
     if journal is not None and messages is not None and journal.resolve() == messages.resolve():
-        raise OneForTwo(f"--out and --messages both name {messages}: the journal would be gone")
+        raise OneForTwo(f"--out and --messages both name {messages}: the journal would be overwritten")
 
 
 def check_output(path: Path | None) -> None:

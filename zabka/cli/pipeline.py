@@ -45,7 +45,9 @@ Journals = Annotated[
 ]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Where the Parquet goes; by default DATA/analytics, or analytics beside a single journal."),
+    typer.Option(
+        help="Directory for the Parquet files; by default DATA/analytics, or analytics next to a single journal."
+    ),
 ]
 Ui = Annotated[int, typer.Option(min=0, max=65535, help="A port for Spark's own page; 0 for none.")]
 Master = Annotated[str, typer.Option(help="Any Spark master, such as local[2] or spark://host:7077.")]
@@ -60,7 +62,7 @@ def _place(text: str) -> Place:
     from zabka.pipeline.places import place_of
 
     if text.startswith("sc:"):
-        raise _refused(f"{text} is a Spark Connect server: --data names journals, and --master names Spark.")
+        raise _refused(f"{text} is a Spark Connect server: use --data for journals and --master for Spark.")
     try:
         return place_of(text)
     except ValueError as reason:
@@ -87,7 +89,7 @@ def _target(out: Path | None, data: Place, name: str) -> Path:
     if out is not None:
         return _local("--out", out)
     if not isinstance(data, Path):
-        raise _refused(f"{data} is no directory of this machine: --out says where the tables go")
+        raise _refused(f"{data} is not a directory of this machine. Name the directory for the tables with --out")
     return (data if data.is_dir() else data.parent) / name
 
 
@@ -117,7 +119,7 @@ def _answered() -> Iterator[None]:
         if was_interrupted(reason):
             raise KeyboardInterrupt from None
         is_sparks = isinstance(reason, FAILURES)
-        _err.print(f"Spark could not do it: {first_line(reason)}" if is_sparks else str(reason), markup=False)
+        _err.print(f"The Spark job failed: {first_line(reason)}" if is_sparks else str(reason), markup=False)
     else:
         return
     raise typer.Exit(2)
@@ -125,9 +127,9 @@ def _answered() -> Iterator[None]:
 
 @jobs_of_spark.command()
 def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2]", ui: Ui = 0) -> None:
-    """Read every journal and write the tables: reigns, failovers, leaderships, ISRs, availability, losses and more.
+    """Read every journal and write the tables: controller terms, failovers, leaderships, ISRs, losses and more.
 
-    Exit code 1 where a table is not as it is expected to be.
+    Exit code 1 if a table violates a rule.
     """
     from zabka.pipeline import jobs
     from zabka.pipeline.runs import journal_files
@@ -139,7 +141,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
         none = isinstance(place, Path) and not journal_files(place)
     if none:
         raise _refused(
-            f"No journals below {place}: start a cluster with `zabka up --data {place}`, or name another --data."
+            f"No journals in {place}: start a cluster with `zabka up --data {place}`, or name another --data."
         )
     begin = time.monotonic()
     with _err.status("starting Spark"):
@@ -154,7 +156,7 @@ def tables(data: Journals = ".zabka", out: Out = None, master: Master = "local[2
     _out.print(f"written to {target}")
     print_table(("table", "rows"), ((name, f"{count:,}") for name, count in written.rows.items()), HEAVY_HEAD)
     if aside := written.rows["bad_lines"]:
-        _err.print(f"{aside:,} lines were set aside; {target / 'bad_lines'} says where they are and why")
+        _err.print(f"{aside:,} lines were skipped; {target / 'bad_lines'} lists them with the reason")
     _say_broken(written.broken)
     _err.print(f"{time.monotonic() - begin:.1f} s")
     if written.broken:
@@ -166,13 +168,15 @@ def stream(
     data: Journals = ".zabka",
     out: Out = None,
     master: Master = "local[2]",
-    follow: Annotated[bool, typer.Option(help="Go on until interrupted; otherwise end with what is there.")] = False,
+    follow: Annotated[
+        bool, typer.Option(help="Run until interrupted; otherwise stop at the end of the journals.")
+    ] = False,
     while_up: Annotated[
-        bool, typer.Option("--while-up", help="With --follow: end when the cluster of --data has ended.")
+        bool, typer.Option("--while-up", help="With --follow: stop when the cluster of --data has stopped.")
     ] = False,
     ui: Ui = 0,
 ) -> None:
-    """Take journals into a lake, exactly once, from where the last run stopped, and make the tables after them."""
+    """Read journals into a lake, exactly once, from where the last run stopped, and update the tables."""
     from zabka.pipeline import stream as job
     from zabka.pipeline import versions
     from zabka.pipeline.places import Uri
@@ -180,7 +184,7 @@ def stream(
 
     place = _place(data)
     if isinstance(place, Uri):
-        raise _refused(f"{place}: a stream follows a directory of this machine or a topic; `tables` reads such a URI.")
+        raise _refused(f"{place}: a stream reads a directory of this machine or a topic. Use `tables` for such a URI.")
     with _answered():
         lake = _target(out, place, "analytics")
         exists = not isinstance(place, Path) or place.exists()
@@ -193,7 +197,7 @@ def stream(
             spark = _session(master, ui, lake)
         try:
             with _asked_to_end() as asked:
-                _err.print(f"streaming {place} into {lake}" + ("; Ctrl-C ends it" if follow else ""))
+                _err.print(f"streaming {place} into {lake}" + ("; press Ctrl-C to stop" if follow else ""))
                 query = job.start(spark, place, lake, follow=follow, done=_say)
                 while not query.awaitTermination(1) and not asked.is_set():
                     job.note_progress(query, lake)
@@ -202,7 +206,7 @@ def stream(
                         job.stop_query(query)
                         query, while_up = job.start(spark, place, lake, follow=False, done=_say), False
             if asked.is_set():
-                _err.print("stopping, after the batch that is under way")
+                _err.print("stopping after the current batch")
             job.stop_query(query)
         finally:
             (lake / job.PROGRESS).unlink(missing_ok=True)
@@ -227,7 +231,7 @@ def _asked_to_end() -> Iterator[Event]:
 def _say(status: Status) -> None:
     lag_s = (status.written_us - status.latest_us) / 1e6
     _err.print(
-        f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} set aside; tables made in "
+        f"batch {status.batch}: {status.lines:,} lines, {status.set_aside:,} skipped as unreadable; tables written in "
         f"{status.made_ms / 1000:.1f} s, {lag_s:.1f} s after the latest entry"
     )
     _say_broken(status.broken)
@@ -236,7 +240,7 @@ def _say(status: Status) -> None:
 def _say_broken(broken: dict[str, dict[str, int]]) -> None:
     for name, rules in broken.items():
         for rule, count in rules.items():
-            _err.print(f"{name}: not so in {count:,} rows: {rule}")
+            _err.print(f"{name}: rule violated in {count:,} rows: {rule}")
 
 
 def _is_up(data: Path) -> bool:
@@ -256,11 +260,13 @@ def _is_up(data: Path) -> bool:
 
 @jobs_of_spark.command()
 def publish(
-    topic: Annotated[str, typer.Argument(help="kafka://HOST:PORT/TOPIC; the topic is to be there.")],
+    topic: Annotated[str, typer.Argument(help="kafka://HOST:PORT/TOPIC; the topic must exist.")],
     data: Data = Path(".zabka"),
-    follow: Annotated[bool, typer.Option(help="Go on until interrupted; otherwise end with what is there.")] = False,
+    follow: Annotated[
+        bool, typer.Option(help="Run until interrupted; otherwise stop at the end of the journals.")
+    ] = False,
 ) -> None:
-    """Publish journals to a Kafka topic, each line once, going on where the topic ends; Spark reads it as --data."""
+    """Publish journals to a Kafka topic, each line once, continuing where the topic ends; Spark reads it as --data."""
     import asyncio
 
     from zabka.kafka.client.client_errors import KafkaRequestFailed, KafkaUnavailable
@@ -272,28 +278,28 @@ def publish(
 
     place, root = _place(topic), _local("--data", data)
     if not isinstance(place, TopicPlace):
-        raise _refused(f"{topic} names no topic: kafka://HOST:PORT/TOPIC is wanted")
+        raise _refused(f"{topic} names no topic. Use kafka://HOST:PORT/TOPIC")
     with _answered():
         none = not journal_files(root)
     if none and not follow:
-        raise _refused(f"No journals below {root}: name another --data.")
+        raise _refused(f"No journals in {root}: name another --data.")
     try:
-        with _err.status("learning what the topic holds") as said:
+        with _err.status("reading the end of the topic") as said:
             done = asyncio.run(
                 published(root, place, follow=follow, tell=lambda lines: said.update(f"{lines:,} lines published"))
             )
     except KeyboardInterrupt:
-        _err.print("stopped; the same command goes on from what the topic holds")
+        _err.print("stopped. The same command continues where the topic ends")
     except (KafkaUnavailable, KafkaRequestFailed, LostRecords, MadeAnew, NotAlone, OSError) as reason:
         raise _refused(str(reason)) from None
     else:
-        cut = f"; of {done.cut:,} only the beginning, for no broker takes lines that long" if done.cut else ""
+        cut = f"; of {done.cut:,} only the beginning, because brokers reject longer lines" if done.cut else ""
         _out.print(f"{done.lines:,} lines published{cut}")
 
 
 @jobs_of_spark.command()
 def status(data: Data = Path(".zabka"), out: Out = None) -> None:
-    """Say how the tables stand: rows, age, what is missing and which expectations are not met."""
+    """Print the state of the tables: rows, age, missing lines and violated rules."""
     from zabka.pipeline import versions
 
     with _answered():
@@ -302,7 +308,7 @@ def status(data: Data = Path(".zabka"), out: Out = None) -> None:
         if number:
             _say_tables(lake, number)
             return
-    _err.print(f"There are no tables in {lake}: make them with `zabka pipeline tables` or `zabka pipeline stream`.")
+    _err.print(f"There are no tables in {lake}: create them with `zabka pipeline tables` or `zabka pipeline stream`.")
     raise typer.Exit(2)
 
 
@@ -330,7 +336,7 @@ def _say_tables(lake: Path, number: int) -> None:
 def vacuum(
     data: Data = Path(".zabka"),
     out: Out = None,
-    older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions replaced more recently.")] = 60.0,
+    older_than_s: Annotated[float, typer.Option(min=0, help="Keep versions that were replaced more recently.")] = 60.0,
 ) -> None:
     """Remove versions of the tables that were replaced, and files of batches that never became part of the lake."""
     from zabka.pipeline import stream as job
@@ -365,7 +371,7 @@ def audit(
     out: Out = None,
     master: Master = "local[2]",
 ) -> None:
-    """Judge every history by every invariant; exit code 1 where one broke, with its causes and its replay command."""
+    """Check every invariant on every journal; exit code 1 if one was violated, with causes and replay command."""
     from zabka.cli.audit import audited
     from zabka.pipeline.lake.commits import COMMITS
 

@@ -32,7 +32,7 @@ def main(arguments: list[str]) -> int:
     made.add_argument("--timeout", type=java_int, default=API_TIMEOUT_MS, help="milliseconds")
     options = made.parse_args(arguments)
     if options.timeout < 1:
-        made.error(f"--timeout is at least 1, not {options.timeout}")
+        made.error(f"--timeout must be at least 1, not {options.timeout}")
     return run(options, lambda client: _produce(client, options))
 
 

@@ -174,7 +174,7 @@ def _broker_ids(text: str) -> list[int]:
     try:
         listed = [int(word) for word in text.split(",")]
     except ValueError:
-        raise CommandFailed(f"{text} is no list of broker ids") from None
+        raise CommandFailed(f"{text} is not a list of broker ids") from None
     if duplicates(listed):
         raise CommandFailed(f"Broker list contains duplicate entries: [{', '.join(map(str, duplicates(listed)))}]")
     return listed

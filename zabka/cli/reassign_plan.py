@@ -87,7 +87,7 @@ def read_topics(path: Path) -> list[str]:
 
 def _strings(values: Any) -> list[str]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values):
-        raise ValueError("log_dirs is no list of directories")
+        raise ValueError("log_dirs is not a list of directories")
     return values
 
 

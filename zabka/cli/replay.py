@@ -49,7 +49,7 @@ def replay(
     from zabka.simulation.run import has_messages, run_with_journal
 
     if messages is not None and not has_messages(scenario):
-        say(f"--messages: {scenario} plays on no simulated network that could be listened to", error=True)
+        say(f"--messages: {scenario} has no simulated network whose messages could be recorded", error=True)
         return USAGE
     tap = MessageTap() if messages is not None else None
     try:
@@ -130,38 +130,43 @@ def _write(lines: Iterable[bytes], out: Path | None) -> str:
 
 def command(
     tape: Annotated[
-        Path | None, typer.Argument(help="A tape that `zabka search` has found, in place of a seed")
+        Path | None, typer.Argument(help="A choice sequence found by `zabka search`, instead of a seed")
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to play again")] = None,
+    seed: Annotated[int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="The seed to replay")] = None,
     scenario: Scenario = "chaos",
     set_: Settings = None,
-    out: Annotated[Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, not to stdout")] = None,
+    out: Annotated[
+        Path | None, typer.Option(envvar="ZABKA_OUT", help="File for the journal, instead of stdout")
+    ] = None,
     messages: Annotated[
         Path | None,
-        typer.Option(envvar="ZABKA_MESSAGES", help="Every message of a seed's world goes there, one a line"),
+        typer.Option(envvar="ZABKA_MESSAGES", help="File for every message of the seed's world, one per line"),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", envvar="ZABKA_JSON", help="Of a seed, with --out: what came of it, for programs")
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="With --seed and --out: print the result as JSON")
     ] = False,
     story: Annotated[
-        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Of a tape: tell its acts, and what came of them")
+        bool,
+        typer.Option(
+            "--story", envvar="ZABKA_STORY", help="With a choice sequence: print its faults and their effects"
+        ),
     ] = False,
 ) -> None:
-    """Run one seed, or one tape, again, byte-identical every time, and write its journal."""
+    """Replay a seed, or a choice sequence of a search, byte-identical every time, and write its journal."""
     if (tape is None) == (seed is None):
-        say("zabka replay takes --seed, or the file of a tape", error=True)
+        say("zabka replay takes either --seed or the file of a choice sequence", error=True)
         raise typer.Exit(USAGE)
     if tape is not None and messages is not None:
-        say("--messages listens to a seed, not to a tape", error=True)
+        say("--messages works with --seed, not with a choice sequence", error=True)
         raise typer.Exit(USAGE)
     if seed is not None and story:
-        say("--story tells of a tape, or of what `zabka scenarios run` plays, not of a seed", error=True)
+        say("--story works with a choice sequence or with `zabka scenarios run`, not with a seed", error=True)
         raise typer.Exit(USAGE)
     if tape is not None and set_:
-        say("--set: a tape holds the settings that it was found with", error=True)
+        say("--set: a choice sequence contains its own settings", error=True)
         raise typer.Exit(USAGE)
     if as_json and (tape is not None or out is None):
-        say("--json takes a seed and --out: the journal would go where the answer goes", error=True)
+        say("--json needs --seed and --out: without --out the journal goes to stdout, as the JSON does", error=True)
         raise typer.Exit(USAGE)
     if tape is not None:
         raise typer.Exit(replay_tape(tape, out, as_story=story))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     cls=CommandGroup,
-    help="The outage library: what went wrong elsewhere, as scripts that must go right here.",
+    help="The outage library: outages of Kafka and ZooKeeper as scenarios that zabka must pass.",
     add_completion=False,
     rich_markup_mode=None,
 )
@@ -23,9 +23,9 @@ app = typer.Typer(
 
 @app.command("list")
 def list_scenarios(
-    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: whole scripts")] = False,
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print whole scenarios as JSON")] = False,
 ) -> None:
-    """Name every scenario, and say why it holds."""
+    """List every scenario, and why zabka passes it."""
     from zabka.cli.outage_library import list_all
     from zabka.testing.live.running import running_obstacle
     from zabka.testing.live.scenarios import LivePlayer
@@ -35,42 +35,47 @@ def list_scenarios(
 
 @app.command("run")
 def run_scenarios(
-    names: Annotated[list[str] | None, typer.Argument(help="Names, or a scenario's JSON file; none for all")] = None,
-    live: Annotated[bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="On real processes")] = False,
+    names: Annotated[list[str] | None, typer.Argument(help="Names or JSON files of scenarios; default: all")] = None,
+    live: Annotated[
+        bool, typer.Option("--live/--simulated", envvar="ZABKA_LIVE", help="Run on real processes")
+    ] = False,
     on: Annotated[
         str | None,
-        typer.Option(envvar="ZABKA_ON", help="On the cluster that runs there, which it breaks; a URL"),
+        typer.Option(envvar="ZABKA_ON", help="Run on the cluster at this URL; the run breaks it"),
     ] = None,
     token_file: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: holds the token that the API wants")
+        Path | None, typer.Option(envvar="ZABKA_TOKEN_FILE", help="With --on: file with the token of the API")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_OUT", help="The journal goes there, of the outage if there is one")
+        Path | None,
+        typer.Option(envvar="ZABKA_OUT", help="File for the journal; of the run with the bug, if there is one"),
     ] = None,
     messages: Annotated[
         Path | None,
-        typer.Option(envvar="ZABKA_MESSAGES", help="Every message of that play goes there; simulated worlds alone"),
+        typer.Option(envvar="ZABKA_MESSAGES", help="File for every message of that run; simulated worlds only"),
     ] = None,
     journals: Annotated[
         Path | None,
-        typer.Option(envvar="ZABKA_JOURNALS", help="A directory for all: NAME.jsonl, NAME.bug.jsonl, and messages"),
+        typer.Option(
+            envvar="ZABKA_JOURNALS", help="Directory for NAME.jsonl, NAME.bug.jsonl, and messages of every scenario"
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="Draws other delays than the script's own seed")
+        int | None, typer.Option(min=0, envvar="ZABKA_SEED", help="Seed of the delays, instead of the scenario's own")
     ] = None,
     set_: Settings = None,
     story: Annotated[
-        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Tell each step, and what came of it")
+        bool, typer.Option("--story", envvar="ZABKA_STORY", help="Print each step and its effects")
     ] = False,
     as_json: Annotated[
-        bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs: verdicts and stories")
+        bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print verdicts and stories as JSON")
     ] = False,
 ) -> None:
-    """Play scenarios; exit code 0 when each verdict is the expected one."""
+    """Run scenarios; exit code 0 if each verdict is the expected one."""
     from zabka.cli.outage_library import Wanted, run
 
     if token_file is not None and on is None:
-        typer.echo("--token-file goes with --on: only a cluster that runs elsewhere wants a token", err=True)
+        typer.echo("--token-file needs --on: only a running cluster requires a token", err=True)
         raise typer.Exit(2)
     wanted = Wanted(seed, tuple(set_ or ()), as_json, with_story=story, out=out, messages=messages, journals=journals)
     if on is not None:
@@ -88,7 +93,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
     from zabka.testing.live.running import RunningPlayer
 
     if live or len(names) != 1:
-        typer.echo("--on plays one script, on the cluster that is named: give its name, and not --live", err=True)
+        typer.echo("--on runs one scenario on a running cluster: give its name, and leave --live out", err=True)
         raise typer.Exit(2)
     try:
         token = None if token_file is None else read_token(token_file)
@@ -96,7 +101,7 @@ def _running(url: str, token_file: Path | None, names: list[str], *, live: bool)
         typer.echo(str(wrong), err=True)
         raise typer.Exit(2) from None
     except OSError as unread:
-        typer.echo(f"the token cannot be read from {token_file}: {unread.strerror}", err=True)
+        typer.echo(f"cannot read the token from {token_file}: {unread.strerror}", err=True)
         raise typer.Exit(2) from None
     player = RunningPlayer(url, token)
     # That nobody answers is no verdict of a script.

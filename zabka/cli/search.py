@@ -71,8 +71,8 @@ class _Shown:
         search = self._search
         speed = (search.runs - self._before) / max(time.monotonic() - self._begin_s, 0.001)
         return (
-            f"{search.runs:,} runs, {len(search.corpus.kept):,} tapes kept, {len(search.corpus.reached):,} things "
-            f"reached, {len(search.found)} found, {speed:,.1f} runs a second"
+            f"{search.runs:,} runs, {len(search.corpus.kept):,} choice sequences, "
+            f"{len(search.corpus.reached):,} features reached, {len(search.found)} found, {speed:,.1f} runs a second"
         )
 
     def update(self) -> None:
@@ -99,7 +99,7 @@ def _report(found: Found, search: TapeSearch, folder: TapeFolder) -> None:
         verdict = play_tape(tape, wanted.scenario, wanted.world())
     acts = told_acts(verdict)
     path = folder.found(found, tape, problems, acts)
-    say(f"  made short in {runs} runs: {len(acts)} acts, {verdict.virtual_ms / 1000:.1f} simulated seconds")
+    say(f"  made short in {runs} runs: {len(acts)} faults, {verdict.virtual_ms / 1000:.1f} simulated seconds")
     for act in acts:
         say(f"    {act}")
     say(f"  replay: zabka replay {path} --story")
@@ -150,8 +150,8 @@ def command(
         str,
         typer.Option(
             envvar="ZABKA_SCENARIO",
-            help="swarm (a whole cluster), swarm-ensemble (peers alone), swarm-disks, swarm-protocol (every packet and "
-            "every fsync is drawn), swarm-files (the same over real logs), or a scenario of `zabka simulate`",
+            help="swarm (a whole cluster), swarm-ensemble (peers only), swarm-disks, swarm-protocol (every packet and "
+            "every fsync is a choice), swarm-files (the same over real logs), or a scenario of `zabka simulate`",
         ),
     ] = "swarm",
     set_: Settings = None,
@@ -161,17 +161,18 @@ def command(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes")] = 1,
     findings: Annotated[
-        int, typer.Option(min=1, envvar="ZABKA_FINDINGS", help="Stop after that many violations that are not alike")
+        int, typer.Option(min=1, envvar="ZABKA_FINDINGS", help="Stop after that many different violations")
     ] = 1,
     plant: Annotated[
-        str, typer.Option(envvar="ZABKA_PLANT", help="MODULE:NAME, a context that plants a bug, to see it found")
+        str,
+        typer.Option(envvar="ZABKA_PLANT", help="MODULE:NAME, a context manager that injects a bug, to see it found"),
     ] = "",
-    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="Another search draws other tapes")] = 0,
+    seed: Annotated[int, typer.Option(min=0, envvar="ZABKA_SEED", help="Seed of the search")] = 0,
     out: Annotated[
-        Path, typer.Option(envvar="ZABKA_OUT", help="The search's directory; one that is there is gone on with")
+        Path, typer.Option(envvar="ZABKA_OUT", help="Directory of the search; an existing search is continued")
     ] = Path(".zabka-search"),
 ) -> None:
-    """Look for a violation with tapes of choices that are changed by what they reached; exit code 1 where one is
+    """Search for a violation by changing choice sequences that reached something new; exit code 1 if one is
     found."""
     from zabka.simulation.search.runs import SEARCHED
     from zabka.simulation.search.tape_folder import OtherSearch, TapeFolder, held

@@ -46,7 +46,7 @@ def parse_seeds(text: str) -> range:
     if end < begin:
         raise ValueError(f"--seeds {text}: the last seed is smaller than the first")
     if end - begin >= sys.maxsize:
-        raise ValueError(f"--seeds {text}: nobody can count so many")
+        raise ValueError(f"--seeds {text}: too many seeds")
     return range(begin, end + 1)
 
 
@@ -59,12 +59,14 @@ def configured(scenario: str, settings: list[str]) -> WorldSettings:
     if scenario not in SEARCHED and scenario not in LIBRARY:
         searches = ", ".join(sorted(SEARCHED))
         raise ValueError(
-            f"there is no scenario {scenario!r}; there are {searches}, and what `zabka scenarios list` names"
+            f"there is no scenario {scenario!r}; there are {searches}, and those of `zabka scenarios list`"
         )
     if settings and scenario in LIBRARY:
-        raise ValueError(f"{scenario} is a script: `zabka scenarios run {scenario} --set …` takes settings for it")
+        raise ValueError(
+            f"{scenario} is a scenario of the outage library: `zabka scenarios run {scenario} --set …` accepts settings"
+        )
     if settings and scenario in WHOLE_RUNS:
-        raise ValueError(f"{scenario} draws the keys of every server from its seed: it takes no settings")
+        raise ValueError(f"{scenario} takes the keys of every server from its seed and accepts no settings")
     world = world_settings(settings)
     check_played(scenario, world, (setting.partition("=")[0] for setting in settings))
     return world
@@ -157,9 +159,9 @@ def command(
     scenario: Scenario = "chaos",
     set_: Settings = None,
     jobs: Annotated[
-        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Processes; by default one a core")
+        int | None, typer.Option(min=1, envvar="ZABKA_JOBS", help="Number of processes; by default one per core")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print JSON")] = False,
 ) -> None:
-    """Run seeds in the simulated world; exit code 1 where an invariant did not hold."""
+    """Run seeds in the simulated world; exit code 1 if an invariant was violated."""
     raise typer.Exit(simulate(seeds, scenario, set_ or [], jobs or os.cpu_count() or 1, as_json))

@@ -8,7 +8,7 @@ def no_connect(master: str) -> str | None:
     if not master.startswith("sc://"):
         return None
     return (
-        f"{master} is a Spark Connect server, which these jobs cannot use. Runs and verdicts come back by "
-        "accumulators, and its clients have none; and sources, sinks and interpreter are sent with the session that "
-        "begins, where a server has begun. Name the master behind it, such as spark://host:7077."
+        f"{master} is a Spark Connect server, which these jobs cannot use: its clients have no accumulators, by "
+        "which runs and verdicts are returned, and a running server accepts no sources, sinks and interpreter from a "
+        "new session. Name the master behind it, such as spark://host:7077."
     )

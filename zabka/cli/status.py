@@ -14,9 +14,9 @@ from zabka.cli.options import Data
 
 def command(
     data: Data = Path(".zabka"),
-    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="For programs")] = False,
+    as_json: Annotated[bool, typer.Option("--json", envvar="ZABKA_JSON", help="Print JSON")] = False,
 ) -> None:
-    """Say what runs where."""
+    """Print the processes of a cluster and their addresses."""
     from zabka.compose.status import read_status, show
     from zabka.compose.topology import BadTopology
 

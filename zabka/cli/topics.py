@@ -30,7 +30,7 @@ def _options() -> argparse.ArgumentParser:
     made.add_argument("--topic-id")
     made.add_argument("--partitions", type=java_int)
     made.add_argument("--replication-factor", type=java_int)
-    made.add_argument("--replica-assignment", metavar="1:2:3,2:3:1", help="one list of brokers a partition")
+    made.add_argument("--replica-assignment", metavar="1:2:3,2:3:1", help="one list of brokers per partition")
     made.add_argument("--config", action="append", default=[], metavar="KEY=VALUE")
     for name in (
         "if-not-exists", "if-exists", "under-replicated-partitions", "unavailable-partitions",
@@ -67,7 +67,7 @@ def parse_assignment(text: str) -> dict[int, list[int]]:
     try:
         found = {p: [java_int(b) for b in part.split(":")] for p, part in enumerate(text.split(","))}
     except argparse.ArgumentTypeError:
-        raise CommandFailed(f"{text!r} is no replica assignment, such as 1:2:3,2:3:1") from None
+        raise CommandFailed(f"{text!r} is not a replica assignment such as 1:2:3,2:3:1") from None
     if any(len(set(brokers)) != len(brokers) for brokers in found.values()):
         raise CommandFailed("Partition replica lists may not contain duplicate entries")
     if len({len(brokers) for brokers in found.values()}) > 1:

@@ -25,7 +25,7 @@ def command(
         str | None, typer.Option(envvar="ZABKA_HOST", help="Address to listen on [default: 127.0.0.1]")
     ] = None,
     port: Annotated[
-        int | None, typer.Option(envvar="ZABKA_PORT", help="The dashboard; 0 picks one [default: 8080]")
+        int | None, typer.Option(envvar="ZABKA_PORT", help="Port of the dashboard; 0 picks a free one [default: 8080]")
     ] = None,
     zk_port: Annotated[
         int | None, typer.Option(envvar="ZABKA_ZK_PORT", help="Peer 1's client port [default: 2181]")
@@ -34,12 +34,14 @@ def command(
         int | None, typer.Option(envvar="ZABKA_KAFKA_PORT", help="Broker 1's port [default: 9092]")
     ] = None,
     profile: Annotated[
-        str | None, typer.Option(envvar="ZABKA_PROFILE", help="default (time-outs to watch), or kafka (its own)")
+        str | None,
+        typer.Option(envvar="ZABKA_PROFILE", help="default (short timeouts) or kafka (Kafka's own timeouts)"),
     ] = None,
     set_: Settings = None,
     detach: Annotated[bool, typer.Option("--detach", envvar="ZABKA_DETACH", help="Return once it is ready")] = False,
     pipeline: Annotated[
-        bool, typer.Option("--pipeline", envvar="ZABKA_PIPELINE", help="Keep the Spark tables fresh beside it")
+        bool,
+        typer.Option("--pipeline", envvar="ZABKA_PIPELINE", help="Also run the stream that updates the Spark tables"),
     ] = False,
 ) -> None:
     """Start a cluster on this machine: an ensemble, brokers and the dashboard.  Ctrl-C stops it."""
@@ -69,7 +71,7 @@ def command(
             wanted, data.absolute(), progress, detach=detach, beside=_pipeline_of(data.absolute()) if pipeline else None
         )
     except PortTaken as taken:
-        progress.error(f"{taken}; name another one (0 picks one): --port, --zk-port, --kafka-port")
+        progress.error(f"{taken}; choose another port (0 picks a free one) with --port, --zk-port or --kafka-port")
         code = 1
     except (BadSetting, BadPlan, BadTopology, InUse, CannotStart, OSError) as reason:
         progress.error(str(reason))

@@ -16,15 +16,19 @@ if TYPE_CHECKING:
 
 
 def command(
-    effect: Annotated[str, typer.Argument(help="A line of a node's journal, as broker-2#812, or a type of event")],
-    about: Annotated[str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence holds these words")] = "",
-    last: Annotated[int, typer.Option(min=1, envvar="ZABKA_LAST", help="How many of them, the newest ones")] = 1,
+    effect: Annotated[str, typer.Argument(help="A journal line such as broker-2#812, or an event type")],
+    about: Annotated[
+        str, typer.Option(envvar="ZABKA_ABOUT", help="Only events whose sentence contains these words")
+    ] = "",
+    last: Annotated[
+        int, typer.Option(min=1, envvar="ZABKA_LAST", help="Number of events to explain, newest first")
+    ] = 1,
     data: Data = Path(".zabka"),
     journal: Annotated[
-        Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, as `zabka replay` writes it")
+        Path | None, typer.Option(envvar="ZABKA_JOURNAL", help="A journal file, such as `zabka replay` writes")
     ] = None,
 ) -> None:
-    """Say what a decision was made from, by which rule, and what led to it, back to a fault, a request, a timer or a
+    """Explain a decision: its inputs, its rule, and its causes back to a fault, a request, a timer or a
     start."""
     from zabka.journal.causes import Causes
     from zabka.journal.controller_gaps import gap_ended_by, gap_text
@@ -58,7 +62,7 @@ def _entries(data: Path, journal: Path | None) -> list[Entry]:
 
     if journal is not None:
         if not journal.is_file():
-            raise OSError(f"{journal} is no file")
+            raise OSError(f"{journal} is not a file")
         return list(read_file(journal))
     return merge(entry for found in sorted(data.glob("*/journal")) for entry in read_directory(found))
 
@@ -77,7 +81,7 @@ def _no_such_event(effect: str, about: str, entries: list[Entry]) -> str:
         nodes = sorted({entry.node for entry in entries})
         return f"no event is {effect}. The journal has the nodes {', '.join(nodes)}"
     if effect in found:
-        return f"no event is {effect} with {about!r} in its sentence: there are others; leave --about out to see them"
+        return f"no event is {effect} with {about!r} in its sentence. Leave --about out to see other events of the type"
     if effect in BY_NAME:
         return f"no event is {effect}: none happened. The journal has {', '.join(found)}"
     return f"no event is {effect}{did_you_mean(effect, BY_NAME) or '.'} The journal has {', '.join(found)}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-KILLED = "a process that this command had begun was killed, so that not all is done; is there too little memory?"
+KILLED = "a worker process of this command was killed before it had finished. The machine may be out of memory"
 """What is to be said of BrokenProcessPool."""
 _no_more_wanted: list[Flag] = []
 """In a worker's process: what the command sets in the end."""

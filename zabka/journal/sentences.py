@@ -114,11 +114,23 @@ def _counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def _duration(ms: int) -> str:
+    if ms < 1000:
+        return f"{ms} ms"
+    seconds, hundredths = divmod((ms + 5) // 10, 100)
+    return f"{seconds:,}.{hundredths:02}".rstrip("0").rstrip(".") + " s"
+
+
 def _standing(row: Mapping[str, int]) -> str:
-    ago, limit = row["caught_up_ms_ago"], row["lag_time_max_ms"]
-    level = "not level in this leader epoch" if ago < 0 else f"last level {ago:,} ms ago"
-    ends = f"broker {row['replica']} ends at {row['log_end_offset']}, its leader at {row['leader_end_offset']}"
-    return f"{ends}, {level}, {limit:,} ms are allowed"
+    ago, limit = row["caught_up_ms_ago"], _duration(row["lag_time_max_ms"])
+    caught_up = "not caught up in this leader epoch" if ago < 0 else f"last caught up {_duration(ago)} ago"
+    ends = f"log end offset {row['log_end_offset']}, leader's {row['leader_end_offset']}"
+    return f"broker {row['replica']}: {ends}, {caught_up} (limit {limit})"
+
+
+def _offsets(row: tuple[str, int, int, int]) -> str:
+    topic, partition, high_watermark, end = row
+    return f"{topic}-{partition} high watermark {high_watermark}, log end offset {end}"
 
 
 _FORMS: dict[str, Callable[[Any, str], str]] = {
@@ -127,7 +139,7 @@ _FORMS: dict[str, Callable[[Any, str], str]] = {
     "words": lambda value, _: value.replace("_", " "),
     "list": lambda value, _: ", ".join(map(str, value)),
     "pairs": lambda value, _: ", ".join(f"{key}={inner}" for key, inner in value.items()),
-    "offsets": lambda rows, _: ", ".join(f"{topic}-{number} {high}/{end}" for topic, number, high, end in rows),
+    "offsets": lambda rows, _: "; ".join(map(_offsets, rows)),
     "standings": lambda rows, _: "; ".join(map(_standing, rows)),
     "verdicts": lambda rows, _: ", ".join(f"{replica} {word.replace('_', ' ')}" for replica, word in rows),
     "plural": _counted,

@@ -31,7 +31,7 @@ def report(entries: Sequence[Entry]) -> str:
         for entry in entries:
             causes.see(entry)
         # Others, which weigh less, may have come after it.
-        lines += [f"how it came to the newest {told}:"]
+        lines += [f"causes of the newest {told}:"]
         lines += [f"  {step}" for step in story(causes.chain(newest[told]), sentences)]
     return "\n".join(lines)
 
@@ -50,15 +50,13 @@ def story(chain: Chain, sentences: Sentences) -> Iterator[str]:
             yield from _ruled(rule)
     if chain.says:
         yield f"because {_printable(chain.says)}"
-    yield (
-        f"which is where it begins: {chain.end.value}" if chain.end.value != "unknown" else "further back is not known"
-    )
+    yield (f"first cause: {chain.end.value}" if chain.end.value != "unknown" else "earlier causes are not known")
 
 
 def _ruled(rule: Rule) -> Iterator[str]:
     yield f"    rule: {rule.sentence}"
     theirs = ", ".join(link.name for link in (rule.theirs, *rule.references))
-    yield f"    here {place_of(rule.source)}; there {theirs}"
+    yield f"    source: {place_of(rule.source)}; upstream: {theirs}"
 
 
 def _time(entry: Entry) -> str:

@@ -25,25 +25,25 @@ const absent = (asked, what) => html`<p class="quiet">${asked.state === "loading
 /** The gold tables: rows, age, lag, and what Spark says. @param {Actions} actions @param {() => void} changed */
 export function tables(actions, changed) {
   const asked = fresh("/pipeline", TABLES_MS, changed);
-  if (asked.state !== "ready") return panel("pipeline", "Pipeline", nothing, absent(asked, "How the tables stand cannot be read"));
+  if (asked.state !== "ready") return panel("pipeline", "Pipeline", nothing, absent(asked, "Cannot read the state of the tables"));
   const { stream, spark, command, missing } = asked.value;
   /** @type {{name: string, rows: number, written_ms: number}[]} */
   const made = asked.value.tables;
   const said = html`<p class="quiet">${spark === null
-    ? html`No stream runs. This keeps the tables fresh: ${copyable(command, "the command")}`
+    ? html`Tables are not updating. Start the stream: ${copyable(command, "the command")}`
     : html`${progress(spark)}`}</p>`;
   const trouble = stream === null ? [] : Object.entries(stream.broken).flatMap(([table, rules]) => Object.entries(rules).map(([rule, rows]) =>
-    html`<p class="bad" role="alert">${icon("bad")} ${table}: not so in ${plural(Number(rows), "row")}: ${rule}</p>`));
-  const aside = stream === null ? nothing : html`<span class="sum">${count(stream.lines)} lines, tables <b>${duration(stream.lag_ms)}</b> after the latest entry</span>`;
+    html`<p class="bad" role="alert">${icon("bad")} ${table}: ${plural(Number(rows), "row")} violate the rule: ${rule}</p>`));
+  const aside = stream === null ? nothing : html`<span class="sum">${count(stream.lines)} lines, the tables lag <b>${duration(stream.lag_ms)}</b> behind the journals</span>`;
   return panel("pipeline", "Pipeline", aside, html`${said}${trouble}
-    ${missing ? html`<p class="bad">${icon("warn")} ${plural(missing, "span")} of lines went before they were read: table gaps</p>` : nothing}
-    ${made.length === 0 ? html`<p class="quiet">There are no tables yet.</p>` : listed(made, actions)}`);
+    ${missing ? html`<p class="bad">${icon("warn")} ${plural(missing, "range")} of journal lines deleted before Spark read them: see table gaps</p>` : nothing}
+    ${made.length === 0 ? html`<p class="quiet">No tables yet.</p>` : listed(made, actions)}`);
 }
 
 /** @param {{seen_ms: number, message: string, batch: number | null, rows: number, rows_per_second: number, durations_ms: Record<string, number>}} spark */
 function progress(spark) {
   const silentMs = Date.now() - spark.seen_ms;
-  if (silentMs > SILENT_MS) return html`${badge("warn", `Spark was last heard ${ago(spark.seen_ms)}`, "warn")}`;
+  if (silentMs > SILENT_MS) return html`${badge("warn", `last report of Spark ${ago(spark.seen_ms)}`, "warn")}`;
   const took = spark.durations_ms.triggerExecution;
   const steps = Object.entries(spark.durations_ms).filter(([name]) => name !== "triggerExecution").map(([name, ms]) => `${name} ${duration(ms)}`).join(", ");
   return html`${badge("running", `Spark: ${spark.message}`)} ${spark.batch === null ? nothing
@@ -62,9 +62,9 @@ function listed(made, actions) {
 /** The last audit. @param {() => void} changed */
 export function audits(changed) {
   const asked = fresh("/audits", CAMPAIGNS_MS, changed);
-  if (asked.state !== "ready") return panel("audits", "Audits", nothing, absent(asked, "The audits cannot be read"));
+  if (asked.state !== "ready") return panel("audits", "Audits", nothing, absent(asked, "Cannot read the audits"));
   const { runs, events, set_aside, written_ms, violated, command } = asked.value;
-  if (written_ms === null) return panel("audits", "Audits", nothing, html`<p class="quiet">Every invariant over every journal. This judges them: ${copyable(command, "the command")}</p>`);
+  if (written_ms === null) return panel("audits", "Audits", nothing, html`<p class="quiet">An audit checks every invariant on every journal. Run the audit: ${copyable(command, "the command")}</p>`);
   /** @type {{invariant: string, held: number, violated: number, not_judged: number}[]} */
   const verdicts = asked.value.verdicts;
   /** @type {{run: string, invariant: string, detail: string, chain: string[], command: string | null}[]} */
@@ -74,10 +74,10 @@ export function audits(changed) {
     <p>${violated ? badge("bad", plural(violated, "violation"), "bad") : badge("ok", "no violation")}</p>
     ${shown.map((each) => html`<details class="violation"><summary>${icon("bad")} <b>${each.run}</b>: ${each.invariant}: ${each.detail}</summary>
       <ol>${each.chain.map((step) => html`<li>${step}</li>`)}</ol>
-      ${each.command === null ? html`<p class="quiet">Nothing says which seed this is.</p>` : copyable(each.command, "the command that replays it")}</details>`)}
+      ${each.command === null ? html`<p class="quiet">The seed of this run is not recorded.</p>` : copyable(each.command, "the command that replays it")}</details>`)}
     ${violated > shown.length ? html`<p class="quiet">and ${violated - shown.length} more in the table audits</p>` : nothing}
-    <div class="scroll" tabindex="0" role="region" aria-label="Verdicts, scrollable"><table>
-      <thead><tr><th scope="col">invariant</th><th scope="col">held</th><th scope="col">broken</th><th scope="col">nothing to judge</th></tr></thead>
+    <div class="scroll" tabindex="0" role="region" aria-label="Results, scrollable"><table>
+      <thead><tr><th scope="col">invariant</th><th scope="col">passed</th><th scope="col">violated</th><th scope="col">not applicable</th></tr></thead>
       <tbody>${verdicts.map((each) => html`<tr><td>${each.invariant}</td><td>${each.held}</td><td>${each.violated ? html`<b class="bad">${each.violated}</b>` : 0}</td><td>${each.not_judged}</td></tr>`)}</tbody>
     </table></div>`);
 }
@@ -85,11 +85,11 @@ export function audits(changed) {
 /** Every campaign, and the report of the one that is opened. @param {() => void} changed */
 export function campaigns(changed) {
   const asked = fresh("/campaigns", CAMPAIGNS_MS, changed);
-  if (asked.state !== "ready") return panel("campaigns", "Campaigns", nothing, absent(asked, "The campaigns cannot be read"));
+  if (asked.state !== "ready") return panel("campaigns", "Campaigns", nothing, absent(asked, "Cannot read the campaigns"));
   /** @type {any[]} */
   const all = asked.value;
   if (all.length === 0) {
-    return panel("campaigns", "Campaigns", nothing, html`<p class="quiet">Settings compared on the same faults, seed by seed. This plays one:
+    return panel("campaigns", "Campaigns", nothing, html`<p class="quiet">A campaign compares settings on the same faults, seed by seed. Run one:
       ${copyable("zabka campaign run docs/campaigns/session-timeout.toml", "the command")}</p>`);
   }
   return panel("campaigns", "Campaigns", html`<span class="sum">${plural(all.length, "campaign")}</span>`, html`${all.map((each) => told(each, changed))}`);
@@ -106,11 +106,11 @@ function told(each, changed) {
     changed();
   };
   return html`<article class="campaign" aria-label=${each.name}><h3>${each.question}</h3>
-    <p class="quiet">${each.settings} settings on ${plural(each.seeds, "seed")} each: ${each.runs} of ${most} runs${each.last_run_ms === null ? "" : `, the last ${ago(each.last_run_ms)}`}
-      ${each.ended === null ? badge("hourglass", "not ended") : nothing} ${each.violations ? badge("bad", `${plural(each.violations, "run")} broke an invariant`, "bad") : nothing}</p>
+    <p class="quiet">${each.settings} settings on ${plural(each.seeds, "seed")} each: ${each.runs} of ${most} runs${each.last_run_ms === null ? "" : `, last run ${ago(each.last_run_ms)}`}
+      ${each.ended === null ? badge("hourglass", "not finished") : nothing} ${each.violations ? badge("bad", `${plural(each.violations, "run")} violated an invariant`, "bad") : nothing}</p>
     ${each.ended === null ? html`<progress max=${most} value=${each.runs} aria-label="Runs"></progress>` : nothing}
     ${each.answer.length ? html`<ol>${each.answer.map((/** @type {string} */ sentence) => html`<li>${sentence}</li>`)}</ol>` : nothing}
     ${each.report ? html`<p class="row"><button type="button" class="small" aria-expanded=${opened === each.name} @click=${turn}>${opened === each.name ? "Close the report" : "Show the report"}</button>
-      <a href=${reportOf(each.name)} target="_blank" rel="noopener">Open it alone</a></p>` : nothing}
+      <a href=${reportOf(each.name)} target="_blank" rel="noopener">Open in a new tab</a></p>` : nothing}
     ${each.report && opened === each.name ? html`<iframe class="report" sandbox title="Report: ${each.question}" src=${reportOf(each.name)}></iframe>` : nothing}</article>`;
 }

@@ -21,7 +21,7 @@ export function axis(a, b, names, part) {
   const x = (/** @type {number} */ us) => GUTTER + Math.max(0, Math.min(1, us / length_us)) * (WIDTH - GUTTER);
   const at = part.a_us ?? part.b_us;
   return html`<div class="scroll" tabindex="0" role="region" aria-label="Both runs, scrollable"><svg class="both-tracks" viewBox="0 0 ${WIDTH} ${height}" role="img"
-    aria-label="Both runs on one axis of ${(length_us / 1e6).toFixed(1)} s, ${names.a} above ${names.b}; the lists below tell the same">
+    aria-label="Both runs on one axis of ${(length_us / 1e6).toFixed(1)} s, ${names.a} above ${names.b}; the lists below show the same data">
     ${lanes.map((lane, i) => {
     const y = 4 + i * (2 * ROW + GAP + 6);
     return svg`<text class="lane" x="0" y=${y + ROW - 3}>${lane.replace("isr:", "")}</text>
@@ -43,7 +43,7 @@ function bars(run, name, y, x) {
     const [from, to] = [x(span.from_us - run.first_us), x((span.to_us ?? run.last_us) - run.first_us)];
     const holder = span.value?.broker_id ?? span.value?.replica ?? -1;
     const nobody = span.state === "leaderless" || span.state === "nobody" || holder < 0;
-    const text = nobody ? "nobody" : `${holder}${span.value?.controller_epoch ? `@${span.value.controller_epoch}` : ""}`;
+    const text = nobody ? "none" : `${holder}${span.value?.controller_epoch ? `@${span.value.controller_epoch}` : ""}`;
     return svg`<g class="bar-of ${nobody ? "none" : `b${holder % 8}`} ${span.state}"><rect x=${from.toFixed(1)} y=${y} width=${Math.max(1, to - from).toFixed(1)} height=${ROW - 2} rx="2"/>
       ${to - from > 46 ? svg`<text x=${(from + 5).toFixed(1)} y=${y + ROW - 5}>${text}</text>` : nothing}</g>`;
   });

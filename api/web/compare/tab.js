@@ -37,18 +37,18 @@ export function view(state, _m, moment, changed) {
   const { run, with: other } = moment.place;
   if (other === null || other === run) return panel("compare", "Compare", nothing, chooser(moment));
   const [a, b] = [run, other].map((id) => moment.runs.find((each) => each.id === id) ?? null);
-  if (!a || !b) return panel("compare", "Compare", nothing, html`<p class="quiet">${icon("empty")} One of these runs is not kept any more.</p>${chooser(moment)}`);
-  return panel("compare", "Side by side", html`<span class="sum">one axis: the time since each began</span>`, compared(state, a, b, moment, changed));
+  if (!a || !b) return panel("compare", "Compare", nothing, html`<p class="quiet">${icon("empty")} One of these runs is no longer stored.</p>${chooser(moment)}`);
+  return panel("compare", "Side by side", html`<span class="sum">one axis: time since the start of each run</span>`, compared(state, a, b, moment, changed));
 }
 
 /** @param {Moment} moment */
 function chooser(moment) {
   const others = moment.runs.filter((each) => each.id !== moment.place.run);
-  if (others.length === 0) return html`<p class="quiet">There is one run. Play a script in the Lab, and it is kept, with its bug too.</p>`;
+  if (others.length === 0) return html`<p class="quiet">There is only one run. Play a scenario in the Lab: its runs with and without the bug are stored.</p>`;
   const pair = moment.runs.find((each) => each.id === moment.place.run)?.pair ?? "";
   return html`<div class="row">${select("compare", "with", "compare with", [{ value: "", text: "choose a run" },
     ...others.map((each) => ({ value: each.id, text: runLabel(each) }))], "", (value) => value && moment.go({ with: value, tab: "compare" }))}
-    ${pair ? html`<button type="button" @click=${() => moment.go({ with: pair, tab: "compare" })}>With its pair</button>` : nothing}</div>`;
+    ${pair ? html`<button type="button" @click=${() => moment.go({ with: pair, tab: "compare" })}>Compare with its pair</button>` : nothing}</div>`;
 }
 
 /** @param {RunInfo} run */
@@ -58,7 +58,7 @@ const title = (run) => `${run.of ?? run.title}${run.variant ? `, ${run.variant}`
 function compared(state, a, b, moment, changed) {
   const parted = answers.of(`/runs/${a.id}/divergence?from=${b.id}`, changed);
   if (parted.state === "loading") return html`<p class="quiet">Comparing…</p>`;
-  if (parted.state === "failed") return html`<p class="quiet">${icon("empty")} They cannot be compared: ${parted.message}.</p>`;
+  if (parted.state === "failed") return html`<p class="quiet">${icon("empty")} Cannot compare these runs: ${parted.message}.</p>`;
   /** @type {Divergence} */
   const divergence = parted.value;
   const stories = [a, b].map((run) => answers.of(`/runs/${run.id}/journal`, changed, () => readStory(run.id, UNTOLD, EVENTS_MAX)));
@@ -73,13 +73,13 @@ function compared(state, a, b, moment, changed) {
  */
 function told(state, [of_a, of_b], divergence, [a, b], moment, changed) {
   const failed = [of_a, of_b].find((each) => each.state === "failed");
-  if (failed) return html`<p class="quiet">${icon("empty")} Their stories cannot be read: ${failed.message}.</p>`;
+  if (failed) return html`<p class="quiet">${icon("empty")} Cannot read the events of these runs: ${failed.message}.</p>`;
   if (of_a.state !== "ready" || of_b.state !== "ready") return html`<p class="quiet">Loading…</p>`;
   const rows = rowsOf(state, of_a.value.entries, of_b.value.entries, a, b);
   const cut = of_a.value.whole && of_b.value.whole ? nothing
-    : html`<p class="warn">${icon("warn")} They are long: of each run the first ${count(EVENTS_MAX)} events are told here. The first difference above is that of the whole runs.</p>`;
+    : html`<p class="warn">${icon("warn")} These runs are long: only the first ${count(EVENTS_MAX)} events of each are listed. The first difference above was searched in the whole runs.</p>`;
   const thinned = [[a, of_a.value], [b, of_b.value]].filter(([, story]) => story.first_seq > 1)
-    .map(([run, story]) => html`<p class="quiet">${icon("empty")} Of ${title(run)} the oldest events are gone: it is told from event ${story.first_seq} on.</p>`);
+    .map(([run, story]) => html`<p class="quiet">${icon("empty")} The oldest events of ${title(run)} are no longer stored: the list starts at event ${story.first_seq}.</p>`);
   return html`${cut}${thinned}${lists(rows, firstDifference(rows, divergence), a, b, moment, changed)}`;
 }
 
@@ -104,11 +104,11 @@ function firstDifference(rows, { same, at }) {
 
 /** @param {State} state @param {Divergence} divergence @param {RunInfo} a @param {RunInfo} b @param {Moment} moment */
 function explained(state, divergence, a, b, moment) {
-  if (divergence.same) return html`<p class="parted">${icon("ok")} Both say the same, from the first event to the last.</p>`;
+  if (divergence.same) return html`<p class="parted">${icon("ok")} The runs are the same, from the first event to the last.</p>`;
   const sides = /** @type {const} */ ([[a, divergence.at.a, divergence.why.a, b], [b, divergence.at.b, divergence.why.b, a]]);
   return html`<section class="parted" aria-label="First difference"><h3>${icon("warn")} First difference that leads to the outcome</h3>
     ${sides.map(([run, at, why, other]) => {
-    if (at === null) return html`<p><b>${title(run)}</b>: nothing of the kind</p>`;
+    if (at === null) return html`<p><b>${title(run)}</b>: no such event</p>`;
     return html`<div><p><b>${title(run)}</b>, ${seconds(at.event.wall_us - run.first_us)}:
       <a href=${hash({ ...moment.place, run: run.id, at: at.seq, with: other.id, tab: "compare" })}><b>${at.event.node}</b> ${sentence(state.sentences, at.event)}</a></p>${ruled(why?.[0]?.rule ?? null)}</div>`;
   })}</section>`;
@@ -148,8 +148,8 @@ function lists(rows, first, a, b, moment, changed) {
       : html`<a href=${hash({ ...moment.place, run: run.id, at: side.seq, with: other.id, tab: "compare" })}><b>${side.node}</b> ${side.told}</a>`}</div>`;
   };
   const earlier = first > BEFORE ? html`<button type="button" class="small earlier" aria-pressed=${whole} @click=${toggle}>
-    ${whole ? "Only from the first difference on" : `Show the ${first - BEFORE} lines before, which are the same`}</button>` : nothing;
-  return html`${earlier}<div class="two-lists" tabindex="0" role="region" aria-label="Both stories, on one axis">
+    ${whole ? "Start at the first difference" : `Show the ${first - BEFORE} identical lines before`}</button>` : nothing;
+  return html`${earlier}<div class="two-lists" tabindex="0" role="region" aria-label="Events of both runs, side by side">
     <div class="head"></div><div class="head">${title(a)}</div><div class="head">${title(b)}</div>
     ${rows.slice(hidden, end).map((row, i) => html`<time>${seconds(row.at_us)}</time>${cell(row.a, a, b, row, hidden + i)}${cell(row.b, b, a, row, hidden + i)}`)}</div>
     ${end < rows.length ? html`<button type="button" class="small" @click=${more}>Show ${Math.min(ROWS, rows.length - end)} more of ${count(rows.length - end)} lines</button>` : nothing}`;

@@ -18,12 +18,12 @@ export class NotPlayed extends Error {}
  */
 export async function playKept(name, actions) {
   const answer = await actions.send(requests.play(name));
-  if (answer === null || !answer.ok) throw new NotPlayed(answer?.body?.detail ?? "the API does not answer");
+  if (answer === null || !answer.ok) throw new NotPlayed(answer?.body?.detail ?? "the API does not respond");
   const { scenarios } = actions.state;
   while (scenarios.run?.id === answer.body.id && scenarios.run.state !== "ended") await new Promise((resolve) => setTimeout(resolve, LOOK_MS));
   const run = scenarios.run;
-  if (run?.id !== answer.body.id) throw new NotPlayed("another script was asked for meanwhile");
-  if (run.error || !run.kept) throw new NotPlayed(run.error ?? "the play was not kept");
+  if (run?.id !== answer.body.id) throw new NotPlayed("another scenario was requested in the meantime");
+  if (run.error || !run.kept) throw new NotPlayed(run.error ?? "the run was not stored");
   return run.kept;
 }
 

@@ -27,12 +27,12 @@ const stands = {};
 export function view(_state, _m, moment, changed, actions) {
   const asked = answers.of("/lessons", changed);
   if (asked.state === "loading") return panel("lessons", "Lessons", nothing, html`<p class="quiet">Loading…</p>`);
-  if (asked.state === "failed") return panel("lessons", "Lessons", nothing, html`<p class="quiet">${icon("empty")} The lessons cannot be read: ${asked.message}.</p>`);
+  if (asked.state === "failed") return panel("lessons", "Lessons", nothing, html`<p class="quiet">${icon("empty")} Cannot read the lessons: ${asked.message}.</p>`);
   /** @type {Lesson[]} */
   const lessons = asked.value;
   const met = predictions();
   const right = Object.values(met).filter((prediction) => prediction.chosen === prediction.right).length;
-  const aside = html`<span class="sum">${Object.keys(met).length ? html`<b>${right}</b> of ${Object.keys(met).length} predicted` : "predict, then see"}</span>`;
+  const aside = html`<span class="sum">${Object.keys(met).length ? html`<b>${right}</b> of ${Object.keys(met).length} right` : "predict, then watch"}</span>`;
   const lesson = lessons.find((each) => each.name === moment.place.lesson) ?? lessons[0];
   return panel("lessons", "Lessons", aside, html`<div class="lessons">
     <nav aria-label="Lessons"><ol>${lessons.map((each) => entry(each, lesson, met[each.name], moment))}</ol></nav>
@@ -43,7 +43,7 @@ export function view(_state, _m, moment, changed, actions) {
 function entry(each, shown, met, moment) {
   const missed = met !== undefined && met.chosen !== met.right;
   return html`<li class=${missed ? "missed" : ""}><a href=${hash({ ...moment.place, tab: "lessons", lesson: each.name })} aria-current=${each === shown ? "page" : nothing}>
-    <span>${each.title}</span>${met === undefined ? nothing : html`<span>${icon(missed ? "warn" : "ok")}<span class="unseen">${missed ? "predicted otherwise" : "predicted"}</span></span>`}</a></li>`;
+    <span>${each.title}</span>${met === undefined ? nothing : html`<span>${icon(missed ? "warn" : "ok")}<span class="unseen">${missed ? "wrong prediction" : "right prediction"}</span></span>`}</a></li>`;
 }
 
 /** @param {Lesson} lesson @param {Lesson[]} lessons @param {Moment} moment @param {() => void} changed @param {Actions} actions */
@@ -60,12 +60,12 @@ function told(lesson, lessons, moment, changed, actions) {
     <form aria-label="Prediction" @submit=${predict}><fieldset ?disabled=${!open}><legend>What do you predict?</legend>
       ${lesson.answers.map((text, i) => html`<label class="choice ${judged(stand, i)}">
         <input type="radio" name="answer" value=${i} required .checked=${stand.chosen === i} @change=${() => choose(i)}><span>${text}</span>
-        ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">this came to pass</span></span>` : nothing}
-        ${judged(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">you predicted this, and it did not come to pass</span></span>` : nothing}</label>`)}</fieldset>
+        ${stand.revealed?.right === i ? html`<span>${icon("ok")}<span class="unseen">correct</span></span>` : nothing}
+        ${judged(stand, i) === "wrong" ? html`<span class="warn">${icon("warn")}<span class="unseen">your prediction, not correct</span></span>` : nothing}</label>`)}</fieldset>
       <p class="row">${stand.revealed === null
-    ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing || actions.off === "silent"}>${stand.playing ? "Playing…" : "Predict, and play it"}</button>
-        <span class="quiet">plays <code>${lesson.scenario}</code> in a simulated world, beside this cluster</span>` : nothing}</p></form>
-    ${stand.trouble ? html`<p class="bad" role="alert">${icon("bad")} It could not be played: ${stand.trouble}.</p>` : nothing}
+    ? html`<button class="primary" ?disabled=${stand.chosen === null || stand.playing || actions.off === "silent"}>${stand.playing ? "Running…" : "Predict and run"}</button>
+        <span class="quiet">runs <code>${lesson.scenario}</code> in a simulated world and does not touch this cluster</span>` : nothing}</p></form>
+    ${stand.trouble ? html`<p class="bad" role="alert">${icon("bad")} The scenario could not run: ${stand.trouble}.</p>` : nothing}
     <div aria-live="polite">${stand.revealed === null ? nothing : reveal(lesson, lessons, stand, stand.revealed, moment, changed)}</div></article>`;
 }
 
@@ -107,18 +107,18 @@ function reveal(lesson, lessons, stand, revealed, moment, changed) {
     Object.assign(stand, { chosen: null, revealed: null });
     changed();
   };
-  return html`<section class="reveal" aria-label="What came to pass">
-    <p class="verdict ${hit ? "right" : "wrong"}">${icon(hit ? "ok" : "warn")} ${hit ? "As you predicted" : "Not as you predicted"}</p>
+  return html`<section class="reveal" aria-label="Result">
+    <p class="verdict ${hit ? "right" : "wrong"}">${icon(hit ? "ok" : "warn")} ${hit ? "Your prediction was right" : "Your prediction was wrong"}</p>
     ${hit ? nothing : html`<p><b>${lesson.answers[revealed.right]}</b></p>`}
     <p class="explained">${revealed.explanation}</p>
     <p class="row"><a class="button primary" href=${hash({ ...there, tab: "tracks" })}>Show the moment in the tracks</a>
       ${revealed.pair === null ? nothing : html`<a class="button" href=${hash({ ...there, tab: "compare" })}>Side by side</a>`}
-      <button type="button" @click=${again}>Again</button>
+      <button type="button" @click=${again}>Try again</button>
       ${next ? html`<a class="button" href=${hash({ ...moment.place, tab: "lessons", lesson: next.name })}>Next lesson</a>` : nothing}</p>
     <p><b>Look at:</b> ${revealed.look_at}</p>
-    <div class="rules"><h3>The rules that fired, from the effect back</h3>
+    <div class="rules"><h3>The rules that applied, from the effect back to its cause</h3>
       ${rules(revealed).map(({ step, rule }) => html`<div><p><b>${step.event.node}</b> ${step.told}</p>${ruled(rule)}</div>`)}
-      ${revealed.beginning ? html`<p class="quiet">It began with: <a href=${hash({ ...there, tab: "tracks", at: revealed.beginning.seq })}>${revealed.beginning.told}</a></p>` : nothing}</div>
+      ${revealed.beginning ? html`<p class="quiet">First cause: <a href=${hash({ ...there, tab: "tracks", at: revealed.beginning.seq })}>${revealed.beginning.told}</a></p>` : nothing}</div>
   </section>`;
 }
 

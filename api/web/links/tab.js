@@ -39,13 +39,13 @@ function howTo(actions, changed) {
     manner = { ...manner, ...wanted };
     changed();
   };
-  return html`<fieldset class="row manner" ?disabled=${!live}><legend>Drag from node to node: the link is</legend>
+  return html`<fieldset class="row manner" ?disabled=${!live}><legend>Drag from one node to another to add a fault:</legend>
     ${["cut", "delay"].map((kind) => html`<label class="field check"><input type="radio" name="ring-kind" value=${kind} .checked=${manner.kind === kind}
-      @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut" : "slowed down"}</span></label>`)}
+      @change=${() => set({ kind: /** @type {Manner["kind"]} */ (kind) })}><span>${kind === "cut" ? "cut the link" : "delay the link"}</span></label>`)}
     <label class="field check"><input type="checkbox" name="ring-both" .checked=${manner.both_ways} @change=${(/** @type {Event} */ e) =>
       set({ both_ways: /** @type {HTMLInputElement} */ (e.target).checked })}><span>both ways</span></label>
-    <p class="quiet" role="status">${told === null ? (live ? "" : `Nothing can be done: ${actions.why}.`)
-    : told.to === null ? `Nothing was done: ${told.name} was dropped on no other node.` : `${told.name} to ${told.to} was asked for.`}</p></fieldset>`;
+    <p class="quiet" role="status">${told === null ? (live ? "" : `Faults cannot be added: ${actions.why}.`)
+    : told.to === null ? `No fault added: the drag from ${told.name} ended on no other node.` : `Request received: fault from ${told.name} to ${told.to}.`}</p></fieldset>`;
 }
 
 /** @param {Place[]} all @param {Model} m @param {Actions} actions @param {boolean} live @param {() => void} changed */
@@ -116,8 +116,8 @@ function node(place, m) {
 
 /** @param {Model} m */
 function spokenRing(m) {
-  const suffering = m.faults.map((f) => `${f.kind} from ${f.source} to ${f.target === "*" ? "everybody" : f.target}${f.both_ways ? " and back" : ""}`);
-  return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : noFault(m)}. The form does what dragging does.`;
+  const suffering = m.faults.map((f) => `${f.kind} from ${f.source} to ${f.target === "*" ? "all nodes" : f.target}${f.both_ways ? ", both ways" : ""}`);
+  return `A ring of ${plural(m.brokers.length, "broker")} and ${plural(m.peers.length, "peer")}. ${suffering.length ? suffering.join("; ") : noFault(m)}. The form next to it adds the same faults.`;
 }
 
 /** @param {Place[]} all @param {Actions} actions @param {boolean} live */
@@ -126,19 +126,19 @@ function form(all, actions, live) {
   const inject = submit((fields) => void actions.send(injection(fields.from, fields.to, {
     kind: fields.kind === "delay" ? "delay" : "cut", both_ways: fields.both_ways === "on", delay_ms: Number(fields.delay_ms),
   })));
-  return html`<form class="row" aria-label="Make a fault" @submit=${inject}><h3>The same as a form</h3>
-    ${select("link", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "slow down" }])}
+  return html`<form class="row" aria-label="Add fault" @submit=${inject}><h3>Add a fault by form</h3>
+    ${select("link", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}
     ${select("link", "from", "from", names)}
-    ${select("link", "to", "to", [...names, { value: "*", text: "everybody" }], names[1] ?? "")}
+    ${select("link", "to", "to", [...names, { value: "*", text: "all nodes" }], names[1] ?? "")}
     <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value=${CUT.delay_ms}></label>
     <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
-    <button class="primary" ?disabled=${!live}>Make it</button></form>`;
+    <button class="primary" ?disabled=${!live}>Add fault</button></form>`;
 }
 
 /** @param {Model} m @param {Actions} actions */
 function held(m, actions) {
   if (m.faults.length === 0) return html`<p class="quiet">${noFault(m)}.</p>`;
   return html`<ul class="faults" aria-label="Faults">${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
-    <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+    <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "all nodes" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
     ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
 }

@@ -8,9 +8,9 @@
 
 /** @type {[Kind, string, string][]} */
 export const KINDS = [
-  ["steps", "even spacing", "The same room for each event: what came after what"],
-  ["true", "real time", "As long as it took"],
-  ["folded", "idle folded", "Real time, with idle time cut short"],
+  ["steps", "Even spacing", "The same distance between all events: shows their order"],
+  ["true", "Real time", "Distances in proportion to time"],
+  ["folded", "Skip idle time", "Real time, with idle time shortened"],
 ];
 /** Below this distance arrows and their names lie over each other. */
 const NEAR_PX = 16;

@@ -99,7 +99,7 @@ export class Diagram {
     };
     this.scene = scene({ ...shown, width: place.clientWidth, measure });
     this.canvas.setAttribute("aria-label", `${shown.messages.length} messages between ${shown.lanes.length} processes from ${shown.when(shown.window.from_us)} to ${
-      shown.when(shown.window.to_us)}. Comma and full stop go from message to message, Enter to its moment, plus and minus zoom.`);
+      shown.when(shown.window.to_us)}. Comma and full stop select the previous and the next message, Enter goes to its moment, plus and minus zoom.`);
     this.#paint(this.chosen, true);
     if (this.unnamed !== this.scene.unnamed) {
       this.unnamed = this.scene.unnamed;

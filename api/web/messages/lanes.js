@@ -47,6 +47,6 @@ function peerRole(id, state) {
   const peer = state.peers[String(id)];
   if (peer === undefined) return "";
   if (peer.process === "down" || peer.process === "paused") return peer.process;
-  if (peer.state === "LEADING") return peer.phase === "BROADCAST" ? `leads epoch ${peer.current_epoch}` : "leads, not yet serving";
-  return peer.state === "FOLLOWING" ? "follows" : peer.state.toLowerCase();
+  if (peer.state === "LEADING") return peer.phase === "BROADCAST" ? `leader, epoch ${peer.current_epoch}` : "leader, not serving yet";
+  return peer.state === "FOLLOWING" ? "follower" : peer.state.toLowerCase();
 }

@@ -37,12 +37,12 @@ function failover(ending, events, messages, time, reigns) {
   const last = tells === undefined ? undefined : lastAnswer(messages, tells.sent_us);
   /** @type {[string, string, number | undefined][]} */
   const marks = [
-    lost === undefined ? ["expire", "the session has expired, and a quorum closes it", closed === undefined ? undefined : gone]
-      : ["detect", "from the controller's death or freeze until a quorum has closed its session", gone],
-    ["elect", "a broker becomes controller", elected === undefined ? undefined : known],
-    ["read", "the controller reads what is lost", decides?.sent_us ?? tells?.sent_us],
-    ["decide", "new leaders are written, fenced", decides === undefined ? undefined : tells?.sent_us],
-    ["propagate", "brokers are told, and have answered", last],
+    lost === undefined ? ["expire", "from the expiry of the session until a quorum has closed it", closed === undefined ? undefined : gone]
+      : ["detect", "from the controller's crash or pause until a quorum has closed its session", gone],
+    ["elect", "until a broker is elected controller", elected === undefined ? undefined : known],
+    ["read", "the controller reads the state of the affected partitions", decides?.sent_us ?? tells?.sent_us],
+    ["decide", "the controller writes the new leaders, fenced by its epoch", decides === undefined ? undefined : tells?.sent_us],
+    ["propagate", "the controller sends the changes to the brokers, and they respond", last],
   ];
   /** @type {Phase[]} */
   const out = [];
@@ -79,10 +79,10 @@ function election(events, time) {
     return found === undefined ? undefined : time(found);
   };
   const marks = [
-    { name: "vote", title: "everybody looks for a leader", us: at("LOOKING", "ELECTION") },
-    { name: "discover", title: "the leader learns what was promised", us: at("LEADING", "DISCOVERY") },
-    { name: "synchronise", title: "followers take the leader's history", us: at("LEADING", "SYNCHRONIZATION") },
-    { name: "broadcast", title: "the ensemble serves", us: at("LEADING", "BROADCAST") },
+    { name: "vote", title: "peers vote for a leader", us: at("LOOKING", "ELECTION") },
+    { name: "discover", title: "the leader collects the accepted epochs of its followers", us: at("LEADING", "DISCOVERY") },
+    { name: "synchronise", title: "followers synchronise with the leader's history", us: at("LEADING", "SYNCHRONIZATION") },
+    { name: "broadcast", title: "the ensemble serves clients", us: at("LEADING", "BROADCAST") },
   ].filter((mark) => mark.us !== undefined);
   return marks.slice(0, -1).map(({ name, title, us }, place) => ({
     name, title, from_us: /** @type {number} */ (us), to_us: /** @type {number} */ (marks[place + 1].us),

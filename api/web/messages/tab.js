@@ -73,7 +73,7 @@ export function view(state, _m, moment, changed) {
   const time = (/** @type {Entry} */ entry) => entry.wall_us;
   const at_us = momentTime(moment);
   const asked = windowAt(moment, at_us);
-  if (asked === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Reading what happened around this moment…</p>`);
+  if (asked === null) return panel("messages", "Messages", nothing, html`<p class="quiet">Loading the events around this moment…</p>`);
   const classes = ALL.filter((group) => ui.on.has(group.name)).flatMap((group) => group.classes);
   const heard = conversation.of(current.run, asked, classes, current.run === "live" && asked.to_us > current.last_us - 10e6);
   const messages = heard?.messages ?? [];
@@ -99,14 +99,14 @@ export function view(state, _m, moment, changed) {
   });
   const body = html`
     ${controls(moment, window, anchor_us, kind, heard?.hidden ?? {}, changed)}
-    ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not kept: only its events are shown. (An upload brings none, and over the bare protocol packets are steps of the script.)</p>` : nothing}
+    ${info !== null && !info.messages && current.run !== "live" ? html`<p class="note">The messages of this run were not recorded: only its events are shown. (An uploaded run has no messages. In scenarios of the bare protocol the packets are steps of the script.)</p>` : nothing}
     ${conversation.trouble ? html`<p class="bad" role="alert">${conversation.trouble}</p>` : nothing}
     ${summary(found, messages, when)}
     <div class="spacetime" ${ref(attach)}></div>
     <p class="told" aria-live="polite">${diagram.told.map((each, place) => (place ? html`<span>${each}</span>` : html`<b>${each}</b>`))}</p>
     <p class="legend quiet">${legend(heard?.truncated ?? false)}</p>
     ${table(messages, when, moment, changed)}`;
-  return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", reading…" : ""}</span>`, body);
+  return panel("messages", "Messages", html`<span class="quiet">${plural(messages.length, "message")} in ${span(window.to_us - window.from_us)}${conversation.waits ? ", loading…" : ""}</span>`, body);
 }
 
 /** Read the events around the moment, and those of the window, where they are missing. @param {Moment} moment @param {() => void} changed */
@@ -200,7 +200,7 @@ function controls(moment, window, anchor_us, kind, hidden, changed) {
   };
   const button = (/** @type {string} */ text, /** @type {string} */ name, /** @type {() => void} */ act) => html`<button type="button" class="small"
     aria-label=${name} title=${name} @click=${act}>${text}</button>`;
-  return html`<div class="row controls" role="group" aria-label="What is shown, and how">
+  return html`<div class="row controls" role="group" aria-label="Display options">
     <span class="chips">${ALL.map(({ name, title, classes }) => {
       const left = classes.reduce((sum, each) => sum + (hidden[each] ?? 0), 0);
       return html`<button type="button" class="small chip of-${name}" aria-pressed=${ui.on.has(name) ? "true" : "false"}
@@ -208,12 +208,12 @@ function controls(moment, window, anchor_us, kind, hidden, changed) {
     })}</span>
     <span class="chips" role="group" aria-label="axis">${KINDS.map(([value, text, title]) => html`<button type="button" class="small axis" title=${title}
       aria-pressed=${value === kind ? "true" : "false"} @click=${() => choose(value)}>${text}</button>`)}</span>
-    <span class="chips">${button("−", "A longer time", () => zoom(2))}
-      ${button("+", "A shorter time", () => zoom(0.5))}
+    <span class="chips">${button("−", "Zoom out", () => zoom(2))}
+      ${button("+", "Zoom in", () => zoom(0.5))}
       ${button("‹", "Earlier", () => look(moved(window, -0.5), changed))}
       ${button("›", "Later", () => look(moved(window, 0.5), changed))}
-      ${button("the burst", "The burst of events around the moment", () => look(null, changed))}</span>
-    ${moment.current().live ? html`<button type="button" class="small" @click=${() => void moment.next("election", -1)}>the last election</button>` : nothing}
+      ${button("Fit activity", "Show the activity around this moment", () => look(null, changed))}</span>
+    ${moment.current().live ? html`<button type="button" class="small" @click=${() => void moment.next("election", -1)}>Last election</button>` : nothing}
   </div>`;
 }
 
@@ -228,9 +228,9 @@ function summary(found, messages, when) {
 /** @param {boolean} truncated */
 function legend(truncated) {
   return html`<span class="of-zab">ZAB</span><span class="of-client">ZooKeeper client</span><span class="of-kafka">Kafka</span>
-    <span>paler: answers</span><span>✕: it never arrived</span><span>○: an event of the journal</span>
-    ${diagram.unnamed ? html`<span>${plural(diagram.unnamed, "name")} found no room: point at them</span>` : nothing}
-    ${truncated ? html`<b class="warn">Too many for one drawing: the latest are counted as hidden.</b>` : nothing}`;
+    <span>lighter: responses</span><span>✕: never arrived</span><span>○: event in the journal</span>
+    ${diagram.unnamed ? html`<span>${plural(diagram.unnamed, "label")} hidden, hover to see ${diagram.unnamed === 1 ? "it" : "them"}</span>` : nothing}
+    ${truncated ? html`<b class="warn">Too many messages to draw: the latest are counted as hidden.</b>` : nothing}`;
 }
 
 /** The twin of the drawing. @param {Message[]} messages @param {(us: number) => string} when @param {Moment} moment @param {() => void} changed */
@@ -239,13 +239,13 @@ function table(messages, when, moment, changed) {
     ui.table = /** @type {HTMLDetailsElement} */ (event.currentTarget).open;
     changed();
   };
-  return html`<details class="twin" @toggle=${opened}><summary>The same as a table</summary>
+  return html`<details class="twin" @toggle=${opened}><summary>Show as a table</summary>
     ${ui.table ? html`<div class="scroll" role="region" aria-label="Messages" tabindex="0"><table><thead><tr><th scope="col">sent</th><th scope="col">took</th>
-      <th scope="col">from</th><th scope="col">to</th><th scope="col">message</th><th scope="col">about</th></tr></thead>
+      <th scope="col">from</th><th scope="col">to</th><th scope="col">message</th><th scope="col">content</th></tr></thead>
       <tbody>${messages.slice(0, ROWS_MAX).map((each) => html`<tr class=${isLost(each) ? "lost" : ""}>
         <td><button type="button" class="small" @click=${() => goNear(moment, each.arrived_us ?? each.sent_us)}>${when(each.sent_us)}</button></td>
         <td class="n">${each.arrived_us === null ? (isLost(each) ? "never arrived" : "unknown") : span(each.arrived_us - each.sent_us)}</td><td>${each.from}</td><td>${each.to}</td>
         <td>${each.kind}</td><td>${each.lost ? html`<i>${each.lost}</i> ` : nothing}${subject(each)}</td></tr>`)}</tbody></table></div>
-      ${messages.length > ROWS_MAX ? html`<p class="quiet">${count(messages.length - ROWS_MAX)} more: look at a shorter time.</p>` : nothing}` : nothing}
+      ${messages.length > ROWS_MAX ? html`<p class="quiet">${count(messages.length - ROWS_MAX)} more: zoom in to see them.</p>` : nothing}` : nothing}
   </details>`;
 }

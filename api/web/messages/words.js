@@ -75,11 +75,11 @@ function operations(subject) {
 export function told(message, when) {
   const took = message.arrived_us === null ? "" : `, took ${span(message.arrived_us - message.sent_us)}`;
   const lines = [`${message.from} → ${message.to}: ${message.kind}`, `${message.class}, sent ${when(message.sent_us)}${took}`];
-  if (message.lost) lines.push(message.arrived_us === null ? `${isLost(message) ? "never arrived" : "nobody knows when it arrived"}: ${message.lost}` : message.lost);
+  if (message.lost) lines.push(message.arrived_us === null ? `${isLost(message) ? "never arrived" : "time of arrival unknown"}: ${message.lost}` : message.lost);
   else if (message.arrived_us === null) lines.push("had not arrived when the run ended");
   for (const [name, value] of Object.entries(message.subject)) {
     if (name === "names") lines.push(...value);
-    else if (name === "count") lines.push(`${value} in all`);
+    else if (name === "count") lines.push(`${value} in total`);
     else lines.push(`${name.replaceAll("_", " ")} ${Array.isArray(value) ? value.join(", ") : value}`);
   }
   if (message.bytes !== null) lines.push(`${message.bytes.toLocaleString("en-GB")} bytes`);

@@ -1,6 +1,6 @@
 // What differs between two folded states, field by field, in words.  Pure.
 
-import { clock } from "../format.js";
+import { clock, controllerTerm } from "../format.js";
 
 /**
  * @typedef {import("../fold.js").ClusterState} ClusterState
@@ -28,23 +28,23 @@ export function differences(a, b) {
       for (const key of new Set([...Object.keys(before[part]), ...Object.keys(after[part])])) {
         fields(`${GROUPS[part]}${key}`, before[part][key], after[part][key], found);
       }
-    } else if (before[part] !== after[part]) found.push({ of: "ensemble", field: part, before: word(part, before[part]), after: word(part, after[part]) });
+    } else if (before[part] !== after[part]) found.push({ of: "ensemble", field: part.replaceAll("_", " "), before: word(part, before[part]), after: word(part, after[part]) });
   }
   for (const reign of b.reigns) {
     const same = a.reigns.find((each) => each.controller_epoch === reign.controller_epoch);
-    fields(`reign ${reign.broker_id}@${reign.controller_epoch}`, same, reign, found);
+    fields(`controller term, ${controllerTerm(reign.broker_id, reign.controller_epoch)}`, same, reign, found);
   }
   const lost = (/** @type {ClusterState} */ state) => state.losses.length;
-  if (lost(a) !== lost(b)) found.push({ of: "losses", field: "told", before: String(lost(a)), after: String(lost(b)) });
+  if (lost(a) !== lost(b)) found.push({ of: "losses", field: "reported", before: String(lost(a)), after: String(lost(b)) });
   return found;
 }
 
 /** @param {string} of @param {any} a @param {any} b @param {Difference[]} found */
 function fields(of, a, b, found) {
   if (typeof (a ?? b) !== "object") {
-    if (a !== b) found.push({ of, field: "is", before: word("", a), after: word("", b) });
-  } else if (a === undefined) found.push({ of, field: "is", before: "not there", after: "there" });
-  else if (b === undefined) found.push({ of, field: "is", before: "there", after: "gone" });
+    if (a !== b) found.push({ of, field: "value", before: word("", a), after: word("", b) });
+  } else if (a === undefined) found.push({ of, field: "exists", before: "no", after: "yes" });
+  else if (b === undefined) found.push({ of, field: "exists", before: "yes", after: "no" });
   else {
     for (const field of Object.keys(b)) {
       const [x, y] = [a[field], b[field]];

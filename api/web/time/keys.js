@@ -7,21 +7,21 @@
 
 /** @type {[string, string][]} For the dialog: the keys, and what they do. */
 export const KEYS = [
-  ["←, →", "one event back, on"],
-  ["Space", "play, pause"],
-  ["e, i, x", "the next election, change of an ISR, loss of records; with Shift the one before"],
-  ["Home, End", "the first moment that is kept; live again"],
-  ["a", "pin this moment as A, and see what changed since; again: let go of it"],
-  ["c", "go to A and back"],
-  ["+, −, 0", "zoom in, out, all that is kept"],
-  ["Page Up, Page Down", "on the tracks: half a window back, on"],
-  [",, .", "in the diagram of the messages: the message before, after"],
-  ["Enter", "in the diagram: to the moment of the message that is chosen"],
-  ["o", "on the tracks: each replica's log end and high watermark, at the moment that is shown"],
-  ["p", "projector: large, the tracks alone"],
-  ["r", "the rail as a drawer, with the projector"],
-  ["1 … 7", "the tabs, Compare the last"],
-  ["?", "these keys"],
+  ["←, →", "previous event, next event"],
+  ["Space", "play or pause"],
+  ["e, i, x", "next election, ISR change, loss of records (with Shift: previous)"],
+  ["Home, End", "first stored moment; back to live"],
+  ["a", "pin this moment as A to see what changed since; press again to unpin"],
+  ["c", "switch between A and this moment"],
+  ["+, −, 0", "zoom in, zoom out, whole recording"],
+  ["Page Up, Page Down", "tracks: half a window back, forward"],
+  [",, .", "messages: previous message, next message"],
+  ["Enter", "messages: go to the moment of the selected message"],
+  ["o", "tracks: show each replica's log end offset and high watermark"],
+  ["p", "projector mode: large view, tracks only"],
+  ["r", "projector mode: show or hide the side panel"],
+  ["1 … 7", "tabs; Compare is the last"],
+  ["?", "show this list"],
 ];
 
 /** @param {Moment} moment @param {Player} player @returns {Record<string, (event: KeyboardEvent) => void>} */

@@ -24,7 +24,7 @@ export const KINDS = {
   loss: ["records_lost"],
 };
 /** @type {Record<Kind, string>} */
-const NAMES = { election: "election", isr: "change of an ISR", loss: "loss of records" };
+const NAMES = { election: "election", isr: "ISR change", loss: "loss of records" };
 /** Of a kind so many events are looked at in one answer. */
 const LOOKED_AT = 20;
 /** Whether an event is of its kind: a truncation of records that were never committed is no loss. @param {Kind} kind @param {Entry} entry */
@@ -353,7 +353,7 @@ export class Moment {
     const { run: id, at } = this.place;
     this.waits.abort();
     const waits = (this.waits = new AbortController());
-    const late = setTimeout(() => waits.abort(new NoMoment(`the API has not answered for ${this.patience_ms / 1000} s`)), this.patience_ms);
+    const late = setTimeout(() => waits.abort(new NoMoment(`the API has not responded for ${this.patience_ms / 1000} s`)), this.patience_ms);
     clearTimeout(this.resting);
     this.rested = false;
     this.busy = true;

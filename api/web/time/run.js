@@ -67,7 +67,7 @@ async function ask(path, signal = null) {
   const answer = await fetch(`/api/v1${path}`, { signal }).catch(() => null);
   const text = await answer?.text().catch(() => null);
   if (signal?.reason instanceof NoMoment) throw signal.reason;
-  if (!answer || typeof text !== "string") throw new NoMoment(signal?.aborted ? "something else was asked for" : "the API does not answer");
+  if (!answer || typeof text !== "string") throw new NoMoment(signal?.aborted ? "another moment was requested" : "the API does not respond");
   if (answer.ok) return { value: parseExact(text), answer };
   /** @type {any} */
   let problem = null;
@@ -76,7 +76,7 @@ async function ask(path, signal = null) {
   } catch {
     // No problem document: the status has to do.
   }
-  throw new NoMoment(problem?.detail ?? problem?.title ?? `the API answers ${answer.status}`, problem?.oldest ?? null);
+  throw new NoMoment(problem?.detail ?? problem?.title ?? `the API returned ${answer.status}`, problem?.oldest ?? null);
 }
 
 /** One run.  Of the live one the last page grows. */
@@ -146,7 +146,7 @@ export class Run {
     // After 0 the API tells what is kept, and does not say that some of it is gone.
     if (begin === 0 && to >= 1 && entries[0]?.seq !== 1) {
       const { first_seq } = await this.info();
-      throw new NoMoment(`the oldest event kept is ${first_seq}`, first_seq);
+      throw new NoMoment(`the oldest stored event is ${first_seq}`, first_seq);
     }
     const found = { entries, until: Math.max(entries.at(-1)?.seq ?? begin, Math.min(to, end)) };
     this.pages.delete(page);

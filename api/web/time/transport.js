@@ -20,22 +20,22 @@ export function transport(moment, player, state, toggle) {
   const pinned = moment.place.pin !== null;
   const key = (/** @type {string} */ name) => html` <kbd aria-hidden="true">${name}</kbd>`;
   const next = (/** @type {Kind} */ kind, /** @type {string} */ word, /** @type {string} */ k) => html`<button type="button"
-    title="the next ${word}; with Shift, or live, the one before" @click=${(/** @type {MouseEvent} */ e) => void moment.next(kind, e.shiftKey ? -1 : 1)}>${word}${key(k)}</button>`;
-  return html`<section class="transport" aria-label="Transport">
-    <span class="group"><button type="button" class="opt" aria-label="To the first moment" title="to the first moment that is kept (Home)" @click=${() => void moment.first()}>|◀</button>
-      <button type="button" aria-label="One event back" title="one event back" @click=${() => void moment.step(-1)}>◀${key("←")}</button>
+    title="Next ${word}; with Shift, or when live, the previous one" @click=${(/** @type {MouseEvent} */ e) => void moment.next(kind, e.shiftKey ? -1 : 1)}>${word}${key(k)}</button>`;
+  return html`<section class="transport" aria-label="Playback">
+    <span class="group"><button type="button" class="opt" aria-label="First moment" title="First stored moment (Home)" @click=${() => void moment.first()}>|◀</button>
+      <button type="button" aria-label="Previous event" title="Previous event" @click=${() => void moment.step(-1)}>◀${key("←")}</button>
       <button type="button" class="play ${player.playing ? "primary" : ""}" aria-pressed=${player.playing ? "true" : "false"} @click=${() => player.toggle()}>${player.playing ? "❚❚ pause" : "▶ play"}${key("space")}</button>
-      <button type="button" aria-label="One event on" title="one event on" ?disabled=${live} @click=${() => void moment.step(1)}>▶${key("→")}</button></span>
+      <button type="button" aria-label="Next event" title="Next event" ?disabled=${live} @click=${() => void moment.step(1)}>▶${key("→")}</button></span>
     <span class="group opt"><label for="speed">speed</label><select id="speed" @change=${(/** @type {Event} */ e) => {
       player.speed = Number(/** @type {HTMLSelectElement} */ (e.target).value);
     }}>${SPEEDS.map((speed) => html`<option value=${speed} ?selected=${speed === player.speed}>${speedWord(speed)}</option>`)}</select></span>
     <span class="group opt"><span class="quiet">next</span>${next("election", "election", "e")}${next("isr", "ISR change", "i")}${next("loss", "loss", "x")}</span>
-    <span class="group opt"><button type="button" aria-pressed=${pinned ? "true" : "false"} title="pin this moment, and see what changed since" @click=${() => moment.pin()}>${pinned ? "Unpin A" : "Pin A"}${key("a")}</button>
-      ${pinned ? html`<button type="button" title="go to the pinned moment, and back" @click=${() => moment.swap()}>A ↔ here${key("c")}</button>` : nothing}</span>
-    <span class="group end opt"><button type="button" title="a link to this moment" @click=${copyLink(moment)}>Copy link <span class="mono">#at=${seq}</span></button>
+    <span class="group opt"><button type="button" aria-pressed=${pinned ? "true" : "false"} title="Pin this moment to see what changed since" @click=${() => moment.pin()}>${pinned ? "Unpin A" : "Pin A"}${key("a")}</button>
+      ${pinned ? html`<button type="button" title="Switch between the pinned moment and this one" @click=${() => moment.swap()}>A ↔ here${key("c")}</button>` : nothing}</span>
+    <span class="group end opt"><button type="button" title="Copy a link to this moment" @click=${copyLink(moment)}>Copy link <span class="mono">#at=${seq}</span></button>
       ${projector ? html`<button type="button" aria-pressed=${drawer ? "true" : "false"} @click=${() => toggle("drawer")}>State${key("r")}</button>` : nothing}
-      <button type="button" aria-pressed=${projector ? "true" : "false"} title="large, the tracks alone" @click=${() => toggle("projector")}>Projector${key("p")}</button>
-      <button type="button" title="which keys there are" @click=${() => toggle("keys")}>Keys${key("?")}</button></span>
+      <button type="button" aria-pressed=${projector ? "true" : "false"} title="Large view with the tracks only" @click=${() => toggle("projector")}>Projector${key("p")}</button>
+      <button type="button" title="Keyboard shortcuts" @click=${() => toggle("keys")}>Keys${key("?")}</button></span>
     ${live ? nothing : html`<button type="button" class="end-live" @click=${() => moment.go({ run: "live", at: null })}>Live${key("End")}</button>`}
   </section>`;
 }

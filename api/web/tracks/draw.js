@@ -67,7 +67,7 @@ function label(ctx, { gutter, palette }, row) {
   const font = `${row.strong ? "600 " : ""}${palette.size}px ${palette.font}`;
   const narrow = gutter < 120;
   const indent = row.strong ? 12 : narrow ? 12 : 24;
-  const text = narrow ? row.label.replace(" believes", "").replace("what ", "").replace("on broker", "broker").replace(", ZAB", "") : row.label;
+  const text = narrow ? row.label.replace(/^(according to|on) /, "").replace(", ZAB", "") : row.label;
   const fitted = palette.fitted(ctx, font, text, gutter - indent - 6);
   ctx.font = font;
   ctx.fillStyle = palette.colors.ink;

@@ -182,7 +182,7 @@ function losses(ctx, of, row) {
     }
     diamond(ctx, x, y, 5, colors.bad);
     if (lost.fresh === 0) continue;
-    const text = `at least ${plural(lost.fresh, "committed record")} gone`;
+    const text = `at least ${plural(lost.fresh, "committed record")} lost`;
     const width = of.palette.width(ctx, heavy, text);
     const left = x - width - 10 > of.gutter ? x - width - 10 : x + 9;
     ground(ctx, { x: left - 3, y: row.top + 1, width: width + 6, height: row.height - 2 }, colors.panel);
@@ -371,7 +371,7 @@ function drawUnknown(ctx, of, { since_us, at_us }, row, y) {
   ctx.fillStyle = colors["edge-strong"];
   for (let at = 0; at < width; at += 5) ctx.fillRect(left + at, Math.round(y), Math.min(2, width - at), LINE_PX);
   const font = `${palette.size - 2}px ${palette.font}`;
-  const text = ["unknown: lines are missing", "unknown", "?"].find((each) => palette.width(ctx, font, each) + 2 * ROOM_MIN <= width);
+  const text = ["unknown: journal lines missing", "unknown", "?"].find((each) => palette.width(ctx, font, each) + 2 * ROOM_MIN <= width);
   if (text === undefined) return;
   ground(ctx, { x: left + 3, y: row.top + 3, width: palette.width(ctx, font, text) + 6, height: row.height - 10 }, colors.panel);
   ctx.font = font;

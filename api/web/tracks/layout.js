@@ -35,10 +35,10 @@ export function layout(spans, topics, axis, scale, room) {
 /** @param {Spans} spans @param {Shown[]} topics */
 function chosen(spans, topics) {
   const pinned = [
-    row("marks", "what was done", "done", true), row("marks", "what came of it", "came", true), row("rule", ""),
-    row("controller", "controller", "controller", true),
+    row("marks", "Actions", "done", true), row("marks", "Effects", "came", true), row("rule", ""),
+    row("controller", "Controller", "controller", true),
   ];
-  const beliefs = ids(spans, "belief").map((id) => row("belief", `broker ${id} believes`, `belief:${id}`, false, id));
+  const beliefs = ids(spans, "belief").map((id) => row("belief", `according to broker ${id}`, `belief:${id}`, false, id));
   const peers = ids(spans, "peer").map((id) => row("peer", `peer ${id}, ZAB`, `peer:${id}`, false, id));
   const rates = [...spans.rates.values()].map((rate) => row("rate", rate.kind === "producer" ? `${rate.topic}, acked/s` : `${rate.topic}, read/s`, rate.id, false));
   const partitions = topics.flatMap((each) => topicRows(spans, each));

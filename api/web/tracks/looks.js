@@ -57,7 +57,7 @@ const KINDS = {
         words: ({ text, epoch }) => [text, `leader ${epoch}`] };
     }
     if (state === "in_sync") return { ...common, fill, thick: () => 7 * palette.scale, alpha: acts ? 0.6 : 0.24, ink: colors.ink, words: none };
-    return { ...common, fill: colors.warn, dashes: [4, 3], ink: colors.warn, ground: colors.panel, weight: 2, words: () => ["out"] };
+    return { ...common, fill: colors.warn, dashes: [4, 3], ink: colors.warn, ground: colors.panel, weight: 2, words: () => ["not in the ISR", "out"] };
   },
   topic(ctx, palette, { state }) {
     const { colors } = palette;
@@ -92,7 +92,7 @@ const KINDS = {
 };
 
 /** What is written of a partition's trouble where there is little room. @type {Record<string, string>} */
-const TROUBLES = { offline: "offline", orphan: "nobody serves", blocked: "cannot be written" };
+const TROUBLES = { offline: "offline", orphan: "leader not running", blocked: "not writable" };
 
 /** A process that has said nothing of it. @param {Palette} palette @returns {Look} */
 const silent = ({ colors }) => ({ ...PLAIN, fill: colors["edge-strong"], dashes: [2, 3], ink: colors.quiet, ground: colors.panel, words: whole });

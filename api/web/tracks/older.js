@@ -1,5 +1,7 @@
 // The part of a long history whose events are not read: its spans as the API tells them, those of one bin merged.  Pure.
 
+import { controllerTerm, shortTerm } from "../format.js";
+
 /**
  * @typedef {import("./spans.js").Span} Span
  * @typedef {{from_us: number, to_us: number | null, state: string, value: any, seq: number}} Told
@@ -43,20 +45,20 @@ function read(lane, kind, { state, value }) {
 /** @param {string} state @param {any} value */
 function controller(state, value) {
   const [id, epoch] = [value?.broker_id ?? -1, value?.controller_epoch ?? 0];
-  const text = state === "nobody" ? "no controller" : state === "dead" ? "dead, its session stands" : `broker ${id} @ epoch ${epoch}`;
+  const text = state === "nobody" ? "no controller" : state === "dead" ? "dead, session not expired yet" : controllerTerm(id, epoch);
   return { state, text, id, epoch, process: "running" };
 }
 
 /** @param {string} state @param {any} value */
 function belief(state, value) {
   const [id, epoch] = [value?.controller_id ?? -1, value?.controller_epoch ?? 0];
-  const text = state === "silent" ? "says nothing" : `${id < 0 ? "none" : id}@${epoch}${state === "stale" ? ", wrong" : state === "ahead" ? ", ahead" : ""}`;
+  const text = state === "silent" ? "no report" : `${shortTerm(id, epoch)}${state === "stale" ? ", wrong" : state === "ahead" ? ", ahead" : ""}`;
   return { state, text, id: state === "silent" ? -1 : id, epoch, process: "running" };
 }
 
 /** @param {string} state @param {any} value */
 function peer(state, value) {
-  if (state === "UNKNOWN") return { state: "silent", text: "has not said what it is", id: -1, epoch: value?.epoch ?? 0, process: "running" };
+  if (state === "UNKNOWN") return { state: "silent", text: "state unknown", id: -1, epoch: value?.epoch ?? 0, process: "running" };
   const role = ROLES[state] ?? state.toLowerCase();
   const joins = ["leading", "following", "observing"].includes(role) && value?.phase && value.phase !== "BROADCAST";
   const epoch = value?.epoch ?? 0;
@@ -68,9 +70,9 @@ function replica(partition, state, value) {
   const epoch = value?.leader_epoch ?? 0;
   if (state === "leaderless") {
     const orphan = value.leader >= 0;
-    return [`trouble:${partition}`, { state: orphan ? "orphan" : "offline", text: orphan ? "leader is gone: nobody serves" : "offline: nobody leads", id: value.leader, epoch, process: "down" }];
+    return [`trouble:${partition}`, { state: orphan ? "orphan" : "offline", text: orphan ? "leader not running" : "offline: no leader", id: value.leader, epoch, process: "down" }];
   }
   const role = value.role;
-  const text = role === "leader" ? `leader, epoch ${epoch}` : role === "in_sync" ? "in sync" : "out";
+  const text = role === "leader" ? `leader, epoch ${epoch}` : role === "in_sync" ? "in sync" : "not in the ISR";
   return [`replica:${partition}:${value.replica}`, { state: role, text, id: value.replica, epoch: role === "leader" ? epoch : 0, process: state === "gone" ? "down" : "running" }];
 }

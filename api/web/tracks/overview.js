@@ -56,7 +56,7 @@ export function drawOverview(ctx, of) {
   ctx.font = `${palette.size - 1}px ${palette.font}`;
   ctx.textBaseline = "middle";
   ctx.fillStyle = colors.quiet;
-  ctx.fillText(gutter < 120 ? "all kept" : "all that is kept", 12, height / 2);
+  ctx.fillText(gutter < 120 ? "recording" : "Whole recording", 12, height / 2);
 }
 
 /** @param {CanvasRenderingContext2D} ctx @param {number} begin @param {number} end @param {number} height @param {Record<string, string>} colors */

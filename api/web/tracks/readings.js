@@ -1,6 +1,7 @@
 // What a lane says at one moment: pure functions of the folded state.  A span is a stretch of a history in which its lane
 // goes on saying the same.
 
+import { controllerTerm, shortTerm } from "../format.js";
 import { obstacle } from "../writable.js";
 
 /**
@@ -19,9 +20,9 @@ export function controllerReading(state) {
   if (epoch === 0) return null;
   if (id < 0) return { state: "nobody", text: "no controller", id: -1, epoch, process: "running" };
   const lost = state.reigns.at(-1)?.holder_lost_by;
-  if (lost == null) return { state: "reigns", text: `broker ${id} @ epoch ${epoch}`, id, epoch, process: "running" };
+  if (lost == null) return { state: "reigns", text: controllerTerm(id, epoch), id, epoch, process: "running" };
   const frozen = lost === "pause" || lost === "stopped";
-  return { state: "dead", text: `${frozen ? "frozen" : "dead"}, its session stands`, id, epoch, process: frozen ? "paused" : "down" };
+  return { state: "dead", text: `${frozen ? "frozen" : "dead"}, session not expired yet`, id, epoch, process: frozen ? "paused" : "down" };
 }
 
 /** Whom a broker takes for controller, and whether it is right. @param {ClusterState} state @param {number} id @returns {Reading | null} */
@@ -30,10 +31,10 @@ export function beliefReading(state, id) {
   if (broker === undefined) return null;
   const process = brokersProcess(state, id);
   const { believed_controller_id: of, believed_controller_epoch: epoch } = broker;
-  const said = `${of < 0 ? "none" : of}@${epoch}`;
+  const said = shortTerm(of, epoch);
   if (process === "down") return { state: "down", text: "down", id: -1, epoch, process };
   const mode = process === "paused" ? " frozen" : "";
-  if (epoch === 0) return { state: "silent", text: `says nothing yet${mode}`, id: -1, epoch, process };
+  if (epoch === 0) return { state: "silent", text: `no report yet${mode}`, id: -1, epoch, process };
   if (epoch > state.controller_epoch) return { state: "ahead", text: `${said}${mode}, ahead`, id: of, epoch, process };
   const right = of === state.controller_id && epoch === state.controller_epoch;
   return { state: right ? "right" : "stale", text: `${said}${mode}${right ? "" : ", wrong"}`, id: of, epoch, process };
@@ -48,19 +49,19 @@ export function replicaReading(state, partition, id) {
   if (partition.leader === id) return { ...base, state: "leader", text: `leader, epoch ${epoch}${partition.unclean ? ", UNCLEAN" : ""}` };
   // In sync it is whatever the leader's epoch: that is no other span.
   if (partition.isr.includes(id)) return { ...base, epoch: 0, state: "in_sync", text: "in sync" };
-  return { ...base, epoch: 0, state: "out", text: "out" };
+  return { ...base, epoch: 0, state: "out", text: "not in the ISR" };
 }
 
 /** Why a partition is not served, or cannot be written because its leader is cut off; null if neither. @param {ClusterState} state @param {PartitionView} partition @returns {Reading | null} */
 export function troubleReading(state, partition) {
   const { leader, leader_epoch: epoch, isr } = partition;
-  if (leader < 0) return epoch === 0 && isr.length === 0 ? null : { state: "offline", text: "offline: nobody leads", id: -1, epoch, process: "down" };
+  if (leader < 0) return epoch === 0 && isr.length === 0 ? null : { state: "offline", text: "offline: no leader", id: -1, epoch, process: "down" };
   const process = brokersProcess(state, leader);
-  if (process === "down") return { state: "orphan", text: "leader is dead: nobody serves", id: leader, epoch, process };
-  if (process === "paused") return { state: "orphan", text: "leader is frozen: nobody serves", id: leader, epoch, process };
+  if (process === "down") return { state: "orphan", text: "leader dead", id: leader, epoch, process };
+  if (process === "paused") return { state: "orphan", text: "leader frozen", id: leader, epoch, process };
   const faults = Object.values(state.faults);
   const blocked = faults.length ? obstacle({ leader, isr, min_isr: null, lagging: [] }, (id) => brokersProcess(state, id), faults) : null;
-  return blocked === null ? null : { state: "blocked", text: `cannot be written: ${blocked}`, id: leader, epoch, process };
+  return blocked === null ? null : { state: "blocked", text: `not writable: ${blocked}`, id: leader, epoch, process };
 }
 
 /** @type {Record<string, string>} */
@@ -76,7 +77,7 @@ export function peerReading(state, id) {
   if (process === "down" || peer.state === "DOWN") return { ...base, epoch: 0, state: "down", text: "down", process: "down" };
   const frozen = process === "paused" ? ", frozen" : "";
   const role = ROLES[peer.state] ?? peer.state.toLowerCase();
-  if (peer.state === "UNKNOWN") return { ...base, state: "silent", text: `has not said what it is${frozen}` };
+  if (peer.state === "UNKNOWN") return { ...base, state: "silent", text: `state unknown${frozen}` };
   if (peer.state === "LOOKING") return { ...base, state: "looking", text: `looking for a leader${frozen}` };
   const phase = peer.phase === SERVING ? "" : `, ${peer.phase.toLowerCase()}`;
   return { ...base, state: phase ? "joining" : role, text: `${role}${phase}, epoch ${peer.current_epoch}${frozen}` };
@@ -86,6 +87,6 @@ export function peerReading(state, id) {
 export function topicReading(unserved, short, all) {
   if (all === 0) return null;
   const base = { id: -1, epoch: 0, process: "running" };
-  if (unserved) return { ...base, state: "offline", text: `${unserved} of ${all} without a living leader` };
-  return short ? { ...base, state: "short", text: `${short} of ${all} under-replicated` } : { ...base, state: "whole", text: "all whole" };
+  if (unserved) return { ...base, state: "offline", text: `${unserved} of ${all} without a running leader` };
+  return short ? { ...base, state: "short", text: `${short} of ${all} under-replicated` } : { ...base, state: "whole", text: "all in sync" };
 }

@@ -223,7 +223,7 @@ export class Spans {
     const all = this.lost.get(name) ?? [];
     all.push({ at_us: this.state.at_us, seq: e.seq, broker: e.broker_id, count: e.count, committed, fresh });
     this.lost.set(name, all);
-    if (committed > 0) say("came", "lost", `at least ${plural(committed, "committed record")} gone from broker ${e.broker_id}`, "bad");
+    if (committed > 0) say("came", "lost", `lost at least ${plural(committed, "committed record")} on broker ${e.broker_id}`, "bad");
   }
 
   /** @param {"producer" | "consumer"} kind @param {Entry} e @param {number} done @param {number} failed */

@@ -100,7 +100,7 @@ export class Stage {
     const { from_us, to_us } = this.timeline.window();
     const { last_us } = this.moment.current();
     const [width, height] = [view.clientWidth, view.clientHeight];
-    const gutter = width < NARROW ? 90 : Math.round(150 * this.palette.scale);
+    const gutter = width < NARROW ? 90 : Math.round(172 * this.palette.scale);
     const set = layout(spans, this.shown ?? [], AXIS * this.palette.scale, this.palette.scale, height);
     const inner = /** @type {HTMLElement} */ (view.firstElementChild);
     style(inner, "height", `${Math.max(height, set.pinned_height + set.height + 6)}px`);

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 import { ref } from "lit-html/directives/ref.js";
 
-import { belief, clock, clockShort, lastKnown } from "../format.js";
+import { clock, clockShort, controllerTerm, lastKnown } from "../format.js";
 import { FOLDED_ABOVE } from "../partition_filter.js";
 import { sentence } from "../sentences.js";
 import { icon, panel } from "../views/parts.js";
@@ -29,7 +29,7 @@ export function view(state, m, moment, changed) {
   timeline.reach();
   stage.show(state, m);
   const { live, first_seq, last_seq, seq, at_us } = moment.current();
-  const hint = html`<span class="sum hint">click or drag to stand at a moment, wheel to zoom</span>`;
+  const hint = html`<span class="sum hint">click or drag to go to a moment, scroll to zoom</span>`;
   const body = html`
     ${filters(state, m, changed)}
     <div class="overview"><canvas ${ref(stage.setOverview)} aria-hidden="true"></canvas></div>
@@ -42,8 +42,8 @@ export function view(state, m, moment, changed) {
           <div class="cursor" hidden><i>${live ? "" : clock(at_us)}</i></div></div></div>
       </div>
       <div class="tip" hidden></div>
-      ${history.merged_us ? html`<p class="quiet merged">Before ${clock(history.merged_us)} the history is too long for every event: short spans are merged, and there are no marks.</p>` : nothing}
-      ${history.spans === null ? html`<p class="quiet waits">${history.trouble ? html`${icon("warn")} The history cannot be read: ${history.trouble}.` : "Reading the history…"}</p>` : nothing}
+      ${history.merged_us ? html`<p class="quiet merged">Before ${clock(history.merged_us)} the history is too long to show every event: short spans are merged and marks are left out.</p>` : nothing}
+      ${history.spans === null ? html`<p class="quiet waits">${history.trouble ? html`${icon("warn")} Cannot read the history: ${history.trouble}.` : "Loading the history…"}</p>` : nothing}
     </div>
     ${legend()}`;
   return panel("tracks", "Tracks", html`${hint}${zooms(state, moment, changed)}`, body);
@@ -55,11 +55,11 @@ function zooms({ ui }, { timeline }, changed) {
     ui.offsets = !ui.offsets;
     changed();
   };
-  return html`<span class="zooms" role="group" aria-label="What is shown"><button type="button" class="small" aria-pressed=${ui.offsets ? "true" : "false"}
-      title="each replica's log end and high watermark, at the moment that is shown (o)" @click=${toggle}>Log ends</button>
-    <button type="button" class="small" aria-label="Zoom in" title="zoom in (+)" @click=${() => timeline.zoom(0.5)}>+</button>
-    <button type="button" class="small" aria-label="Zoom out" title="zoom out (−)" @click=${() => timeline.zoom(2)}>−</button>
-    <button type="button" class="small" title="all that is kept (0)" @click=${() => timeline.fit()}>All</button></span>`;
+  return html`<span class="zooms" role="group" aria-label="Display options"><button type="button" class="small" aria-pressed=${ui.offsets ? "true" : "false"}
+      title="Show each replica's log end offset and high watermark at this moment (o)" @click=${toggle}>Log end offsets</button>
+    <button type="button" class="small" aria-label="Zoom in" title="Zoom in (+)" @click=${() => timeline.zoom(0.5)}>+</button>
+    <button type="button" class="small" aria-label="Zoom out" title="Zoom out (−)" @click=${() => timeline.zoom(2)}>−</button>
+    <button type="button" class="small" title="Whole recording (0)" @click=${() => timeline.fit()}>All</button></span>`;
 }
 
 /** Which partitions have lanes; shown where there are many. @param {State} state @param {Model} m @param {() => void} changed */
@@ -76,18 +76,18 @@ function filters(state, m, changed) {
     <input type="search" aria-label="Filter topics and partitions" placeholder="filter: orders, orders-0" .value=${wanted.filter}
       @input=${(/** @type {Event} */ e) => set({ filter: /** @type {HTMLInputElement} */ (e.target).value })}>
     <label class="field check"><input type="checkbox" .checked=${wanted.trouble}
-      @change=${(/** @type {Event} */ e) => set({ trouble: /** @type {HTMLInputElement} */ (e.target).checked })}><span>in trouble only</span></label>
+      @change=${(/** @type {Event} */ e) => set({ trouble: /** @type {HTMLInputElement} */ (e.target).checked })}><span>with problems only</span></label>
     ${many.slice(0, 6).map(({ name, partitions }) => {
       const open = wanted.unfolded.get(name) ?? false;
       return html`<button type="button" class="small" aria-expanded=${open ? "true" : "false"}
-        @click=${() => set({ unfolded: new Map(wanted.unfolded).set(name, !open) })}>${open ? "Fold" : "Unfold"} ${name} (${partitions.length})</button>`;
+        @click=${() => set({ unfolded: new Map(wanted.unfolded).set(name, !open) })}>${open ? "Collapse" : "Expand"} ${name} (${partitions.length})</button>`;
     })}</div>`;
 }
 
 /** What a screen reader says of the moment. @param {State} state @param {Model} m @param {Moment} moment */
 function spoken(state, m, moment) {
   const { live, seq, at_us } = moment.current();
-  const stands = `controller ${belief(m.ensemble.id, m.ensemble.epoch)}${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
+  const stands = `controller ${controllerTerm(m.ensemble.id, m.ensemble.epoch)}${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}, ${m.health.word}${m.health.reasons.length ? `: ${m.health.reasons.map((r) => r.text).join(", ")}` : ""}`;
   if (live) return `live; ${stands}`;
   const entry = moment.entry();
   const said = entry === null ? "" : `: ${entry.node} ${sentence(state.sentences, entry)}`;
@@ -107,8 +107,8 @@ function key(event, moment) {
 }
 
 const LEGEND = [
-  ["leader", "leader, controller"], ["in", "in sync"], ["out", "out of sync"], ["dead", "dead, its session stands"], ["wrong", "believes what is not so"],
-  ["nobody", "nobody reigns or serves"],
+  ["leader", "leader or controller"], ["in", "in sync"], ["out", "out of sync"], ["dead", "dead, session not expired yet"], ["wrong", "wrong about the controller"],
+  ["nobody", "no controller / no leader"],
 ];
 
 function legend() {

@@ -2,7 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
-import { belief, clock, duration, lastKnown, plural } from "../format.js";
+import { clock, controllerTerm, duration, lastKnown, leaderTerm, plural } from "../format.js";
 import { hash } from "../time/hash.js";
 import { runLabel } from "../time/run_label.js";
 import { fetchTab, shownTabs } from "../tabs.js";
@@ -43,16 +43,16 @@ function runs(moment) {
 /** LIVE, or PAST with its age and the way back. @param {State} state @param {Model} m @param {Moment} moment @param {number} now_ms */
 function when(state, m, moment, now_ms) {
   const { live, seq, at_us, run, last_us } = moment.current();
-  if (live && moment.busy) return html`<p class="when past"><b class="pill">${icon("looking")} going there…</b></p>`;
+  if (live && moment.busy) return html`<p class="when past"><b class="pill">${icon("looking")} loading…</b></p>`;
   if (live) {
     // A stream that is open and says nothing, while nobody answers either, is not live.
-    const link = state.link === "live" && m.silent_ms !== null ? "no answer" : state.link;
+    const link = state.link === "live" && m.silent_ms !== null ? "no response" : state.link;
     const [shape, word] = link === "live" ? /** @type {const} */ (["running", "LIVE"]) : /** @type {const} */ (["looking", link]);
-    return html`<p class="when link ${link === "no answer" ? "reconnecting" : link}"><b class="pill">${icon(shape)} ${word}</b></p>`;
+    return html`<p class="when link ${link === "no response" ? "reconnecting" : link}"><b class="pill">${icon(shape)} ${word}</b></p>`;
   }
-  const ago = run === "live" ? `${duration(now_ms - at_us / 1000)} ago` : `${duration((last_us - at_us) / 1000)} before its end`;
+  const ago = run === "live" ? `${duration(now_ms - at_us / 1000)} ago` : `${duration((last_us - at_us) / 1000)} before the end`;
   return html`<p class="when past"><b class="pill">${icon("paused")} ${run === "live" ? "PAST" : "REPLAY"}, ${ago}</b>
-    <span>at <b>${clock(at_us)}</b>, event <b>${seq}</b>${moment.busy ? html` <i class="quiet">going on…</i>` : nothing}</span>
+    <span>at <b>${clock(at_us)}</b>, event <b>${seq}</b>${moment.busy ? html` <i class="quiet">loading…</i>` : nothing}</span>
     <button type="button" class="small" @click=${() => moment.go({ run: "live", at: null })}>Back to live <kbd>End</kbd></button></p>`;
 }
 
@@ -62,8 +62,8 @@ export function tabs(moment, m) {
   return html`<nav class="tabs" aria-label="Views"><ul>${shownTabs(moment).map((tab) => {
     const here = tab.name === moment.place.tab;
     return html`<li><a href=${hash({ ...moment.place, tab: tab.name }) || "#tab=tracks"} aria-current=${here ? "page" : nothing} @pointerenter=${() => fetchTab(tab)}>${tab.title}${tab.name === "table" && troubled
-      ? html` <span class="count" title="${plural(troubled, "partition")} that cannot be written">${troubled}</span>` : nothing}</a></li>`;
-  })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${belief(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
-      <span>ZAB leader <b>${m.zab.known ? belief(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
+      ? html` <span class="count" title="${plural(troubled, "partition")} not writable">${troubled}</span>` : nothing}</a></li>`;
+  })}</ul><p class="now"><span aria-label=${moment.place.tab === "table" ? nothing : `controller epoch ${m.ensemble.epoch}`}>controller <b>${controllerTerm(m.ensemble.id, m.ensemble.epoch)}</b>${m.ensemble.stale ? html` <i class="warn">${lastKnown(m.ensemble)}</i>` : nothing}</span>
+      <span>ZAB leader <b>${m.zab.known ? leaderTerm(m.zab.leader_id, m.zab.epoch) : "unknown"}</b>${m.silent_ms === null ? nothing : html` <i class="warn">${lastKnown({ age_ms: m.silent_ms })}</i>`}</span>
       <a href="/docs">API</a></p></nav>`;
 }

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 import { guard } from "lit-html/directives/guard.js";
 
-import { clock, clockShort, duration, words } from "../format.js";
+import { clock, clockShort, count, duration, words } from "../format.js";
 import { isProgress, sentence, weight } from "../sentences.js";
 import { hash } from "../time/hash.js";
 import { copyable, icon, panel, select } from "./parts.js";
@@ -35,7 +35,7 @@ export function events(state, m, moment, changed, readChatter) {
     lasting = { run, seq, past: state.past, depends: [all.length, all[0]?.seq, all.at(-1)?.seq, state.past && state.cluster.seq, ui.node, ui.type, ui.progress, state.sentences,
       m.peers.length + m.brokers.length] };
   } else if (lasting.run !== run) lasting = { run, seq, past: true, depends: [run, state.sentences] };
-  const said = !state.past ? html`up to number <b>${state.cluster.seq}</b>` : lasting.seq === seq ? "paler: not yet happened then" : `still around event ${lasting.seq}`;
+  const said = !state.past ? html`<b>${count(state.cluster.seq)}</b> ${state.cluster.seq === 1 ? "event" : "events"}` : lasting.seq === seq ? "faded: after this moment" : `loading; showing event ${lasting.seq}`;
   const list = html`${guard(lasting.depends, () => eventList(state, all ?? [], m, moment, changed, readChatter))}`;
   return panel("events", "Events", html`<span class="sum">${said}</span>`, list);
 }
@@ -85,15 +85,15 @@ function eventList(state, all, m, moment, changed, readChatter) {
   return html`<div class="row filters">
       ${select("events", "node", "node", [any, ...nodes], ui.node, set("node"))}
       ${select("events", "type", "type", [any, ...types], ui.type, set("type"))}
-      <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>progress</span></label></div>
-    <ol class="events" tabindex="0" aria-label="Events, the newest first">
+      <label class="field check"><input type="checkbox" .checked=${ui.progress} @change=${progress}><span>show routine events</span></label></div>
+    <ol class="events" tabindex="0" aria-label="Events, newest first">
       ${together(state.sentences, found, at).map((told) => line(state.sentences, told, moment, at))}${found.length ? nothing : html`<li class="quiet">${none(state)}</li>`}</ol>`;
 }
 
 /** Why the list is empty: older events may be what one asks for, and are looked through no further. @param {State} state */
 function none(state) {
-  if (state.past) return "none of these around this moment";
-  return state.cluster.seq ? "none of these among the newest events" : "nothing yet";
+  if (state.past) return "no matches around this moment";
+  return state.cluster.seq ? "no matches among the newest events" : "no events yet";
 }
 
 /** The newest events that the filters let through. @param {State} state @param {Entry[]} all */
@@ -129,7 +129,7 @@ function line(table, { e, nodes, said }, moment, at) {
   const matters = weight(table, e);
   const [first, ...others] = [...nodes].sort();
   const place = at === null || e.seq < at ? "" : e.seq === at ? "shown" : "future";
-  return html`<li class="${matters} ${place}" aria-current=${place === "shown" ? "true" : nothing}><time title="${clock(e.wall_us)}, number ${e.seq}"><a
+  return html`<li class="${matters} ${place}" aria-current=${place === "shown" ? "true" : nothing}><time title="${clock(e.wall_us)}, event ${e.seq}"><a
       href=${hash({ ...moment.place, at: e.seq })} aria-label="${clockShort(e.wall_us)}, go to event ${e.seq}">${clockShort(e.wall_us)}</a></time>
     <span class="what">${icon(WEIGHT_SHAPES[matters])}<b>${first}${others.map((node) => `, ${node.split("-").at(-1)}`)}</b> <i>${e.type}</i></span>
     <span class="said">${said}</span></li>`;
@@ -148,12 +148,12 @@ function inSight(times = 2) {
 /** @param {State} state */
 export function calls(state) {
   if (state.calls.length === 0) return nothing;
-  const body = html`<ol class="calls" aria-label="Calls of this page, the newest first">${state.calls.map((call) => {
+  const body = html`<ol class="calls" aria-label="API calls from this page, newest first">${state.calls.map((call) => {
     const shape = call.ok === null ? "empty" : call.ok ? "ok" : "bad";
-    return html`<li class=${call.ok === false ? "failed" : ""}>${copyable(call.curl, "this curl line")}
+    return html`<li class=${call.ok === false ? "failed" : ""}>${copyable(call.curl, "this curl command")}
       <p class="outcome" role=${call.ok === false ? "alert" : nothing}>${icon(shape)} ${call.status ?? ""} ${call.text}</p></li>`;
   })}</ol>`;
-  return panel("calls", "Calls", nothing, body);
+  return panel("calls", "API calls", nothing, body);
 }
 
 /** @param {State} state @param {Actions} actions */
@@ -163,12 +163,12 @@ export function analytics(state, actions) {
     state.analytics.name = value;
     void actions.loadTable(value);
   })}<button type="button" class="small" @click=${() => void actions.loadTable(state.analytics.name)}>${stands === "ready" ? "Load again" : "Load"}</button></div>`;
-  const made = stands === "ready" ? html`<span class="sum">${table.total} rows, made ${duration(Math.max(0, Date.now() - table.written_ms))} ago${table.lag_ms === null ? "" : `, ${duration(table.lag_ms)} after the latest entry`}</span>` : nothing;
+  const made = stands === "ready" ? html`<span class="sum">${table.total} rows, written ${duration(Math.max(0, Date.now() - table.written_ms))} ago${table.lag_ms === null ? "" : `, lag ${duration(table.lag_ms)}`}</span>` : nothing;
   /** @type {Record<string, unknown>} */
   const bodies = {
-    idle: html`<p class="quiet">Spark makes these tables of the journals.</p>`,
+    idle: html`<p class="quiet">Spark builds these tables from the journals.</p>`,
     loading: html`<p class="quiet">loading…</p>`,
-    absent: html`<p class="quiet">${icon("empty")} ${command ? "There is no such table yet. This makes it:" : message}</p>
+    absent: html`<p class="quiet">${icon("empty")} ${command ? "This table does not exist yet. Create it with:" : message}</p>
       ${command ? copyable(command, "the command") : nothing}`,
   };
   return panel("analytics", "Analytics", made, html`${choose}${stands === "ready" ? rows(table) : bodies[stands]}`);

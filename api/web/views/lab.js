@@ -30,12 +30,12 @@ export function workloads(state, m, actions) {
     <label class="field"><span>records/s</span><input name="records_per_s" type="number" min="1" max="100000" value="50" required></label>
     <button class="primary" ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start producer</button></form>`;
   const body = html`${form}${producers.length === 0
-    ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to find what is lost." : "A producer needs a topic to write to."}</p>`
+    ? html`<p class="quiet">${usersTopics(m.topics).length ? "A producer writes numbered records and reads them back to detect lost records." : "Create a topic first: a producer needs one to write to."}</p>`
     : html`<div class="scroll" tabindex="0" role="region" aria-label="Producers, scrollable"><table>
       <thead><tr><th scope="col">producer</th><th scope="col" class="n">sent</th><th scope="col" class="n" title="acknowledged">acked</th>
-        <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged, and no longer in the leaders' logs">lost</th><td></td></tr></thead>
+        <th scope="col" class="n">failed</th><th scope="col" class="n" title="acknowledged records that are missing from the leaders' logs">lost</th><td></td></tr></thead>
       <tbody>${producers.map((w) => workload(state, w, actions))}</tbody></table></div>`}${groups(m, consumers, actions)}`;
-  const aside = state.polled === null ? "unknown: the API has not said yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
+  const aside = state.polled === null ? "unknown: no response from the API yet" : html`<b>${running}</b> running${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}`;
   const open = notFoundAgain(state, () => true) > 0;
   return panel("workloads", "Producers", html`<span class="sum">${aside}</span>${open ? acknowledge(state, actions) : nothing}`, body);
 }
@@ -52,8 +52,8 @@ function groups(m, consumers, actions) {
     <button ?disabled=${actions.off !== "" || usersTopics(m.topics).length === 0}>Start consumer</button></form>`;
   if (consumers.length === 0) return form;
   return html`${form}<div class="scroll" tabindex="0" role="region" aria-label="Consumers, scrollable"><table>
-    <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="read before by its group">again</th>
-      <th scope="col" class="n" title="behind a later record">disorder</th><th scope="col" class="n" title="records still to be read">lag</th><td></td></tr></thead>
+    <thead><tr><th scope="col">consumer</th><th scope="col" class="n">read</th><th scope="col" class="n" title="records that the group had already read">duplicates</th>
+      <th scope="col" class="n" title="records read after a later record">out of order</th><th scope="col" class="n" title="records not read yet">lag</th><td></td></tr></thead>
     <tbody>${consumers.map((w) => consumer(w, actions))}</tbody></table></div>`;
 }
 
@@ -108,13 +108,13 @@ export function faults(m, actions) {
   const form = html`<form class="row" aria-label="Inject a fault" @submit=${inject}>
     ${select("fault", "kind", "fault", [{ value: "cut", text: "cut" }, { value: "delay", text: "delay" }])}
     ${select("fault", "from", "from", nodes)}
-    ${select("fault", "to", "to", [{ value: "*", text: "everybody" }, ...nodes])}
+    ${select("fault", "to", "to", [{ value: "*", text: "all nodes" }, ...nodes])}
     <label class="field"><span>delay, ms</span><input name="delay_ms" type="number" min="1" max="600000" value="200"></label>
     <label class="field check"><input name="both_ways" type="checkbox" checked><span>both ways</span></label>
     <button class="primary" ?disabled=${actions.off !== ""}>Inject</button></form>`;
   const held = m.faults.length === 0 ? html`<p class="quiet">${noFault(m)}.</p>` : html`<ul class="faults">
     ${m.faults.map((f) => html`<li>${badge("warn", f.kind, "warn")}
-      <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "everybody" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
+      <span><b>${f.source}</b> ${f.both_ways ? "↔" : "→"} <b>${f.target === "*" ? "all nodes" : f.target}</b>${f.delay_ms ? `, ${f.delay_ms} ms` : ""}</span>
       ${send(actions, requests.healFault(f.fault_id), "Heal", { name: `Heal ${f.source} to ${f.target}` })}</li>`)}</ul>`;
   const aside = m.faults.length ? html`<span class="sum warn">${icon("warn")} ${howMany(m)}</span>
     ${send(actions, requests.healAll(), "Heal all")}` : nothing;

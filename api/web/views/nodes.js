@@ -2,7 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
-import { age, belief, clockShort, lastKnown, plural } from "../format.js";
+import { age, clockShort, controllerTerm, lastKnown, plural } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
 import { badge, icon, panel } from "./parts.js";
 import { handles } from "./standing.js";
@@ -21,7 +21,7 @@ const SHAPES_OF_PROCESSES = { running: "running", paused: "paused", unknown: "em
 function processBadge(node) {
   const shape = SHAPES_OF_PROCESSES[node.process] ?? "down";
   const pid = node.pid ? html` <span class="pid">pid ${node.pid}</span>` : nothing;
-  const absent = node.process === "unknown" ? "not started here" : "no process";
+  const absent = node.process === "unknown" ? "not managed here" : "no process";
   const title = node.silent ? silenceText(node.silent) : node.pid ? `pid ${node.pid}` : absent;
   const since = node.silent ? ` since ${clockShort(node.silent.since_us)}` : "";
   return html`<span class="process ${node.process}" title=${title}>${icon(shape)}${node.process}${since}${pid}</span>`;
@@ -39,7 +39,7 @@ function peerCard(peer, actions) {
       ${processBadge(peer)}</header>
     <dl>
       <div><dt>phase</dt><dd>${peer.phase}</dd></div>
-      <div><dt>follows</dt><dd>${peer.leader_id < 0 ? "nobody" : peer.leader_id === peer.id ? "itself" : `peer ${peer.leader_id}`}</dd></div>
+      <div><dt>leader</dt><dd>${peer.leader_id < 0 ? "none" : peer.leader_id === peer.id ? "itself" : `peer ${peer.leader_id}`}</dd></div>
       <div class=${epochs}><dt title="accepted epoch / current epoch">epochs</dt>
         <dd title="accepted ${peer.accepted_epoch}, current ${peer.current_epoch}">acc ${peer.accepted_epoch} · cur ${peer.current_epoch}</dd></div>
       <div><dt>zxid</dt><dd>${peer.zxid}</dd></div>
@@ -59,14 +59,14 @@ function silentCard(name, node, actions) {
 export function peers(m, actions) {
   const { zab } = m;
   const aside = html`<span class="sum">${zab.leader_id < 0
-    ? html`${icon("warn")} ${zab.known ? "no peer leads" : "who leads is unknown"}; last epoch <b>${zab.epoch}</b>`
-    : html`peer <b>${zab.leader_id}</b> leads epoch <b>${zab.epoch}</b>`}${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}</span>`;
+    ? html`${icon("warn")} ${zab.known ? "no leader" : "leader unknown"}; last epoch <b>${zab.epoch}</b>`
+    : html`leader: peer <b>${zab.leader_id}</b> · epoch <b>${zab.epoch}</b>`}${m.silent_ms === null ? "" : `, ${lastKnown({ age_ms: m.silent_ms })}`}</span>`;
   return panel("peers", "ZAB ensemble", aside, cards(m.peers.map((peer) => peerCard(peer, actions))));
 }
 
 /** @param {unknown[]} shown */
 function cards(shown) {
-  return shown.length ? html`<ul class="cards">${shown}</ul>` : html`<p class="quiet">nobody yet</p>`;
+  return shown.length ? html`<ul class="cards">${shown}</ul>` : html`<p class="quiet">no nodes yet</p>`;
 }
 
 /** @param {Broker} broker @param {Model} m @param {Actions} actions */
@@ -105,12 +105,12 @@ export function brokers(m, actions) {
 export function beliefs(m) {
   const { ensemble } = m;
   const columns = m.brokers.map((b) => b.id);
-  const head = html`<tr><th scope="col">says</th>
+  const head = html`<tr><th scope="col">according to</th>
     ${columns.map((id) => html`<th scope="col" class="candidate ${id === ensemble.id ? "is" : ""}">broker ${id}</th>`)}
     <th scope="col" class="candidate ${ensemble.id < 0 ? "is" : ""}">none</th>
-    <th scope="col">verdict, age of its word</th>
-    <th scope="col" class="n" title="requests / writes of it that were refused for an old epoch">fenced req/wr</th></tr>`;
-  const truth = html`<tr class="truth"><th scope="row">the ensemble</th>
+    <th scope="col">status, last report</th>
+    <th scope="col" class="n" title="requests / writes of this broker that were rejected because of a stale controller epoch">fenced requests / writes</th></tr>`;
+  const truth = html`<tr class="truth"><th scope="row">ZooKeeper</th>
     ${[...columns, -1].map((id) => mark(id === ensemble.id, ensemble.epoch, id, "agrees", id === ensemble.id))}
     <td>${ensemble.stale ? html`${icon("warn")} ${lastKnown(ensemble)}` : html`<span class="quiet">/controller</span>`}</td><td></td></tr>`;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Belief matrix, scrollable"><table class="matrix">
@@ -118,8 +118,8 @@ export function beliefs(m) {
   </table></div>`;
   const wrong = m.brokers.filter((b) => b.judged.verdict === "stale").length;
   const aside = html`<span class="sum ${wrong ? "warn" : ""}">${wrong
-    ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`ensemble ${ensemble.stale ? "said" : "says"} <b>${belief(ensemble.id, ensemble.epoch)}</b>`}</span>`;
-  return panel("beliefs", "Who is controller?", aside, body);
+    ? html`${icon("warn")} ${plural(wrong, "broker")} wrong` : html`in ZooKeeper: <b>${controllerTerm(ensemble.id, ensemble.epoch)}</b>`}</span>`;
+  return panel("beliefs", "Controller according to each broker", aside, body);
 }
 
 /** @type {Record<import("../model.js").Judged["verdict"], "ok" | "warn" | "empty">} */

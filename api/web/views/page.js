@@ -43,10 +43,10 @@ function banner(state, m, moment) {
   const said = [];
   const old = m.silent_ms === null ? "" : `, ${duration(m.silent_ms)} ago`;
   if (state.link === "reconnecting") {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} reconnecting… The API does not answer; the cluster may well go on.
-      What you see is how it stood at number ${state.cluster.seq}${old}.</p>`);
+    said.push(html`<p class="banner" role="alert">${icon("warn")} Reconnecting: the API does not respond. The cluster may still be running.
+      The page shows its state at event ${state.cluster.seq}${old}.</p>`);
   } else if (state.poll_problem !== null) {
-    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`what you see is how it stood${old}` : "ages and process states may be old"}.</p>`);
+    said.push(html`<p class="banner" role="alert">${icon("warn")} ${state.poll_problem}; ${old ? html`the page shows the last known state${old}` : "ages and process states may be out of date"}.</p>`);
   }
   const { run } = state.scenarios;
   if (run?.live && moment.place.tab === "tracks") said.push(html`<p class="banner ${run.state === "ended" && !run.as_expected ? "" : "calm"}" role="status">${playedHere(run)}</p>`);
@@ -56,17 +56,17 @@ function banner(state, m, moment) {
 
 /** How a script stands that is played on this cluster. @param {any} run */
 function playedHere(run) {
-  if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} is played on this cluster, and puts it right again afterwards.`;
-  if (run.error) return html`${icon("bad")} ${run.scenario} could not be played here: ${run.error}.`;
-  if (run.as_expected) return html`${icon("ok")} ${run.scenario} was played on this cluster: it held, as expected.`;
-  return html`${icon("bad")} ${run.scenario} was played on this cluster: ${run.problems.join("; ")}.`;
+  if (run.state !== "ended") return html`${icon("looking")} ${run.scenario} runs on this cluster. The cluster is restored afterwards.`;
+  if (run.error) return html`${icon("bad")} ${run.scenario} could not run on this cluster: ${run.error}.`;
+  if (run.as_expected) return html`${icon("ok")} ${run.scenario} ran on this cluster: passed.`;
+  return html`${icon("bad")} ${run.scenario} ran on this cluster: failed. ${run.problems.join("; ")}.`;
 }
 
 /** @param {() => void} close */
 function keysDialog(close) {
   return html`<dialog class="dialog keys" aria-labelledby="keys-title" ${ref(openModal)} @close=${close}
       @keydown=${(/** @type {KeyboardEvent} */ e) => e.key === "?" && close()}>
-    <h2 id="keys-title">Keys</h2>
+    <h2 id="keys-title">Keyboard shortcuts</h2>
     <dl>${KEYS.map(([keys, what]) => html`<div><dt>${keys.split(", ").map((key) => html`<kbd>${key}</kbd> `)}</dt><dd>${what}</dd></div>`)}</dl>
     <form method="dialog"><button class="primary" autofocus>Close</button></form></dialog>`;
 }
@@ -76,10 +76,10 @@ function tokenForm(actions) {
   const take = submit((fields) => void actions.useToken(fields.token));
   return html`<dialog class="dialog" aria-labelledby="token-title" ${ref(openModal)} @cancel=${() => actions.forgetToken()}>
     <form @submit=${take}>
-      <h2 id="token-title">The API wants its token</h2>
-      <p>It does not listen on loopback, so calls that change something need a bearer token; <code>zabka up</code> said where it is kept.</p>
+      <h2 id="token-title">The API requires a token</h2>
+      <p>The API does not listen on loopback, so calls that change something need a bearer token. <code>zabka up</code> printed where the token is stored.</p>
       <label class="field"><span>token</span><input name="token" type="password" required autocomplete="off" autofocus></label>
-      <p class="row"><button class="primary">Use it</button><button type="button" @click=${() => actions.forgetToken()}>Cancel</button></p>
+      <p class="row"><button class="primary">Use token</button><button type="button" @click=${() => actions.forgetToken()}>Cancel</button></p>
     </form></dialog>`;
 }
 

@@ -31,7 +31,7 @@ export function partitions(state, m, actions, changed) {
   const { shown, place } = partitionsShown(m.topics, wanted);
   const healthy = all.filter((p) => !p.offline && !p.unserved && !p.unwritable && p.out_of_sync.length === 0).length;
   const aside = html`<span class="sum">${all.length
-    ? html`<b>${healthy}</b> of ${all.length} served and fully in sync` : "no topic yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
+    ? html`<b>${healthy}</b> of ${all.length} available and fully in sync` : "no topics yet"}</span>${filterForm(wanted, changed)}${createForm(state, m, actions, changed)}`;
   const bodies = repeat(shown, ({ topic }) => topic.name, (each) => html`<tbody aria-label="Topic ${each.topic.name}">
       ${topicHead(state, each.topic, columns, actions, changed, fold(each, wanted, changed))}
       ${each.partitions.map((p) => row(p, brokers, actions))}
@@ -46,7 +46,7 @@ export function partitions(state, m, actions, changed) {
     ${bodies}<tbody>${turn(place, columns, "topics", (page) => {
       wanted.pages.set(TOPICS, page);
       changed();
-    })}${shown.length ? nothing : html`<tr><td colspan=${columns} class="quiet">The filter lets none of ${plural(m.topics.length, "topic")} through.</td></tr>`}</tbody>
+    })}${shown.length ? nothing : html`<tr><td colspan=${columns} class="quiet">The filter matches none of ${plural(m.topics.length, "topic")}.</td></tr>`}</tbody>
     </table></div>`;
   return panel("partitions", "Partitions", aside, m.topics.length ? table : html`<p class="quiet">Create a topic to see its replicas here.</p>`);
 }
@@ -65,7 +65,7 @@ function filterForm(wanted, changed) {
   };
   return html`<div class="row find" role="search" aria-label="Partitions">
     <input type="search" aria-label="Filter topics and partitions" placeholder="filter: orders, orders-0" .value=${wanted.filter} @input=${typed}>
-    <label class="field check"><input type="checkbox" .checked=${wanted.trouble} @change=${trouble}><span>in trouble only</span></label></div>`;
+    <label class="field check"><input type="checkbox" .checked=${wanted.trouble} @change=${trouble}><span>with problems only</span></label></div>`;
 }
 
 /** What stands beside a topic's name: how many partitions, how they are, and what folds them. @param {Shown} each @param {Wanted} wanted @param {() => void} changed */
@@ -80,10 +80,10 @@ function fold({ topic, unfolded, partitions: rows }, wanted, changed) {
   };
   const many = all.length > FOLDED_ABOVE || rows.length < all.length || !unfolded;
   return html`${many ? html`<button type="button" class="small" aria-expanded=${unfolded ? "true" : "false"}
-      aria-label="${unfolded ? "Fold" : "Unfold"} partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Fold" : "Unfold"}</button>
+      aria-label="${unfolded ? "Collapse" : "Expand"} partitions of ${topic.name}" @click=${toggle}>${unfolded ? "Collapse" : "Expand"}</button>
     <span class="sum"><b>${count(all.length)}</b> ${all.length === 1 ? "partition" : "partitions"}</span>` : nothing}
     ${offline ? badge("bad", `${count(offline)} offline`, "bad") : nothing}
-    ${unserved ? badge("bad", `${count(unserved)} without a living leader`, "bad") : nothing}
+    ${unserved ? badge("bad", `${count(unserved)} without a running leader`, "bad") : nothing}
     ${under ? badge("warn", `${count(under)} under-replicated`, "warn") : nothing}`;
 }
 
@@ -107,13 +107,13 @@ function row(p, brokers, actions) {
   return html`<tr class=${p.offline && !p.deleting ? "offline" : ""} aria-label="Partition ${name}">
     <th scope="row"><span class="name">${name}</span>
       <span class="facts">HW ${p.high_watermark === null ? "unknown" : count(p.high_watermark)}</span></th>
-    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : p.unwritable ? html` ${badge("bad", "no acks=all", "bad")}` : nothing}`}
+    <td><span class="led-by">${p.deleting ? badge("warn", "being deleted", "warn") : p.offline ? badge("bad", "offline", "bad") : html`<b class="of-broker b${p.leader % 8}">${p.leader}</b>${p.unserved ? html` ${badge("bad", p.unserved, "bad")}` : p.unwritable ? html` ${badge("bad", "rejects acks=all", "bad")}` : nothing}`}
       ${p.unclean ? badge("warn", "unclean", "warn") : nothing}</span>
       <span class="facts">leader epoch ${p.leader_epoch}</span>${p.unwritable && !p.offline && !p.unserved
-      ? html`<span class="unwritable bad">cannot be written: ${p.unwritable}</span>` : nothing}</td>
+      ? html`<span class="unwritable bad">not writable: ${p.unwritable}</span>` : nothing}</td>
     <td>${p.out_of_sync.length ? html`<span class="behind">${icon("warn")} ${p.out_of_sync.join(", ")}</span>` : nothing}
       <span class="facts">ISR ${p.isr.join(", ") || "empty"}</span>${p.eligible.length
-      ? html`<span class="facts" title="outside the ISR, with all that was committed: may lead where nobody in the ISR can">eligible ${p.eligible.join(", ")}</span>`
+      ? html`<span class="facts" title="eligible leader replicas: outside the ISR, but with all committed records; one of them can be elected if no replica of the ISR can">eligible ${p.eligible.join(", ")}</span>`
       : nothing}${gone(p)}</td>
     ${brokers.map((id) => cell(p, id, low, high))}
     <td class="elect">
@@ -144,7 +144,7 @@ function cell(p, broker, low, high) {
 /** @param {Replica} replica @returns {["crown" | "ok" | "warn" | "down" | "paused" | "empty", string, string]} */
 function standing(replica) {
   if (replica.process === "down" || replica.process === "gone") {
-    return ["down", replica.process, replica.in_sync ? "silent" : "out"];
+    return ["down", replica.process === "gone" ? "not registered" : "down", replica.in_sync ? "silent" : "out"];
   }
   if (replica.process === "paused") return ["paused", replica.leader ? "leader, paused" : "paused", replica.in_sync ? "silent" : "out"];
   if (replica.process === "silent") return ["empty", replica.leader ? "leader, unknown" : "unknown", replica.in_sync ? "silent" : "out"];
@@ -158,7 +158,7 @@ function bar(replica, mark, low, high) {
   const part = (/** @type {number} */ offset) => Math.max(0, Math.min(100, ((offset - low) / Math.max(1, high - low)) * 100));
   const end = part(replica.leo ?? 0);
   const committed = Math.min(end, part(mark ?? 0));
-  const says = `log end offset ${replica.leo ?? "unknown"}, its high watermark ${replica.hw ?? "unknown"}`;
+  const says = `log end offset ${replica.leo ?? "unknown"}, high watermark ${replica.hw ?? "unknown"}`;
   return html`<svg class="bar" role="img" aria-label=${says}><title>${says}</title>
     <rect class="track" width="100%" height="6" rx="2"/><rect class="pending" width="${end}%" height="6" rx="2"/>
     <rect class="committed" width="${committed}%" height="6" rx="2"/>
@@ -173,8 +173,8 @@ export function losses(state, m, actions) {
   const found = state.cluster.losses.slice(-50).reverse();
   if (found.length === 0) return nothing;
   const body = html`<div class="scroll" tabindex="0" role="region" aria-label="Lost records, scrollable"><table>
-    <thead><tr><th scope="col">partition</th><th scope="col">on</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
-      <th scope="col" class="n">committed, at least</th><th scope="col">why</th></tr></thead>
+    <thead><tr><th scope="col">partition</th><th scope="col">replica</th><th scope="col" class="n">records</th><th scope="col">offsets</th>
+      <th scope="col" class="n">committed, at least</th><th scope="col">cause</th></tr></thead>
     <tbody>${found.map((loss) => html`<tr class=${loss.committed_at_least && loss.seq > state.cluster.losses_acknowledged_seq ? "lost" : ""}><th scope="row">${loss.topic}-${loss.partition}</th>
       <td>broker ${loss.broker_id}</td><td class="n">${count(loss.count)}</td><td>${loss.first_offset}–${loss.last_offset}</td>
       <td class="n">${loss.committed_at_least ? html`${icon("bad")} ${count(loss.committed_at_least)}` : 0}</td>
@@ -184,7 +184,7 @@ export function losses(state, m, actions) {
   const committed = partitions.reduce((sum, p) => sum + p.gone_committed, 0);
   const open = partitions.reduce((sum, p) => sum + p.gone_open, 0);
   const aside = html`<span class="sum ${open ? "warn" : ""}">at least <b>${count(committed)}</b> committed ${committed === 1 ? "record" : "records"} lost,
-    by the highest high watermark that a replica reported before; each offset counted once; one row a replica${committed && !open
+    based on the highest high watermark reported before; each offset is counted once; one row per replica${committed && !open
     ? "; acknowledged" : ""}</span>${open ? acknowledge(state, actions) : nothing}`;
-  return panel("losses", "Records gone from a replica", aside, body);
+  return panel("losses", "Records removed from a replica", aside, body);
 }

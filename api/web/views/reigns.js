@@ -2,7 +2,7 @@
 
 import { html, nothing } from "lit-html";
 
-import { clock, clockShort, duration, lastKnown, words } from "../format.js";
+import { clock, clockShort, controllerTerm, duration, lastKnown, shortTerm, words } from "../format.js";
 import { gapBefore, partsText } from "../gaps.js";
 import { leftOfSession } from "../model.js";
 import { icon } from "./parts.js";
@@ -18,8 +18,8 @@ const GAP_MIN_US = 50_000;
 
 /** @type {Record<string, string>} What became of a controller, by what ended or stopped its process. */
 const FATES = {
-  kill: "killed", exited: "ended by itself", stop: "stopped", pause: "frozen", stopped: "frozen", crash: "crashed",
-  power_loss: "lost its power",
+  kill: "killed", exited: "exited", stop: "stopped", pause: "frozen", stopped: "frozen", crash: "crashed",
+  power_loss: "lost power",
 };
 
 /** @param {Reign} reign */
@@ -40,15 +40,15 @@ export function reigns(m) {
       <p class="number" aria-label="controller epoch ${ensemble.epoch}">${ensemble.epoch}</p>
       <p><strong>${gone(ensemble) ? html`${icon("bad")} No controller` : html`${icon("crown")} Broker ${ensemble.id}`}</strong>
         <span>${absent_us !== null && current ? html`${fate(current)} <time>${duration(m.now_ms - absent_us / 1000)}</time> ago; ${leftOfSession(m, absent_us)}`
-          : since === null ? "" : html`${gone(ensemble) ? "for" : ensemble.stale ? "had reigned for" : "reigns for"} <time>${lasted}</time>`}</span>
-        <span class="quiet" title="zkVersion of /controller_epoch: what fences a controller's writes">${ensemble.stale
+          : since === null ? "" : html`${gone(ensemble) ? "for" : ensemble.stale ? "was controller for" : "controller for"} <time>${lasted}</time>`}</span>
+        <span class="quiet" title="zkVersion of /controller_epoch, which fences the controller's writes">${ensemble.stale
           ? html`${icon("warn")} ${lastKnown(ensemble)}` : `zkVersion ${ensemble.zk_version}`}</span>
-        ${gap === null ? nothing : html`<span class="quiet" title=${partsText(gap)}>before it ${duration((gap.to_us - gap.from_us) / 1000)} without a controller</span>`}</p>
+        ${gap === null ? nothing : html`<span class="quiet" title=${partsText(gap)}>before that, no controller for ${duration((gap.to_us - gap.from_us) / 1000)}</span>`}</p>
     </div>
     ${ribbon(m)}
-    <ol class="history" aria-label="Reigns, the newest first" tabindex="0">
+    <ol class="history" aria-label="Controller terms, newest first" tabindex="0">
       ${m.reigns.slice(-SHOWN_MAX).map((_, i, shown) => row(m, m.reigns.length - shown.length + i)).reverse()}
-      ${m.reigns.length ? nothing : html`<li class="quiet">nobody has been controller yet</li>`}
+      ${m.reigns.length ? nothing : html`<li class="quiet">no controller so far</li>`}
     </ol>
   </section>`;
 }
@@ -63,9 +63,9 @@ function row(m, place) {
   const lost_us = reign.holder_lost_us ?? reign.until_us;
   const acted = duration(((lost_us ?? now_us) - reign.since_us) / 1000);
   return html`<li>
-    <b class="of-broker b${reign.broker_id % 8}">${reign.broker_id}@${reign.controller_epoch}</b>
+    <b class="of-broker b${reign.broker_id % 8}" title=${controllerTerm(reign.broker_id, reign.controller_epoch)}>${shortTerm(reign.broker_id, reign.controller_epoch)}</b>
     <time title=${clock(reign.since_us)}>${clockShort(reign.since_us)}</time>
-    <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} reigns` : ending(reign)}</span>
+    <span>${acted}</span><span>${lost_us === null ? html`${icon("crown")} controller now` : ending(reign)}</span>
     ${lost_us === null ? nothing : after(m.reigns, place, lost_us, now_us)}
   </li>`;
 }
@@ -76,18 +76,18 @@ function after(all, place, lost_us, now_us) {
   const gap = gapBefore(all, place + 1);
   if (gap !== null) {
     const whole = duration((gap.to_us - gap.from_us) / 1000);
-    return gap.to_us - gap.from_us > GAP_MIN_US ? html`<span class="gap">then ${whole} without: ${partsText(gap)}</span>` : nothing;
+    return gap.to_us - gap.from_us > GAP_MIN_US ? html`<span class="gap">then no controller for ${whole}: ${partsText(gap)}</span>` : nothing;
   }
   const until_us = next?.since_us ?? now_us;
   if (until_us - lost_us <= GAP_MIN_US) return nothing;
   const known = duration((until_us - lost_us) / 1000);
-  return html`<span class="gap">${next === undefined ? `for ${known} without so far` : `then at least ${known} without`}</span>`;
+  return html`<span class="gap">${next === undefined ? `no controller for ${known} so far` : `then no controller for at least ${known}`}</span>`;
 }
 
 /** How a reign came to its end: what became of its holder, and how long its session outlived it. @param {Reign} reign */
 function ending(reign) {
   if (reign.holder_lost_us === null) return words(reign.ended_by);
-  if (reign.until_us === null) return `${fate(reign)}, its session stands`;
+  if (reign.until_us === null) return `${fate(reign)}, session not expired yet`;
   return `${fate(reign)}, ${words(reign.ended_by)} ${duration((reign.until_us - reign.holder_lost_us) / 1000)} later`;
 }
 
@@ -114,15 +114,15 @@ export function spans(shown, now_us) {
 /** @param {Model} m */
 function ribbon(m) {
   const placed = spans(m.reigns.slice(-SHOWN_MAX), m.now_ms * 1000);
-  return html`<ol class="ribbon" aria-label="Reigns in their order, not to scale">${placed.map(band)}</ol>`;
+  return html`<ol class="ribbon" aria-label="Controller terms in order, not to scale">${placed.map(band)}</ol>`;
 }
 
 /** @param {ReturnType<typeof spans>[number]} s */
 function band({ reign, kind, from_us, to_us, width }) {
   const lasted = duration((to_us - from_us) / 1000);
-  const name = reign ? `${reign.broker_id}@${reign.controller_epoch}` : "none";
+  const name = reign ? shortTerm(reign.broker_id, reign.controller_epoch) : "none";
   const who = reign ? `broker ${reign.broker_id}, controller epoch ${reign.controller_epoch}` : "no controller";
-  const title = kind === "absent" && reign ? `${who}: ${fate(reign)}, its session stands` : who;
+  const title = kind === "absent" && reign ? `${who}: ${fate(reign)}, session not expired yet` : who;
   // Set through the style object, which the page's content policy allows, unlike a style attribute.
   return html`<li class="band ${kind} ${reign ? `b${reign.broker_id % 8}` : ""}" .style=${`flex-grow: ${width.toFixed(3)}`}
     title="${title}, from ${clock(from_us)} for ${lasted}">

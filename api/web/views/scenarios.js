@@ -60,7 +60,7 @@ function live({ name, running_obstacle }, state, actions, moment, changed) {
     ui.armed = null;
     void playHere(name, actions, moment);
   };
-  if (running_obstacle !== null) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="not on a cluster that runs: ${running_obstacle}">Live</button>`;
+  if (running_obstacle !== null) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title="cannot run on a live cluster: ${running_obstacle}">Live</button>`;
   if (!actions.allows(requests.playLive(name))) return html`<button type="button" class="small" disabled aria-label="Play ${name} live" title=${actions.why}>Live</button>`;
   return html`<button type="button" class="small danger ${armed ? "sure" : ""}" aria-label="${armed ? `Really break this cluster with ${name}` : `Play ${name} live`}"
     title=${curl(requests.playLive(name))} @click=${armed ? sure : arm(key)} @blur=${armed ? arm(null) : nothing}>${armed ? html`${icon("warn")} Really break this cluster` : "Live"}</button>`;
@@ -69,11 +69,11 @@ function live({ name, running_obstacle }, state, actions, moment, changed) {
 /** @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 export function scenarios(state, actions, moment, changed) {
   const { list, run, message } = state.scenarios;
-  const aside = list.length ? html`<span class="sum"><b>${list.length}</b> scripts</span>`
+  const aside = list.length ? html`<span class="sum"><b>${list.length}</b> scenarios</span>`
     : html`<button type="button" class="small" ?disabled=${state.scenarios.state === "loading"}
       @click=${() => void actions.loadScenarios()}>${state.scenarios.state === "loading" ? "Loading…" : "Show the library"}</button>`;
-  const intro = html`<p class="quiet">${message || `Outages of ZooKeeper's and Kafka's as scripts. They are played in a simulated world
-    beside this cluster, which they do not touch; Kafka's twice, as it is here and with its bug or setting. Live, a script breaks this cluster itself.`}</p>`;
+  const intro = html`<p class="quiet">${message || `Outages of ZooKeeper and Kafka as scenarios. They run in a simulated world and do not
+    touch this cluster. A Kafka outage runs twice: with zabka as it is, and with the bug or setting of the outage. “Live” runs a scenario on this cluster and breaks it.`}</p>`;
   // The run stands above the list: whoever pressed Play looks for it.
   return panel("scenarios", "Outage library", aside, html`${run ? keyed(run.id, told(list, run)) : nothing}
     ${wanted?.trouble && !run?.error ? html`<p class="bad" role="alert">${icon("bad")} ${wanted.name} cannot be shown: ${wanted.trouble}.</p>` : nothing}
@@ -99,10 +99,10 @@ export function parting(one, other) {
 /** @param {any[]} list @param {State} state @param {Actions} actions @param {Moment} moment @param {() => void} changed */
 function table(list, state, actions, moment, changed) {
   return html`<div class="scroll library" tabindex="0" role="region" aria-label="Outage library, scrollable"><table>
-    <thead><tr><th scope="col">scenario</th><th scope="col">what went wrong, and why it holds here</th>
-      <th scope="col">fixed there in</th><th scope="col">with</th><td></td></tr></thead>
+    <thead><tr><th scope="col">scenario</th><th scope="col">what went wrong, and why zabka passes</th>
+      <th scope="col">fixed upstream in</th><th scope="col">bug</th><td></td></tr></thead>
     <tbody>${list.map((s) => html`<tr aria-label="Scenario ${s.name}">
-      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "plays here, too" : s.live ? "plays live elsewhere" : "simulated only"}</span></th>
+      <th scope="row"><span class="name">${s.name}</span><span class="facts">${s.running_obstacle === null ? "also runs on this cluster" : s.live ? "runs live on another cluster" : "simulated only"}</span></th>
       <td><b>${s.title}</b><span class="why">${s.hypothesis}</span></td>
       <td>${s.fixed}</td><td>${s.outage ? bug(s.outage.settings) : nothing}</td>
       <td class="n"><button type="button" class="small" aria-label="Play ${s.name}" title=${curl(requests.play(s.name))} ?disabled=${!actions.allows(requests.play(s.name))}
@@ -113,7 +113,7 @@ function table(list, state, actions, moment, changed) {
 /** What brings the outage about. @param {Record<string, string>} settings */
 function bug(settings) {
   const set = Object.entries(settings);
-  if (set.length === 0) return html`<span class="quiet">what somebody did</span>`;
+  if (set.length === 0) return html`<span class="quiet">operator action</span>`;
   const each = set.flatMap(([key, value]) => (key === "zabka.historical" ? value.split(",") : [`${key}=${value}`]));
   return each.map((text) => html`<span class="override">${text}</span> `);
 }
@@ -124,12 +124,12 @@ function told(list, run) {
   const parts = run.outage ? parting(run.story, run.outage.story) : null;
   return html`<section class="run" ${ref(show)} aria-label="Run of ${run.scenario}" aria-busy=${run.state !== "ended"}>
     <header><h3>${run.scenario}</h3>${verdict(run)}
-      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s ${run.live ? "on this cluster" : html`of virtual time, played in ${count(run.took_ms)} ms`}</span>`}
+      ${run.virtual_ms === null ? nothing : html`<span class="sum">${count(Math.round(run.virtual_ms / 1000))} s ${run.live ? "on this cluster" : html`of virtual time, simulated in ${count(run.took_ms)} ms`}</span>`}
       ${parts === null ? nothing : html`<a href="#first-difference">first difference at ${partsAt(run, parts)} s</a>`}</header>
     ${run.error ? html`<p class="bad">${run.error}</p>` : nothing}${problems(run.problems)}
-    ${run.story.length ? copyable(run.replay, "the command that plays it again") : nothing}
-    <div class="stories">${run.story.length ? html`<div>${story("As it is", run.story, parts, parts !== null && parts < run.story.length)}</div>` : nothing}
-    ${run.outage ? html`<div class="outage"><h4>${icon("warn")} The same with ${bug(settings)}</h4>
+    ${run.story.length ? copyable(run.replay, "the command that replays it") : nothing}
+    <div class="stories">${run.story.length ? html`<div>${story("zabka as it is", run.story, parts, parts !== null && parts < run.story.length)}</div>` : nothing}
+    ${run.outage ? html`<div class="outage"><h4>${icon("warn")} With ${bug(settings)}</h4>
       ${problems(run.outage.problems)}${story(label[0].toUpperCase() + label.slice(1), run.outage.story, parts, parts !== null && parts >= run.story.length)}</div>` : nothing}</div>
   </section>`;
 }
@@ -140,8 +140,8 @@ const partsAt = (run, parts) => ((run.story[parts] ?? run.outage.story[parts]).a
 /** @param {any} run */
 function verdict(run) {
   if (run.state !== "ended") return badge("looking", run.state, "looking");
-  if (run.verdict === null) return badge("bad", "not played", "bad");
-  return run.as_expected ? badge("ok", "held, as expected", "leading") : badge("bad", "violated", "bad");
+  if (run.verdict === null) return badge("bad", "did not run", "bad");
+  return run.as_expected ? badge("ok", "passed", "leading") : badge("bad", "failed", "bad");
 }
 
 /** @param {string[]} found */
@@ -158,5 +158,5 @@ function story(name, lines, parts, first) {
     <ol class="story" aria-label="Story: ${name}">${lines.map((line, i) => html`<li id=${i === parts && first ? "first-difference" : nothing} class="${line.who === "script" ? "step" : ""} ${i === parts ? "parts" : ""}">
       <time>${(line.at_ms / 1000).toFixed(3)} s</time><b>${line.who === "script" ? "" : line.who}</b><span>${line.text}${i === parts
       ? html` ${badge("warn", "first difference", "warn")}` : nothing}</span></li>`)}
-      ${parts !== null && parts >= lines.length ? html`<li class="parts"><span>${badge("warn", "first difference: it ends here", "warn")}</span></li>` : nothing}</ol></details>`;
+      ${parts !== null && parts >= lines.length ? html`<li class="parts"><span>${badge("warn", "first difference: this story ends here", "warn")}</span></li>` : nothing}</ol></details>`;
 }

@@ -3,7 +3,7 @@
 import { html, nothing } from "lit-html";
 
 import { curl, requests } from "../actions.js";
-import { belief, lastKnown, plural } from "../format.js";
+import { controllerTerm, lastKnown, plural, shortTerm } from "../format.js";
 import { leftOfSession, silenceText } from "../model.js";
 import { icon, panel, send } from "./parts.js";
 
@@ -28,19 +28,19 @@ const SENSIBLE = {
 export function standing(m, actions, moment) {
   const registered = m.brokers.filter((b) => b.registered).length;
   const aside = html`<span class="sum"><b>${registered}</b> of ${plural(m.brokers.length, "broker")} registered${m.ensemble.stale ? `, ${lastKnown(m.ensemble)}` : ""}</span>`;
-  const off = moment.live ? "the API does not answer" : html`the past cannot be changed. <kbd>End</kbd> goes back to live`;
+  const off = moment.live ? "the API does not respond" : html`the past cannot be changed. <kbd>End</kbd> goes back to live`;
   const body = html`${actions.off ? html`<p class="quiet">Actions are off: ${off}.</p>` : nothing}
     <ul class="standing-nodes" aria-label="Nodes">${m.brokers.map((b) => brokerRow(b, m, actions))}${m.peers.map((p) => peerRow(p, actions))}
-    ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">nobody yet</li>`}</ul>`;
-  return panel("standing", moment.live ? "The cluster" : "The cluster then", aside, body);
+    ${m.brokers.length + m.peers.length ? nothing : html`<li class="quiet">no nodes yet</li>`}</ul>`;
+  return panel("standing", moment.live ? "The cluster" : "The cluster at this moment", aside, body);
 }
 
 /** @param {Broker} broker @param {Model} m @param {Actions} actions */
 function brokerRow(broker, m, actions) {
   const official = m.ensemble.id === broker.id;
   const { verdict, text } = broker.judged;
-  const says = broker.silent || broker.age_ms === null ? nothing : html`<span class="says ${verdict}" title=${text}>${verdict === "stale"
-    ? html`${icon("warn")} ` : nothing}${belief(broker.believes_id, broker.believes_epoch)}</span>`;
+  const says = broker.silent || broker.age_ms === null ? nothing : html`<span class="says ${verdict}" title="Controller according to broker ${broker.id}: ${controllerTerm(broker.believes_id, broker.believes_epoch)} (${text})">${verdict === "stale"
+    ? html`${icon("warn")} ` : nothing}${shortTerm(broker.believes_id, broker.believes_epoch)}</span>`;
   const zombie = !official && broker.is_controller;
   const amiss = [zombie ? "acts as controller" : "", broker.registered || broker.silent ? "" : "not registered"].filter(Boolean);
   return html`<li class="node ${broker.process} ${official ? "leads" : ""}" aria-label="Broker ${broker.id}">
@@ -53,7 +53,7 @@ function brokerRow(broker, m, actions) {
 }
 
 /** @type {Record<string, string>} */
-const ROLES = { LEADING: "leads", FOLLOWING: "follows", LOOKING: "looks for a leader", OBSERVING: "observes" };
+const ROLES = { LEADING: "leader", FOLLOWING: "follower", LOOKING: "looking for a leader", OBSERVING: "observer" };
 
 /** @param {Peer} peer @param {Actions} actions */
 function peerRow(peer, actions) {
@@ -77,7 +77,7 @@ function state(node) {
 /** Kill, Start or Resume, and a menu with what else there is. @param {Actions} actions @param {Node} node */
 export function handles(actions, node) {
   const spoken = node.name.replace("-", " ");
-  if (node.process === "unknown" && !node.silent) return html`<span class="handles quiet" title="nothing can be done to its process">not started here</span>`;
+  if (node.process === "unknown" && !node.silent) return html`<span class="handles quiet" title="this cluster does not manage the broker's process">not managed here</span>`;
   const sensible = SENSIBLE[node.process] ?? [];
   const one = (/** @type {string} */ action) => send(actions, requests.act(node.name, action.toLowerCase()), action, {
     name: `${action} ${spoken}`, disabled: !sensible.includes(action), tone: action === "Kill" ? "danger" : "",

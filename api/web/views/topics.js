@@ -110,7 +110,7 @@ function configForm(state, topic, actions, changed) {
     state.ui.config = null;
     changed();
   });
-  const keep = { value: KEPT, text: "leave as it is" };
+  const keep = { value: KEPT, text: "keep current value" };
   const drop = { value: REMOVED, text: "remove override" };
   return html`<form class="row" aria-label="Configure ${topic.name}" @submit=${change}>
     ${select(`config-${topic.name}`, "unclean", UNCLEAN, [keep, "true", "false", drop])}

@@ -21,8 +21,8 @@ import { ruled } from "./rule.js";
 
 /** @type {Record<End, string>} */
 const ENDS = {
-  fault: "It began with this fault.", request: "It began with this request.", start: "It began with this start.",
-  timer: "Nobody asked for this: nothing had been heard for too long.", unknown: "Further back is not known.",
+  fault: "First cause: this fault.", request: "First cause: this request.", start: "First cause: this start.",
+  timer: "Triggered by a timeout.", unknown: "Earlier causes are not known.",
 };
 
 // Whoever steps through a run asks of none of the events that are passed.
@@ -60,7 +60,7 @@ const whyPath = (run, seq) => `/runs/${run}/why?seq=${seq}`;
 function chain(run, seq, moment, changed) {
   const answer = answers.of(whyPath(run, seq), changed);
   if (answer.state === "loading") return html`<p class="quiet">…</p>`;
-  if (answer.state === "failed") return html`<p class="quiet">${icon("empty")} This cannot be told: ${answer.message}.</p>`;
+  if (answer.state === "failed") return html`<p class="quiet">${icon("empty")} Cannot show the causes: ${answer.message}.</p>`;
   return steps(answer.value, moment);
 }
 

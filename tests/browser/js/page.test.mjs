@@ -7,7 +7,7 @@ import { Actions, outcome, requests } from "../../../api/web/actions.js";
 import { announcement, heard } from "../../../api/web/announcer.js";
 import { apply, emptyState, fold, nodeId } from "../../../api/web/fold.js";
 import { gapBefore, partsText } from "../../../api/web/gaps.js";
-import { age, belief, duration, hex, lastKnown, list } from "../../../api/web/format.js";
+import { age, shortTerm, duration, hex, lastKnown, list } from "../../../api/web/format.js";
 import { partitionsShown, troubled } from "../../../api/web/partition_filter.js";
 import { parseExact } from "../../../api/web/json.js";
 import { lostByPartition } from "../../../api/web/losses.js";
@@ -107,12 +107,12 @@ test("a broker is judged by what the ensemble says", () => {
   const word = (id, epoch, age_ms = 10) => ({ believes_id: id, believes_epoch: epoch, age_ms });
   assert.equal(judge(word(2, 4), "running", ensemble).verdict, "agrees");
   assert.deepEqual(judge(word(1, 3), "paused", ensemble), {
-    verdict: "stale", text: "stale: says 1@3, ensemble says 2@4",
+    verdict: "stale", text: "stale: reports broker 1 · epoch 3; ZooKeeper has broker 2 · epoch 4",
   });
   assert.equal(judge(word(1, 3), "down", ensemble).verdict, "silent");
   assert.equal(judge(word(-1, 0, null), "running", ensemble).verdict, "silent");
   assert.equal(judge(word(3, 5), "running", ensemble).verdict, "ahead");
-  assert.equal(judge(word(1, 4), "running", { ...ensemble, id: -1 }).text, "stale: says 1@4, ensemble says none@4");
+  assert.equal(judge(word(1, 4), "running", { ...ensemble, id: -1 }).text, "stale: reports broker 1 · epoch 4; ZooKeeper has none · epoch 4");
 });
 
 const answer = (changes) => ({
@@ -163,13 +163,13 @@ test("where no host agent answers the faults are those that the journal told las
   const state = newState();
   takeSnapshot(state, emptyState(), 0);
   takeAnswer(state, answer({ faults: null }), 1000, NaN);
-  assert.deepEqual([model(state, 1000).faults, noFault(model(state, 1000))], [[], "Which links are whole is unknown: no host agent answers"]);
+  assert.deepEqual([model(state, 1000).faults, noFault(model(state, 1000))], [[], "Link faults are unknown: no host agent responds"]);
   takeEntry(state, entry(1, "host-1", "fault_injected", { fault_id: "f1", kind: "cut", source: "broker-1", target: "*", both_ways: true, delay_ms: 0 }));
   takeAnswer(state, answer({ faults: null }), 2000, NaN);
-  assert.equal(howMany(model(state, 2000)), "1 fault, last known: no host agent answers");
+  assert.equal(howMany(model(state, 2000)), "1 fault, last known: no host agent responds");
   assert.ok(model(state, 2000).health.reasons.some((reason) => reason.text === "1 fault injected, last known: cut broker 1 ↔ all nodes"));
   takeAnswer(state, answer({ faults: [], read_at_us: 2_000_000 }), 3000, NaN);
-  assert.deepEqual([model(state, 3000).faults, noFault(model(state, 3000))], [[], "Every link is whole"]);
+  assert.deepEqual([model(state, 3000).faults, noFault(model(state, 3000))], [[], "No link faults"]);
 });
 
 test("of an answer and an event the later one counts, whichever came first", () => {
@@ -237,11 +237,11 @@ test("of a silent host's nodes no older word is shown, neither the answer's nor 
   assert.deepEqual([m.peers[0].process, m.peers[0].state, m.peers[0].zxid, m.peers[0].leads], ["unknown", "UNKNOWN", "unknown", false]);
   const [shown] = m.brokers;
   assert.deepEqual([shown.process, shown.session, shown.is_controller, shown.age_ms], ["unknown", "unknown", false, null]);
-  assert.match(shown.judged.text, /^unknown since \d\d:\d\d:\d\d: host-1 does not answer$/);
+  assert.match(shown.judged.text, /^unknown since \d\d:\d\d:\d\d: host-1 does not respond$/);
   assert.deepEqual(m.topics[0].partitions[0].rows.map((r) => [r.process, r.leo, r.hw]), [["silent", null, null]]);
   assert.equal(m.zab.known, false);
   assert.equal(m.health.level, "bad");
-  assert.deepEqual(m.health.reasons.map((r) => r.text), ["peer 1 and broker 1 unknown: host-1 does not answer"]);
+  assert.deepEqual(m.health.reasons.map((r) => r.text), ["peer 1 and broker 1 unknown: host-1 does not respond"]);
 });
 
 test("a clock that differs from ours by more than the header's granularity is corrected for", () => {
@@ -260,7 +260,7 @@ test("health says what is wrong, the worst first in its level", () => {
   takeSnapshot(state, emptyState(), 0);
   const health = model(state, 0).health;
   assert.equal(health.level, "bad");
-  assert.deepEqual(health.reasons.map((r) => r.text), ["no peer leads", "no controller"]);
+  assert.deepEqual(health.reasons.map((r) => r.text), ["the ensemble has no leader", "no controller"]);
 });
 
 const served = {
@@ -292,7 +292,7 @@ test("of nodes whose beginning is gone with their older lines, nobody is told de
   assert.deepEqual([partition.leader, partition.unserved, partition.rows.map((row) => row.process)], [3, "", ["running", "unknown"]]);
   const reasons = shown.health.reasons.map((reason) => reason.text);
   assert.ok(reasons.includes("broker 4 down"), `${reasons}`);
-  assert.ok(!reasons.some((text) => /dead|no peer leads/.test(text)), `${reasons}`);
+  assert.ok(!reasons.some((text) => /dead|ensemble has no leader/.test(text)), `${reasons}`);
 });
 
 test("what is asked of a topic is asked of no other one, whatever it is called", () => {
@@ -312,7 +312,7 @@ test("while the API says nothing, nothing is healthy and the controller is the l
   assert.deepEqual([spoken.silent_ms, spoken.health.word, spoken.ensemble.stale], [null, "Healthy", false]);
   const silent = model(state, 52_000);
   assert.deepEqual([silent.silent_ms, silent.health.word, silent.ensemble.stale, silent.ensemble.age_ms], [42_000, "Unknown", true, 42_000]);
-  assert.deepEqual(silent.health.reasons.map((r) => r.text), ["the API has said nothing for 42 s; healthy then"]);
+  assert.deepEqual(silent.health.reasons.map((r) => r.text), ["no response from the API for 42 s; healthy before"]);
   takeAnswer(state, quiet, 52_500, NaN);
   assert.equal(model(state, 52_500).health.word, "Healthy");
 });
@@ -343,8 +343,8 @@ test("the session of a process that does not act stands for as long as it is reg
     takeAnswer(state, answer({ ...served, brokers: [{ ...served.brokers[1], process, registered }] }), 1000, NaN);
     return model(state, 1000).brokers[0].session;
   };
-  assert.deepEqual(["down", "paused"].map((process) => session(process, true)), ["stands", "stands"]);
-  assert.deepEqual(["down", "paused"].map((process) => session(process, false)), ["over", "over"]);
+  assert.deepEqual(["down", "paused"].map((process) => session(process, true)), ["not expired", "not expired"]);
+  assert.deepEqual(["down", "paused"].map((process) => session(process, false)), ["closed", "closed"]);
 });
 
 test("a broker that was started again has said nothing, whatever the process before it believed", () => {
@@ -353,13 +353,13 @@ test("a broker that was started again has said nothing, whatever the process bef
   assert.equal(brokerAfter(before, true, 1050, old).judged.verdict, "stale");
   const again = [...before, processOf(3, "down", "kill"), processOf(4, "running", "start")];
   const started = brokerAfter(again, true, 1050, old);
-  assert.deepEqual([started.judged.verdict, started.judged.text], ["silent", "has not said anything yet"]);
+  assert.deepEqual([started.judged.verdict, started.judged.text], ["silent", "no report yet"]);
   assert.equal(brokerAfter(again, true, 1100, { controller_id: 1, controller_epoch: 3, age_ms: 10 }).judged.verdict, "agrees");
 });
 
 test("nobody serves what a frozen broker leads, and health says so", () => {
   const paused = served.brokers.map((b) => (b.id === 2 ? { ...b, process: "paused" } : b));
-  assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition led by a frozen broker: t-0"]);
+  assert.deepEqual(healthOf({ brokers: paused }), ["bad", "broker 2 paused", "1 partition with a frozen leader: t-0"]);
 });
 
 test("a partition whose leader is dead or frozen is in trouble, though its ISR is whole", () => {
@@ -390,7 +390,7 @@ test("a record that several replicas lost is one lost record", () => {
 
 test("a partition whose leader is dead and not yet replaced is told", () => {
   const brokers = [served.brokers[0], { ...served.brokers[1], process: "down", pid: null }];
-  assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition led by a dead broker: t-0"]);
+  assert.deepEqual(healthOf({ brokers }), ["bad", "broker 2 down", "1 partition with a dead leader: t-0"]);
 });
 
 test("a topic may be called as something that every object has, or a group", () => {
@@ -480,20 +480,20 @@ const LEADING = { epoch: 2, leader_id: 3, known: true, since_us: 0 };
 
 test("a dead broker's session is counted down from its death", () => {
   const of = (now_ms) => ({ now_ms, settings: { session_timeout_ms: 6000 }, zab: LEADING, quorum: true });
-  assert.equal(leftOfSession(of(2_000), 1_000_000), "its session ends in about 5.0 s");
-  assert.equal(leftOfSession(of(7_500), 1_000_000), "its session ends any moment");
+  assert.equal(leftOfSession(of(2_000), 1_000_000), "session expires in about 5.0 s");
+  assert.equal(leftOfSession(of(7_500), 1_000_000), "session expires any moment now");
 });
 
 test("without a quorum no session is said to end", () => {
   const of = { now_ms: 60_000, settings: { session_timeout_ms: 6000 }, zab: { ...LEADING, leader_id: -1 }, quorum: true };
-  assert.equal(leftOfSession(of, 1_000_000), "its session stands: without a quorum none expires");
-  assert.equal(leftOfSession({ ...of, zab: LEADING, quorum: false }, 1_000_000), "its session stands: without a quorum none expires");
-  assert.equal(leftOfSession({ ...of, zab: { ...LEADING, leader_id: -1, known: false } }, 1_000_000), "its session stands");
+  assert.equal(leftOfSession(of, 1_000_000), "session not expired: no session expires without a quorum");
+  assert.equal(leftOfSession({ ...of, zab: LEADING, quorum: false }, 1_000_000), "session not expired: no session expires without a quorum");
+  assert.equal(leftOfSession({ ...of, zab: { ...LEADING, leader_id: -1, known: false } }, 1_000_000), "session not expired yet");
 });
 
 test("a new ZAB leader counts the timeout of a dead broker's session from its own start", () => {
   const of = { now_ms: 61_000, settings: { session_timeout_ms: 6000 }, zab: { ...LEADING, since_us: 60_000_000 }, quorum: true };
-  assert.equal(leftOfSession(of, 1_000_000), "its session ends in about 5.0 s");
+  assert.equal(leftOfSession(of, 1_000_000), "session expires in about 5.0 s");
 });
 
 test("neighbours that say the same of several nodes are one line", () => {
@@ -520,9 +520,9 @@ test("a loss of committed records weighs more than one of uncommitted ones", () 
 test("numbers are written as the field writes them", () => {
   assert.equal(hex(4294967310), "0x10000000e");
   assert.equal(hex("117652084150566913"), "0x1a1fbf27ae10001");
-  assert.equal(belief(-1, 3), "none@3");
+  assert.equal(shortTerm(-1, 3), "none@3");
   assert.deepEqual([duration(42), duration(6_040), duration(61_000), duration(7_260_000)], ["42 ms", "6.0 s", "1 min 01 s", "2 h 01 min"]);
-  assert.equal(age(null), "never heard");
+  assert.equal(age(null), "no report yet");
   assert.equal(list(["a", "b", "c"]), "a, b and c");
 });
 
@@ -548,9 +548,9 @@ test("of a failover one hears who is controller and how the partitions stand aft
   const elected = entry(1, "broker-3", "controller_elected", { broker_id: 3, controller_epoch: 9, zk_version: 9 });
   const told = [elected, led(2, 0, -1, 1), led(3, 1, -1, 1), led(4, 0, 2, 2)];
   assert.ok(told.every((each) => heard(table, each)));
-  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 1 partition with a new leader. orders-1 is offline.");
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. New leaders for 1 partition. orders-1 is offline.");
   told.push(led(5, 1, 2, 2));
-  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. 2 partitions with a new leader; all lead.");
+  assert.equal(announcement(table, told, fold(told)), "Broker 3 is controller, epoch 9. New leaders for 2 partitions; no partition is offline.");
 });
 
 test("of many offline partitions one hears the number, and of each loss of committed records", () => {
@@ -559,7 +559,7 @@ test("of many offline partitions one hears the number, and of each loss of commi
   assert.equal(announcement(table, off, fold(off)), "3 partitions are offline.");
   const lost = entry(4, "broker-1", "records_lost", { broker_id: 1, topic: "t", partition: 0, first_offset: 5, last_offset: 6, count: 2,
     below_high_watermark: 2, cause: "truncation" });
-  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: at least 2, from offset 5 on.");
+  assert.equal(announcement(table, [lost], emptyState()), "Committed records of t-0 are lost: at least 2, from offset 5.");
 });
 
 test("two stories part at their first line that is not the same", () => {
@@ -686,14 +686,14 @@ test("an isolated leader is not shown in sync, and its partition is named as not
   assert.deepEqual(partition.rows.map((row) => row.stuck), ["", "cut off"]);
   const texts = shown.health.reasons.map((reason) => reason.text);
   assert.equal(shown.health.level, "bad");
-  assert.ok(texts.includes("orders-0 cannot be written with acks=all: its leader, broker 1, is cut off from broker 2 of its ISR"), texts.join("; "));
+  assert.ok(texts.includes("orders-0 cannot be written with acks=all: its leader, broker 1, is cut off from broker 2 in its ISR"), texts.join("; "));
   assert.ok(texts.includes("1 fault injected: cut broker 1 ↔ broker 2"), texts.join("; "));
 });
 
 test("two plays of one script, and the one with its bug, have different labels that begin with what differs", () => {
   const at = (ms) => new Date(2026, 0, 2, 3, 4, 5).getTime() + ms;
   const run = (id, title, ms, variant = null) => ({ id, title, kind: "scenario", of: "kafka-1211", created_ms: at(ms), variant });
-  const title = "A follower cuts off what it was told to be committed";
+  const title = "A follower truncates committed records";
   const runs = [run("r1", title, 0), run("r1.bug", `${title}: with its bug`, 0, "with its bug"), run("r2", title, 60_000)];
   assert.deepEqual(runs.map(runLabel), ["kafka-1211 · 03:04:05", "kafka-1211 · 03:04:05, with its bug", "kafka-1211 · 03:05:05"]);
   assert.equal(runLabel({ id: "live", title: "The live cluster", kind: "live" }), "live cluster");

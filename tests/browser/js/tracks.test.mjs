@@ -161,7 +161,7 @@ test("a partition whose leader is cut off cannot be written from the cut to its 
     entry(5, "host-1", "fault_removed", { fault_id: "f1" }),
   ]);
   assert.deepEqual(brief(spans.lanes.get("trouble:t-0")), [["blocked", 3, 5]]);
-  assert.match(spans.lanes.get("trouble:t-0")[0].text, /cannot be written: its leader, broker 1, is cut off from broker 2/);
+  assert.match(spans.lanes.get("trouble:t-0")[0].text, /not writable: its leader, broker 1, is cut off from broker 2/);
 });
 
 test("progress moves no lane", () => {
@@ -211,7 +211,7 @@ test("only what changed between two moments is told", () => {
   for (const each of [killed(3, 1)]) apply(other, each);
   const found = differences(one, other).map(({ of, field, before, after }) => `${of}, ${field}: ${before} → ${after}`);
   assert.ok(found.includes("broker 1, process: down → down") === false);
-  assert.ok(found.some((line) => /^reign 1@1, holder lost by: none → kill$/.test(line)), found.join("\n"));
+  assert.ok(found.some((line) => /^controller term, broker 1 · epoch 1, holder lost by: none → kill$/.test(line)), found.join("\n"));
 });
 
 test("hovering names the lane, what it says, since when, and the event", () => {
@@ -220,7 +220,7 @@ test("hovering names the lane, what it says, since when, and the event", () => {
   const window = { from_us: 0, to_us: 20e6, now_us: 20e6, first_us: 0, width: 1150, height: 500, gutter: 150, scrolled: 0, layout: set, spans };
   const controller = set.pinned.find((row) => row.lane === "controller");
   const told = toldAt(window, xOf(window, 12e6), controller.top + 5);
-  assert.match(told.text, /^controller: broker 1 @ epoch 1 is dead, its session stands\. From .*, so far 10 s, event 10$/);
+  assert.match(told.text, /^Controller: broker 1 · epoch 1, dead, session not expired yet\. From .*, so far 10 s, event 10$/);
   assert.equal(told.seq, null);
   assert.equal(toldAt(window, xOf(window, 10e6) + 2, controller.top + 5).seq, 10, "at its beginning its event is hit");
 });
@@ -423,12 +423,12 @@ test("what is unknown is not part of the line, and whoever points at it is told 
   const layout = { pinned: [row], rows: [], pinned_height: 30, height: 30 };
   const { ctx, palette } = canvas();
   const of = { from_us: 0, to_us: 11e6, now_us: 11e6, first_us: 0, width: 1100, height: 30, gutter: 0, scrolled: 0, palette, spans, layout };
-  assert.match(toldAt(of, 600, 15).text, /unknown, since lines are missing: 50\/s on average/);
+  assert.match(toldAt(of, 600, 15).text, /unknown because journal lines are missing; 50\/s on average/);
   assert.doesNotMatch(toldAt(of, 250, 15).text, /unknown/);
   drawRate(ctx, of, row);
   assert.ok(ctx.moves.includes(900), "the line goes on behind the gap");
   assert.ok(!ctx.lines.includes(900), "and not through it");
-  assert.ok(ctx.words.includes("unknown: lines are missing"));
+  assert.ok(ctx.words.includes("unknown: journal lines missing"));
 });
 
 test("a rate that stops is at nothing from that moment on, and does not sink to it", () => {

@@ -10,177 +10,179 @@ from zabka.journal.rules.rule import Rule, kafka, references, source
 _CONTROLLER = "controller/KafkaController.scala"
 
 REIGN = Rule(
-    "who creates /controller reigns",
-    "The first broker to create the ephemeral /controller reigns, and the same transaction raises /controller_epoch, "
-    "so that no two reigns have one epoch.",
+    "the broker that creates /controller is controller",
+    "The first broker to create the ephemeral /controller becomes controller. The same transaction raises "
+    "/controller_epoch, so that no two controllers have the same epoch.",
     source("zabka/kafka/zk/registration.py:register_controller"),
     kafka("KafkaZkClient.registerControllerAndIncrementControllerEpoch", "zk/KafkaZkClient.scala"),
     references("KAFKA-6082"),
 )
 LAPSED_REIGN = Rule(
-    "no session, no reign",
-    "A controller whose session has expired stops deciding, for /controller went with the session.",
+    "no session, no controller",
+    "A controller whose session has expired stops deciding, because /controller was deleted with the session.",
     source("controller/controller.py:KafkaController._process_expire"),
     kafka("KafkaController.processExpire", _CONTROLLER),
 )
 MOVED_REIGN = Rule(
-    "a later controller ends the one before",
-    "A controller that finds another one's name in /controller, or a higher controller epoch, resigns at once.",
+    "a later controller replaces the earlier one",
+    "A controller that finds another broker in /controller, or a higher controller epoch, resigns at once.",
     source("controller/controller.py:KafkaController._look"),
     kafka("KafkaController.maybeResign", _CONTROLLER),
     references("KAFKA-6082", "KAFKA-4447"),
 )
 FAILED_REIGN = Rule(
-    "a reign that fails is given up",
-    "A controller that meets what it did not expect resigns, removes /controller, and lets the others try first.",
+    "a controller that fails resigns",
+    "A controller that meets an unexpected error resigns, deletes /controller, and lets the other brokers try first.",
     source("controller/controller.py:KafkaController._move_away"),
     kafka("KafkaController.triggerControllerMove", _CONTROLLER),
 )
 LEFT_REIGN = Rule(
-    "who stops resigns first",
-    "A broker that shuts down gives its reign up before its session ends.",
+    "a controller resigns before it shuts down",
+    "A controller that shuts down resigns before its session ends.",
     source("controller/controller.py:KafkaController.shutdown"),
     kafka("KafkaController.shutdown", _CONTROLLER),
 )
 BELIEF = Rule(
-    "the highest controller epoch counts",
-    "A broker believes whoever it has seen at the highest controller epoch; until it has heard of a later one it goes "
-    "on believing the one before.",
+    "the highest controller epoch wins",
+    "A broker accepts the controller with the highest controller epoch that it has seen. Until it sees a later one it "
+    "keeps the earlier one.",
     source("controller/controller.py:KafkaController.controller_seen"),
     kafka("KafkaController.processControllerChange", _CONTROLLER),
 )
 FAILOVER = Rule(
-    "a new controller reads everything anew",
-    "A new controller reads all of the state from the ensemble, tells the brokers who lives, and only then whom to "
-    "follow.",
+    "a new controller reads the whole state",
+    "A new controller reads all of the state from ZooKeeper, sends the live brokers to every broker, and only then "
+    "sends the leaders.",
     source("controller/failover.py:fail_over"),
     kafka("KafkaController.onControllerFailover", _CONTROLLER),
     references("KAFKA-4443", "KAFKA-4447"),
 )
 EVENT_FAILED = Rule(
-    "one event after the other",
-    "The controller handles its events one by one, and one that fails unexpectedly ends the reign.",
+    "one event at a time",
+    "The controller handles its events one by one. It resigns if one of them fails unexpectedly.",
     source("controller/controller.py:KafkaController._process_whatever_comes"),
     kafka("KafkaController.process", _CONTROLLER),
 )
 EPOCH_CHECK = Rule(
     "every write checks the controller epoch",
-    "Each write of a controller goes in one transaction with a check of /controller_epoch's version, so that nothing "
-    "is written by a controller that another one has followed.",
+    "Each write of a controller is one transaction with a version check of /controller_epoch, so that a replaced "
+    "controller can write nothing.",
     source("zabka/kafka/zk/coordination.py:FencedWriter"),
     kafka("KafkaZkClient.wrapRequestWithControllerEpochCheck", "zk/KafkaZkClient.scala"),
     references("KAFKA-6082"),
 )
 WRITE_IN_NO_SESSION = Rule(
     "an expired session writes nothing",
-    "The ensemble refuses whatever comes in a session that has ended, and the controller's reign is over with it.",
+    "The ensemble rejects every request of an expired session, and the controller's term ends with its session.",
     source("zabka/kafka/zk/coordination.py:FencedWriter._carry_out"),
     kafka("KafkaZkClient.retryRequestsUntilConnected", "zk/KafkaZkClient.scala"),
 )
 LIVENESS = Rule(
-    "who is registered lives",
-    "A broker lives for the controller as long as its ephemeral in /brokers/ids; another czxid there is another life.",
+    "a registered broker is alive",
+    "The controller considers a broker alive as long as its ephemeral exists in /brokers/ids. A different czxid means "
+    "that the broker has registered again.",
     source("controller/broker_changes.py:process_broker_change"),
     kafka("KafkaController.processBrokerChange", _CONTROLLER),
     references("KIP-380", "KAFKA-7235"),
 )
 CLEAN_ELECTION = Rule(
-    "a living member of the ISR leads",
-    "Where a leader is gone the first living replica of the assignment that is in sync leads, and the dead leave the "
-    "ISR.",
+    "a live member of the ISR becomes leader",
+    "If a partition has no live leader, the first live replica of the assignment that is in the ISR becomes leader, "
+    "and dead replicas leave the ISR.",
     source("controller/election.py:leader_for_offline"),
     kafka("Election.leaderForOffline", "controller/Election.scala"),
 )
 UNCLEAN_ELECTION = Rule(
-    "an unclean election takes whoever lives",
-    "Where nobody in sync lives, and unclean.leader.election.enable or an administrator allows it, the first living "
-    "replica leads alone, and what it does not have is lost.",
+    "an unclean election takes any live replica",
+    "If no replica of the ISR is alive, and unclean.leader.election.enable or an administrator allows it, the first "
+    "live replica becomes leader and the only member of the ISR. Records that it lacks are lost.",
     source("controller/election.py:leader_for_offline"),
     kafka("Election.leaderForOffline", "controller/Election.scala"),
     references("KIP-704"),
 )
 NO_LEADER = Rule(
-    "the last of the ISR is waited for",
-    "Where the last member of the ISR dies the partition has no leader, and that member stays in the ISR, for it alone "
-    "has everything.",
+    "the last replica of the ISR stays in it",
+    "If the last member of the ISR dies the partition has no leader. That replica stays in the ISR, because only it "
+    "has every committed record.",
     source("controller/replica_state_machine.py:isr_keeping_the_last"),
     kafka("ZkReplicaStateMachine.doRemoveReplicasFromIsr", "controller/ReplicaStateMachine.scala"),
     references("KAFKA-708"),
 )
 REPLICA_OFFLINE = Rule(
-    "the dead leave the ISR",
-    "The controller takes a dead broker out of every ISR that holds it, and raises the leader epoch with it.",
+    "dead brokers leave the ISR",
+    "The controller removes a dead broker from every ISR that contains it, and raises the leader epoch.",
     source("controller/replica_state_machine.py:ReplicaStateMachine._write_without"),
     kafka("ZkReplicaStateMachine.doRemoveReplicasFromIsr", "controller/ReplicaStateMachine.scala"),
 )
 PREFERRED_ELECTION = Rule(
-    "the preferred leader comes first in the assignment",
-    "The preferred leader is the first replica of the assignment; it leads again if it lives and is in sync, and not "
-    "otherwise.",
+    "the preferred leader is the first replica",
+    "The preferred leader is the first replica of the assignment. It is elected if it is alive and in the ISR.",
     source("controller/election.py:leader_for_preferred"),
     kafka("Election.leaderForPreferredReplica", "controller/Election.scala"),
     references("KIP-460"),
 )
 REASSIGNED_LEADER = Rule(
-    "who leads stays in the assignment",
-    "When replicas move, a leader that does not stay, or is dead, gives way to the first living one of the target that "
-    "is in sync; every step raises the leader epoch.",
+    "the leader must be in the target assignment",
+    "If a reassignment removes the leader, or the leader is dead, the first live replica of the target that is in the "
+    "ISR becomes leader. Every step raises the leader epoch.",
     source("controller/election.py:leader_for_reassignment"),
     kafka("Election.leaderForReassign", "controller/Election.scala"),
     references("KIP-455"),
 )
 CONTROLLED_SHUTDOWN = Rule(
-    "who is about to stop leads nothing",
-    "A broker that asks to shut down hands each partition to the first replica that is in sync and stays, and leaves "
-    "the ISR.",
+    "a broker hands its partitions over before it stops",
+    "A broker that requests a controlled shutdown hands each partition to the first replica that is in the ISR and "
+    "keeps running, and leaves the ISR.",
     source("controller/election.py:leader_for_controlled_shutdown"),
     kafka("Election.leaderForControlledShutdown", "controller/Election.scala"),
 )
 FIRST_LEADER = Rule(
-    "a new partition begins with all who live",
-    "The first living replica of a new partition leads it, and every living one is in sync.",
+    "a new partition starts with all live replicas",
+    "The first live replica of a new partition becomes leader, and every live replica is in the ISR.",
     source("controller/partition_state_machine.py:PartitionStateMachine._initialize"),
     kafka("ZkPartitionStateMachine.initializeLeaderAndIsrForPartitions", "controller/PartitionStateMachine.scala"),
 )
 BOUNCED = Rule(
-    "another life is another broker",
-    "A new controller that finds a broker registered later than the state was written takes it for another process, "
+    "a restarted broker is a different broker",
+    "If a broker registered later than the partition state was written, a new controller treats it as another process "
     "and raises the leader epoch.",
     source("controller/unseen_bounces.py:fence_bounced"),
     kafka("KafkaController.processBrokerChange", _CONTROLLER),
     references("KIP-380", "KAFKA-7235"),
 )
 DOUBTFUL_RETURN = Rule(
-    "who may have lost its log gives way",
-    "A broker whose log was not whole when it came back gives way to whoever has all that was committed.",
+    "a leader with a damaged log is replaced",
+    "A broker whose log was not intact after its restart hands its leadership to a replica that has all committed "
+    "records.",
     source("controller/broker_changes.py:give_way"),
     kafka("KafkaController.onBrokerStartup", _CONTROLLER),
     references("KIP-966"),
 )
 ASSIGNMENT = Rule(
-    "a reassignment is written down before it begins",
-    "The controller first writes which replicas are added and removed, so that any later controller goes on where this "
-    "one stops.",
+    "a reassignment is stored before it starts",
+    "The controller first writes which replicas are added and removed, so that a later controller can continue the "
+    "reassignment.",
     source("controller/reassignments.py:trigger"),
     kafka("KafkaController.onPartitionReassignment", _CONTROLLER),
     references("KIP-455"),
 )
 ASSIGNMENT_COMPLETE = Rule(
     "a reassignment ends when the target is in sync",
-    "Only once every replica of the target is in the ISR do the others go, and the assignment is the target alone.",
+    "Once every replica of the target is in the ISR, the controller removes the other replicas, and the assignment "
+    "equals the target.",
     source("controller/reassignments.py:_is_complete"),
     kafka("KafkaController.isReassignmentComplete", _CONTROLLER),
     references("KIP-455"),
 )
 NEW_TOPIC = Rule(
-    "a topic is its znode",
-    "The controller's watch on /brokers/topics tells it of a new topic, whose partitions it then brings online.",
+    "a topic is created by its znode",
+    "The controller's watch on /brokers/topics fires for a new topic, and the controller brings its partitions online.",
     source("controller/topic_changes.py:process_topic_change"),
     kafka("KafkaController.processTopicChange", _CONTROLLER),
 )
 DELETED_TOPIC = Rule(
-    "a topic goes when all its replicas have",
-    "A topic's znodes are removed once every replica has said that it deleted its log.",
+    "a topic is deleted after its replicas",
+    "A topic's znodes are deleted once every replica has reported that its log is deleted.",
     source("controller/topic_deletion.py:TopicDeletion"),
     kafka("TopicDeletionManager", "controller/TopicDeletionManager.scala"),
 )

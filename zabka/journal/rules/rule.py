@@ -47,7 +47,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Why something is decided as it is, whoever decides it: `name` in words, `sentence` as one plain sentence.
+    """Why a decision is made: `name` in a few words, `sentence` in at most three short sentences.
 
     `source` is where it is decided here, `theirs` where Kafka or ZooKeeper decides it, and `references` are the KIP,
     the papers' sections and the issues behind it.

@@ -43,7 +43,7 @@ def parse_place(text: str) -> TopicPlace:
     """The topic that a URI names.  Raises ValueError with the reason."""
     found = _PLACE.fullmatch(text)
     if found is None:
-        raise ValueError(f"{text} names no topic: kafka://HOST:PORT/TOPIC is wanted")
+        raise ValueError(f"{text} names no topic. Use kafka://HOST:PORT/TOPIC")
     return TopicPlace(found["brokers"], found["topic"])
 
 

@@ -83,95 +83,107 @@ CONTROLLER_LESSONS: tuple[Lesson, ...] = (
         "controller-killed",
         "The controller is killed",
         "controller-killed",
-        "The broker that is controller is killed with SIGKILL. Its connections to the ensemble break that instant. "
-        "When does another broker become controller?",
+        "The broker that is controller is killed with SIGKILL. Its connections to the ensemble break at that "
+        "moment. When does another broker become controller?",
         (
-            Answer("At once: the ensemble sees the connection break, and /controller goes.", _replaced_at_once),
+            Answer("At once: the ensemble sees the connection break, and deletes /controller.", _replaced_at_once),
             Answer(
-                "Seconds later, when its session has expired: a connection that breaks ends no session.",
+                "Seconds later, when its session has expired: a broken connection does not end a session.",
                 _replaced_after_its_session,
             ),
-            Answer("When it has been started again: the office waits for its holder.", _old_controller_is_back),
+            Answer(
+                "When it has been started again: the controller role stays empty until then.", _old_controller_is_back
+            ),
         ),
         Moment("controller_elected", {"controller_epoch": 2}),
-        look_at="The controller's track: from the kill to the expiry the reign goes on, and nobody acts.",
+        look_at="The Controller track: from the kill to the expiry the term continues, and no broker acts as "
+        "controller.",
         explanation=(
-            "/controller is an ephemeral znode: it lives as long as the session that made it, and a session ends only "
-            "when nothing has been heard of it for its time-out (zookeeper.session.timeout.ms, rounded up to a tick). "
-            "A broken connection says nothing, for clients move from server to server all the time. Until then every "
-            "broker goes on believing in the dead controller: partitions whose leaders died with it have no leader, "
-            "ISRs do not change, and nothing is reassigned. When the session is closed, its ephemerals go in the same "
-            "transaction, watches fire, and the first broker to create /controller anew has won, with a controller "
-            "epoch that is higher by one."
+            "/controller is an ephemeral znode: it exists as long as the session that created it. A session ends "
+            "only when the ensemble has had no contact with it for its timeout (zookeeper.session.timeout.ms, "
+            "rounded up to a tick). A broken connection alone means nothing, because clients move between servers "
+            "all the time. Until the session expires every broker keeps the dead controller as its controller: "
+            "partitions whose leaders died with it have no leader, ISRs do not change, and nothing is reassigned. "
+            "When the session is closed, its ephemerals are deleted in the same transaction and watches fire. The "
+            "first broker to create /controller again becomes controller, with a controller epoch that is higher "
+            "by one."
         ),
     ),
     Lesson(
         "zombie-controller",
         "A controller wakes up from a long pause",
         "zombie-controller",
-        "The controller is frozen for longer than its session, say by a long garbage collection. Another broker has "
-        "become controller. Then the old one wakes up, and still believes in itself. What ends its reign?",
+        "The controller is frozen for longer than its session timeout, for example by a long garbage collection. "
+        "Another broker has become controller. Then the old one resumes, and still takes itself for controller. "
+        "What makes it resign?",
         (
             Answer(
-                "The ensemble: the first server it speaks with says that the session has expired.",
+                "The ensemble: the first server that it contacts reports that its session has expired.",
                 _is_told_by_the_ensemble,
             ),
-            Answer("Its own clock: it sees that its session must be over, and asks nobody.", _is_told_by_its_own_clock),
-            Answer("Nothing: it goes on deciding until somebody stops it.", _goes_on_deciding),
+            Answer(
+                "Its own clock: it computes that its session must have expired, without contacting a server.",
+                _is_told_by_its_own_clock,
+            ),
+            Answer("Nothing: it keeps deciding until it is stopped.", _goes_on_deciding),
         ),
         Moment("controller_resigned", {"controller_epoch": 1}),
         look_at=(
-            "The belief of the woken broker: hatched, since it is wrong, until it resigns. Compare the play with its "
-            "bug, in which the woken controller removes the other one's znode."
+            "The track “according to broker” of the resumed broker: it is hatched, because it is wrong, until the "
+            "broker resigns. Compare with the run with the bug, in which the resumed controller deletes the new "
+            "controller's znode."
         ),
         explanation=(
-            "A process cannot know how long it was stopped. So whatever a woken controller writes before it has heard "
-            "the news must do no harm. Since Kafka 2.1 (KAFKA-6082) each of its writes is a transaction together with "
-            "a check of /controller_epoch's version: the ensemble refuses all of it once another reign has begun. "
-            "Before that a zombie could overwrite partition states, and even delete the new controller's znode, which "
-            "is what the play with the bug shows: one election after the other."
+            "A process cannot know how long it was stopped. So the writes of a resumed controller must do no harm "
+            "before it learns of its successor. Since Kafka 2.1 (KAFKA-6082) each write is one transaction with a "
+            "version check of /controller_epoch: the ensemble rejects the whole transaction once another "
+            "controller has been elected. Before that, a zombie controller could overwrite partition states, and "
+            "even delete the new controller's znode. The run with the bug shows that: one election after the "
+            "other."
         ),
     ),
     Lesson(
         "preferred-leader",
-        "A leader comes back, and does not lead",
+        "A leader restarts and does not lead",
         "preferred-election",
-        "A partition's leader was killed and another replica leads. The first one is started again, catches up and is "
-        "in sync. It is the first of the assignment, so the preferred leader. When does it lead again?",
+        "A partition's leader was killed and another replica became leader. The first one restarts, catches up and "
+        "is in the ISR again. It is the first replica of the assignment, so it is the preferred leader. When does "
+        "it become leader again?",
         (
-            Answer("As soon as it is in sync again.", _led_again_by_itself),
-            Answer("When an election of the preferred leader is asked for.", _led_again_when_asked),
-            Answer("Only when the present leader dies.", _never_led_again),
+            Answer("As soon as it is in the ISR again.", _led_again_by_itself),
+            Answer("When a preferred leader election is requested.", _led_again_when_asked),
+            Answer("Only when the current leader dies.", _never_led_again),
         ),
         Moment("leader_elected", {"cause": "preferred"}),
-        look_at="The ISR lane: the first replica is in sync for a second before it leads.",
+        look_at="The partition's lanes: the first replica is in the ISR for a second before it becomes leader.",
         explanation=(
-            "A change of leader costs a moment without one, so Kafka does not change what works. Leadership goes back "
-            "by an election of the preferred leader: an operator asks for it (kafka-leader-election.sh, KIP-460), or "
-            "the controller does by itself, every leader.imbalance.check.interval.seconds, where too many partitions "
-            "of a broker are led by others (auto.leader.rebalance.enable). It takes place only where the preferred "
-            "replica lives and is in sync, so nothing is lost by it."
+            "A change of leader means a moment without one, so Kafka does not change a working leader. A preferred "
+            "leader election moves leadership back. An operator requests it (kafka-leader-election.sh, KIP-460), "
+            "or the controller starts it every leader.imbalance.check.interval.seconds if too many partitions of a "
+            "broker are led by other brokers (auto.leader.rebalance.enable). The election takes place only if the "
+            "preferred replica is alive and in the ISR, so it loses no records."
         ),
     ),
     Lesson(
         "reassignment-interrupted",
         "The controller dies in the middle of a reassignment",
         "reassignment-interrupted",
-        "A partition is being moved from brokers A, B to B, C. The controller is killed before C has caught up. What "
-        "becomes of the move?",
+        "A partition is being moved from brokers A, B to B, C. The controller is killed before C has caught up. "
+        "What happens to the reassignment?",
         (
-            Answer("The next controller ends it: the partition is on B and C.", _ends_with_the_target),
+            Answer("The next controller completes it: the partition is on B and C.", _ends_with_the_target),
             Answer("It is forgotten: the partition stays on A and B.", _is_forgotten),
-            Answer("It stays half done, on A, B and C, until somebody asks again.", _stays_half_done),
+            Answer("It stays incomplete, on A, B and C, until it is requested again.", _stays_half_done),
         ),
         Moment("leader_elected", {"controller_epoch": 2}),
-        look_at="What the new controller does first, and the assignment when the play is over.",
+        look_at="The first actions of the new controller, and the assignment at the end of the run.",
         explanation=(
-            "Before it moves anything the controller writes into /brokers/topics/T who is being added and who removed "
-            "(adding_replicas and removing_replicas, KIP-455). The steps are such that each may be done again: first "
-            "all replicas together, then, once the target is in sync, a leader among the target, then the others go. "
-            "So a new controller needs no memory of its predecessor's: it reads the znode and goes on. The leader "
-            "epoch rises with it, so that nobody acts on what the dead one had said."
+            "Before it moves anything, the controller writes into /brokers/topics/T which replicas are being added "
+            "and removed (adding_replicas and removing_replicas, KIP-455). Every step can be repeated safely: "
+            "first all replicas together; then, once the target is in sync, a leader among the target; then the "
+            "other replicas are removed. So a new controller needs nothing from its predecessor: it reads the "
+            "znode and continues. The leader epoch rises as well, so that no broker acts on requests of the dead "
+            "controller."
         ),
     ),
 )

@@ -64,55 +64,56 @@ def _as_if_nothing_had_happened(scene: Scene) -> bool:
 ENSEMBLE_LESSONS: tuple[Lesson, ...] = (
     Lesson(
         "zab-leader-killed",
-        "The ensemble's leader is killed under writes",
+        "The ensemble's leader is killed during writes",
         "zab-leader-killed",
-        "The leader of a ZooKeeper ensemble has proposed four writes. The proposals have left it, no acknowledgement "
-        "has come back, and no client has been answered. Then it is killed. What becomes of the four writes?",
+        "The leader of a ZooKeeper ensemble has proposed four writes. The proposals have been sent, no "
+        "acknowledgement has arrived, and no client has received a reply. Then the leader is killed. What happens "
+        "to the four writes?",
         (
-            Answer("They are committed by the next leader, which found them in its log.", _all_committed),
-            Answer("They are gone: nobody was told that they were done.", _none_committed),
+            Answer("The next leader commits them, because it has them in its log.", _all_committed),
+            Answer("They are lost: no client was told that they are committed.", _none_committed),
             Answer("Each peer keeps those that it has.", _some_committed),
         ),
         Moment("leader_established", {"epoch": 2}),
-        look_at="The new leader's last zxid when it is established, beside what had been committed before.",
+        look_at="The new leader's last zxid when it is established, compared with what had been committed before.",
         explanation=(
-            "ZAB promises that what was acknowledged is never lost. It does not promise that what was not "
-            "acknowledged is. A new leader is whoever has the longest history among a quorum, and all of that "
-            "history, committed or not, is the beginning of its epoch: it brings its followers to it before it "
-            "serves. Had the peers died before they logged the proposals, or had another quorum elected a peer "
-            "without them, they would have been cut off instead. So a client whose connection broke knows nothing of "
-            "its last write, and has to look."
+            "ZAB guarantees that an acknowledged write is never lost. It does not guarantee that an unacknowledged "
+            "write is lost. The new leader is the peer with the longest history among a quorum, and its whole "
+            "history, committed or not, is the initial history of its epoch: it synchronises its followers to it "
+            "before it serves. If the peers had died before they logged the proposals, or if another quorum had "
+            "elected a peer without them, the writes would have been truncated instead. So a client whose "
+            "connection broke does not know the outcome of its last write, and has to read it."
         ),
     ),
     Lesson(
         "quorum-lost",
-        "Two of three peers are gone",
+        "Two of three peers die",
         "quorum-lost",
-        "Two of three ZooKeeper servers die. A producer goes on with acks=all; some seconds later the leader of its "
-        "partition dies too. What does the producer meet?",
+        "Two of three ZooKeeper servers die. A producer keeps sending with acks=all. Some seconds later the leader "
+        "of its partition dies too. What does the producer see?",
         (
-            Answer("Nothing is acknowledged from the moment on when the quorum is lost.", _nothing_acknowledged),
+            Answer("No record is acknowledged after the quorum is lost.", _nothing_acknowledged),
             Answer(
-                "Its records are acknowledged, and another replica leads as soon as the dead one's session is over.",
+                "Its records are acknowledged, and another replica becomes leader as soon as the dead leader's "
+                "session has expired.",
                 _as_if_nothing_had_happened,
             ),
             Answer(
-                "Its records are acknowledged as before, until the leader dies; then there is none before a quorum "
-                "serves.",
+                "Its records are acknowledged until the leader dies. Then there is no leader until there is a quorum.",
                 _served_but_nobody_elected,
             ),
         ),
         Moment("leader_elected", {"leader_epoch": 1}),
         look_at=(
-            "The peers' tracks beside the partition's: it is led while no peer serves, and is not led after its "
-            "leader's death although an ISR member lives."
+            "The peers' tracks and the partition's lanes: the partition has a leader while no peer serves. After "
+            "its leader's death it has none, although an ISR member is alive."
         ),
         explanation=(
-            "Records do not pass through ZooKeeper. Brokers serve by what they were told last: a leader leads in its "
-            "leader epoch until somebody with a higher one says otherwise. What needs a quorum is every decision: no "
-            "session ends, for only a leader of the ensemble can say so, no controller is elected, and no ISR is "
-            "written. So a follower that lags now would hold up acks=all for ever. When a quorum serves again every "
-            "session gets its full time-out anew, and only then is the dead leader's loss noticed."
+            "Records do not pass through ZooKeeper. A broker keeps the last state that it received: a leader leads "
+            "in its leader epoch until it receives a higher one. Every decision needs a quorum: without one no "
+            "session expires, because only a leader of the ensemble can expire it, no controller is elected, and "
+            "no ISR is written. So a follower that lags now would block acks=all forever. Once there is a quorum "
+            "again, every session gets its full timeout again, and only then is the dead leader replaced."
         ),
     ),
 )

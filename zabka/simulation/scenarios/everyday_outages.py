@@ -13,8 +13,9 @@ LOST = "ConnectionLoss"
 EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "follower-lags",
-        "A follower falls behind, and comes back",
-        "Who lags leaves the ISR, so that nobody waits for it for ever; who has caught up joins it again.",
+        "A follower falls behind and catches up",
+        "A lagging follower leaves the ISR, so that writes do not wait for it forever. Once it has caught up it "
+        "joins again.",
         "",
         "",
         decisive=Moment("isr_changed", {"cause": "lag"}),
@@ -33,7 +34,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "zab-leader-killed",
         "The ensemble's leader is killed while clients write",
-        "What was acknowledged is in the next leader's history; what was under way is on every peer or on none.",
+        "Every acknowledged write is in the next leader's history; every other write is on all peers or on none.",
         "",
         "",
         decisive=Moment("leader_established", {"epoch": 2}),
@@ -54,8 +55,8 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "quorum-lost",
-        "Two of three peers are gone, and then a partition's leader",
-        "Without a quorum leaders go on serving, and nobody is elected; with it the elections are made up for.",
+        "Two of three peers die, and then a partition's leader",
+        "Without a quorum, leaders keep serving and no leader is elected. With a quorum the pending elections happen.",
         "",
         "",
         decisive=Moment("leader_elected", {"leader_epoch": 1}),
@@ -78,8 +79,8 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "preferred-election",
-        "A leader that was killed comes back, and does not lead",
-        "Who comes back follows; an election of the preferred leader gives it its partitions again, and loses nothing.",
+        "A killed leader restarts and does not lead",
+        "A restarted broker follows. A preferred leader election gives it its partitions back, without loss.",
         "",
         "",
         decisive=Moment("leader_elected", {"cause": "preferred"}),
@@ -100,8 +101,8 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "cut-one-way",
-        "A leader hears the ensemble, and is not heard",
-        "A session needs to be heard: the leader loses its own, and another one leads.",
+        "A leader receives from the ensemble but cannot send to it",
+        "A session needs messages from the client: the leader's session expires, and another broker becomes leader.",
         "",
         "",
         decisive=Moment("leader_elected", {"leader_epoch": 1}),
@@ -121,7 +122,7 @@ EVERYDAY_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "reassignment-interrupted",
         "The controller is killed in the middle of a reassignment",
-        "What is to be moved is written down before the move begins, so that the next controller ends it.",
+        "The reassignment is stored before it starts, so that the next controller completes it.",
         "",
         "",
         decisive=Moment("leader_elected", {"controller_epoch": 2}),

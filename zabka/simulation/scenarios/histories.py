@@ -39,8 +39,8 @@ FIVE = (1, 2, 3, 4, 5)
 HISTORIES: tuple[FileScenario, ...] = (
     FileScenario(
         "zookeeper-1549",
-        "A truncated transaction comes back out of a snapshot",
-        "No snapshot ever holds a transaction that is not committed, so nothing that was truncated can come back.",
+        "A truncated transaction reappears from a snapshot",
+        "No snapshot ever holds an uncommitted transaction, so a truncated one cannot reappear.",
         "ZOOKEEPER-1549, 1558, 4837",
         "open",
         steps=(
@@ -64,8 +64,8 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "diff-over-a-purge",
-        "Autopurge between a leader's start and a learner's",
-        "What is read from the log goes on exactly as the leader's history did, over the ends of epochs too.",
+        "Autopurge between a leader's start and a learner's synchronisation",
+        "The part read from the log continues exactly as the leader's history did, across epochs too.",
         "seen live: an initial load, a restart of all, autopurge, and an empty server joins",
         "never released",
         snap_count=8,
@@ -92,7 +92,7 @@ HISTORIES: tuple[FileScenario, ...] = (
     FileScenario(
         "diff-over-bit-rot",
         "A flipped bit in a leader's log, at the end of an epoch",
-        "Reading the log for a learner ends at a record that is not whole; what follows is no continuation.",
+        "Reading the log for a learner stops at the first damaged record; later records are not used.",
         "seen live: 101 committed transactions were skipped behind one flipped bit",
         "never released",
         commit_log_count=2,
@@ -126,8 +126,8 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "position-behind-a-truncation",
-        "A leader that was cut back reads on where it once had read to",
-        "What a reader of the log remembers goes with what was there: in a later reign nobody gets a DIFF behind it.",
+        "A truncated leader continues reading at its old position",
+        "A truncation resets the remembered read position: no learner gets a DIFF from it in a later epoch.",
         "ensemble.txnlog.log_reading, by reading",
         "never released",
         peers=5,
@@ -177,8 +177,8 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "damaged-leader-elected",
-        "A leader comes back damaged before its followers have missed it",
-        "Who has lost transactions does not lead, whoever still names what it was.",
+        "A damaged leader restarts before its followers notice",
+        "A peer that has lost transactions does not lead, even if other peers still vote for its old history.",
         "ensemble.zab.election, by reading",
         "never released",
         steps=(
@@ -208,9 +208,9 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "commit-behind-the-leaders-back",
-        "A follower commits before its leader knows, and comes back damaged",
-        "Who has lost transactions takes what its leader has only proposed, too, before it votes, and serves when that "
-        "is committed: it may have been the one that made a quorum.",
+        "A follower commits before its leader knows, and restarts damaged",
+        "Before it votes, a peer that lost transactions also takes what its leader has only proposed. It serves "
+        "once that is committed: the peer may have completed the quorum.",
         "zabka search swarm-files",
         "never released",
         steps=(
@@ -242,8 +242,8 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "snapshot-of-what-was-cut",
-        "A snapshot is wanted between a truncation and its end",
-        "A peer takes a snapshot of what is committed alone, so none while its tree holds what is being cut.",
+        "A snapshot is due in the middle of a truncation",
+        "A peer takes snapshots of committed state only, so none while its tree holds truncated transactions.",
         "ensemble.server.process.driver, by reading",
         "never released",
         steps=(
@@ -269,8 +269,9 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "newest-log-gone",
-        "The newest log's file is gone, or its disk is not mounted",
-        "A start misses the log that was begun last, and the peer does not vote without what it has acknowledged.",
+        "The newest log file is missing, or its disk is not mounted",
+        "At its start a peer notices that its newest log is missing, and does not vote without acknowledged "
+        "transactions.",
         "ZooKeeper's FileTxnSnapLog.restore, by reading",
         "open in ZooKeeper",
         snap_count=4,
@@ -296,8 +297,8 @@ HISTORIES: tuple[FileScenario, ...] = (
     ),
     FileScenario(
         "tree-that-differs",
-        "A learner whose history has a hole becomes leader",
-        "A learner that meets a digest which is not its tree's asks for the whole tree, and does not lead before that.",
+        "A learner with a gap in its history becomes leader",
+        "A learner whose tree does not match a digest requests the whole tree, and does not lead before it has it.",
         "seen live: a server with 115 digest mismatches won the next election",
         "never released",
         steps=(

@@ -40,8 +40,8 @@ def historical(*names: str) -> dict[str, str]:
 CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "kafka-2729",
-        "An ISR that is frozen for ever",
-        "Nobody but the controller writes a partition's state, so that the version it remembers is the last.",
+        "An ISR that never changes again",
+        "Only the controller writes a partition's state, so the version that it remembers is the latest.",
         "KAFKA-2729",
         "2.7 (2.8 without the old way)",
         brokers=3,
@@ -62,8 +62,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-6082",
-        "A controller that was asleep goes on deciding",
-        "Whatever a controller writes is refused once another has begun.",
+        "A controller keeps deciding after a long pause",
+        "Every write of a controller is rejected once another controller has been elected.",
         "KAFKA-6082",
         "2.1",
         brokers=3,
@@ -83,8 +83,9 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-13407",
-        "A ghost at /controller",
-        "A broker that finds its own name in /controller, and does not reign, makes room and stands again.",
+        "A stale entry in /controller",
+        "A broker that finds itself in /controller but is not controller deletes it and takes part in the election "
+        "again.",
         "KAFKA-13407",
         "open",
         brokers=3,
@@ -101,8 +102,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-12315",
-        "What a reign left half done blocks the next one",
-        "A reign is dropped as a whole, its half-filled batch with it.",
+        "An unfinished batch blocks the next controller",
+        "A resigned controller drops its whole state, including a half-filled batch.",
         "KAFKA-12315",
         "open",
         brokers=3,
@@ -123,8 +124,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-4447",
-        "An old reassignment comes back with an old controller",
-        "Who becomes controller again begins with what the ensemble holds, and with nothing it remembers.",
+        "An old controller resumes an old reassignment",
+        "A broker that becomes controller again starts with the state in ZooKeeper, not with its memory.",
         "KAFKA-4447, 5310",
         "0.11.0.0",
         brokers=4,
@@ -159,8 +160,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-4443",
-        "Brokers that are to follow somebody of whom they have not heard",
-        "A new controller first tells the brokers who lives, then whom to follow.",
+        "Brokers must follow a leader that they do not know",
+        "A new controller first sends the live brokers, then the leaders.",
         "KAFKA-4443",
         "0.10.2.0",
         brokers=3,
@@ -176,8 +177,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-14845",
-        "A broker whose id is held by a session that nobody knows",
-        "A broker that finds its id taken waits for that session to end, however it began.",
+        "A broker id is held by an unknown session",
+        "A broker that finds its id registered waits for that session to end, however it was created.",
         "KAFKA-7165, 1387, 6584, 14845",
         "open",
         brokers=3,
@@ -199,8 +200,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-7235",
-        "A broker bounces between two looks",
-        "A broker's registration has a number of its own (its czxid): another life is another broker.",
+        "A broker restarts between two checks",
+        "A broker's registration has its own number, the czxid: a restarted broker is a different broker.",
         "KAFKA-7235, KIP-380",
         "2.2.0",
         brokers=3,
@@ -219,8 +220,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-708",
-        "An ISR of nobody",
-        "The last member of an ISR stays in it, dead or alive: it alone has everything.",
+        "An empty ISR",
+        "The last member stays in the ISR, dead or alive: only it has every committed record.",
         "KAFKA-708, 5083",
         "0.11.0.0",
         brokers=3,
@@ -239,7 +240,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "kafka-14190",
         "A tool from before 2.8 writes a topic's znode without its id",
-        "Nobody touches /brokers/topics by hand: a topic keeps its id through every failover.",
+        "Without tools that write /brokers/topics directly, a topic keeps its id through every failover.",
         "KAFKA-14190",
         "open",
         brokers=3,
@@ -258,8 +259,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "controller-killed",
-        "The controller is killed while a partition's leader dies too",
-        "Another broker takes over, and elects leaders for what the dead ones led.",
+        "The controller and a partition's leader are killed",
+        "Another broker becomes controller, and elects new leaders for the partitions of the dead brokers.",
         "",
         "",
         decisive=Moment("controller_elected", {"controller_epoch": 2}),
@@ -279,7 +280,7 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "leader-killed",
         "A partition's leader is killed",
-        "A replica in sync leads, with all that was acknowledged.",
+        "A replica in the ISR becomes leader, with every acknowledged record.",
         "",
         "",
         decisive=Moment("leader_elected", {"leader_epoch": 1}),
@@ -295,8 +296,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zombie-controller",
-        "A controller is paused for longer than its session, and wakes up",
-        "It finds that another one has begun, and leaves that one alone.",
+        "A controller is paused for longer than its session timeout, and resumes",
+        "It detects that another broker is controller, and leaves that broker's /controller alone.",
         "KAFKA-6082",
         "2.1",
         brokers=3,
@@ -318,8 +319,8 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-session-flapping",
-        "The controller's pauses outlast its session, again and again",
-        "Each time another broker takes over, and nothing that was acknowledged is lost.",
+        "The controller is paused for longer than its session timeout, repeatedly",
+        "Each time another broker becomes controller, and no acknowledged record is lost.",
         "session-expiry flapping",
         "",
         brokers=3,
@@ -341,8 +342,9 @@ CONTROLLER_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "honeycomb-2017",
-        "Two controllers tell brokers two stories",
-        "After a partition of the ensemble there is one controller, and every broker tells clients the same leaders.",
+        "Two controllers send different leaders to the brokers",
+        "After a partition of the ensemble there is one controller, and every broker reports the same leaders to "
+        "clients.",
         "Honeycomb 2017-10-17",
         "0.10.2.1",
         brokers=3,

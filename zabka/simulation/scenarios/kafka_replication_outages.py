@@ -27,8 +27,8 @@ UNCLEAN = "unclean.leader.election.enable"
 REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "kafka-1211",
-        "A follower cuts off what it was told to be committed",
-        "A follower truncates where its log and its leader's part, which its high watermark does not tell.",
+        "A follower truncates committed records",
+        "A follower truncates where its log and its leader's log diverge, not at its high watermark.",
         "KAFKA-1211, KIP-101",
         "0.11.0.0",
         brokers=4,
@@ -52,7 +52,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-6361",
-        "Two unclean elections, and two logs that part",
+        "Two unclean elections, and two diverging logs",
         "A follower goes back epoch by epoch until the logs agree.",
         "KAFKA-6361, KIP-279",
         "2.0",
@@ -82,8 +82,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-7128",
-        "A follower in sync with a leader that has just begun",
-        "A follower joins the ISR once it has all that its leader began with.",
+        "A follower joins the ISR of a leader that has just started",
+        "A follower joins the ISR once it has every record with which its leader started.",
         "KAFKA-7128",
         "2.1",
         brokers=5,
@@ -110,8 +110,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-14617",
-        "A replica with an empty disk is taken for the one before",
-        "An ISR's members are named with their epochs: who has begun another life is not in sync.",
+        "A replica with an empty disk is taken for its predecessor",
+        "ISR members are named with their broker epochs: a restarted broker is not in the ISR.",
         "KAFKA-14617, 14139, KIP-903",
         "open",
         brokers=3,
@@ -134,8 +134,9 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kip-966",
-        "The last replica standing falls, and comes back with nothing",
-        "While fewer are in sync than the minimum, who has left has all there is, and leads where the last one falls.",
+        "The last replica of the ISR fails and restarts with an empty disk",
+        "While the ISR is below the minimum, a replica that left it still has all committed records, and leads if "
+        "the last one fails.",
         "KIP-966",
         "4.0, with KRaft alone",
         brokers=3,
@@ -158,8 +159,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-14140",
-        "A broker that leaves is taken back",
-        "Who has asked to leave is not taken into an ISR again.",
+        "A broker that shuts down is added to the ISR again",
+        "A broker that has requested a shutdown is not added to an ISR again.",
         "KAFKA-14140, KIP-841",
         "3.3",
         brokers=3,
@@ -180,8 +181,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-15583",
-        "Committed by fewer than the minimum",
-        "Nothing more is committed while fewer are in sync than min.insync.replicas asks for.",
+        "Records committed by fewer replicas than the minimum",
+        "No record is committed while the ISR is smaller than min.insync.replicas.",
         "KAFKA-15583",
         "3.7",
         brokers=3,
@@ -200,8 +201,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "jepsen-2013",
-        "The ISR shrinks to the leader, the leader dies, somebody else is elected all the same",
-        "Without unclean elections the partition waits for the one replica that has everything.",
+        "The ISR shrinks to the leader, the leader dies, and another replica is elected",
+        "Without unclean elections the partition waits for the one replica that has every committed record.",
         "Jepsen: Kafka (2013)",
         "works as designed",
         brokers=3,
@@ -225,7 +226,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "isolated-leader",
         "A leader that only its clients can reach",
-        "With acks=all nothing is acknowledged that the other replicas do not have.",
+        "With acks=all no record is acknowledged that the other replicas do not have.",
         "works as designed with acks=1",
         "",
         brokers=3,
@@ -245,7 +246,7 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     WorldScenario(
         "acks-1-planned-move",
         "A leader moves between the append and the follower's fetch",
-        "With acks=all a planned move loses nothing.",
+        "With acks=all a planned move loses no record.",
         "works as designed with acks=1",
         "",
         brokers=3,
@@ -270,8 +271,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "late-isr-change",
-        "A leader's request for an ISR arrives when that ISR has come and gone",
-        "An ISR change is for one version of the partition's state; what comes late changes nothing.",
+        "An ISR proposal arrives after that ISR has been written and changed again",
+        "An ISR proposal is for one version of the partition's state; a late proposal changes nothing.",
         "KAFKA-14144",
         "",
         brokers=3,
@@ -296,8 +297,8 @@ REPLICATION_OUTAGES: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "kafka-6880",
-        "A follower that has slept through two elections",
-        "A fetch names the leader epoch it means, and a leader of another epoch refuses it.",
+        "A follower is paused during two elections",
+        "A fetch names the leader epoch that it expects, and a leader of another epoch rejects it.",
         "KAFKA-6880, KIP-320",
         "2.1",
         brokers=4,

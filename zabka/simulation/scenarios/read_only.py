@@ -35,8 +35,8 @@ READS_ON: tuple[WorldSteps, ...] = (
 READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
     WorldScenario(
         "read-only-minority",
-        "A minority that goes on reading",
-        "It serves what was committed, refuses whatever needs a quorum, and takes writes when its leader is back.",
+        "A minority that serves reads",
+        "It serves committed data, rejects requests that need a quorum, and accepts writes once its leader is back.",
         "readonlymode.enabled, ZOOKEEPER-704",
         peer_keys=KEYS,
         steps=(
@@ -77,8 +77,8 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "read-only-moves-on",
-        "A client that stays with a minority although there is a leader to be had",
-        "It looks around meanwhile and leaves for a leader with a new session; no other server hears of the old one.",
+        "A client stays with a minority although there is a leader",
+        "The client looks for a leader and moves to it with a new session; no other server knows the old session.",
         "ClientCnxn.pingRwServer",
         peer_keys=UPGRADING,
         steps=(
@@ -104,8 +104,8 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "read-only-global-session",
-        "A session that everybody knows comes to a minority",
-        "Only a leader can say whether it lives on, so it is sent away, and finds itself alive where the leader is.",
+        "A global session connects to a minority",
+        "Only a leader can confirm the session, so the minority rejects it, and it is still alive at the leader.",
         "ReadOnlyZooKeeperServer",
         peer_keys=UPGRADING,
         steps=(
@@ -126,8 +126,8 @@ READ_ONLY_SERVICE: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "read-only-restarts",
-        "Nobody but a read-only server is left, and then it restarts as well",
-        "Read-only service begins anew from what is on disk, leaves nothing there, and ends when there is a leader.",
+        "Only a read-only server is left, and it restarts",
+        "Read-only service starts again from the data on disk, writes nothing, and ends once there is a leader.",
         "ZOOKEEPER-3526",
         snap_count=4,
         peer_keys=KEYS,

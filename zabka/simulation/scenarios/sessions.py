@@ -30,8 +30,8 @@ OPENED: tuple[WorldSteps, ...] = (Join("a"), Join("b"))
 SESSIONS: tuple[WorldScenario, ...] = (
     WorldScenario(
         "zookeeper-1675-frozen",
-        "The leader is frozen, replaced, and thaws",
-        "A client of the frozen leader never reads the past behind a sync.",
+        "The leader is frozen, replaced, and resumed",
+        "A client of the frozen leader never reads old data after a sync.",
         "ZOOKEEPER-1675, 2136, 3600",
         "open",
         steps=(
@@ -50,8 +50,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-1367",
-        "Ephemerals that survive a restart of everything",
-        "A session that ends behind a power cut takes its ephemerals with it, on every peer.",
+        "Ephemerals that survive a restart of the whole ensemble",
+        "A session that ends after a power failure takes its ephemerals with it, on every peer.",
         "ZOOKEEPER-1367",
         "3.3.5, 3.4.3",
         steps=(
@@ -70,7 +70,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
     WorldScenario(
         "zookeeper-2355",
         "A follower fails while it reads that a session closes",
-        "The close is in the history that it is given when it comes back.",
+        "The close is in the history that the follower receives when it restarts.",
         "ZOOKEEPER-2355",
         "3.4.11, 3.5.4, 3.6.0",
         steps=(
@@ -89,8 +89,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-3144",
-        "A snapshot whose sessions and tree are of different moments",
-        "A snapshot is one moment of sessions and tree; what follows is applied once.",
+        "A snapshot with sessions and tree of different moments",
+        "A snapshot holds sessions and tree of one moment; later transactions are applied once.",
         "ZOOKEEPER-3144",
         "3.6.0",
         snap_count=4,
@@ -115,8 +115,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-3145",
-        "A close that is replayed leaves another pzxid",
-        "Replay never applies anything twice, so every peer's Stat is the same after a restart.",
+        "A replayed close leaves a different pzxid",
+        "Replay never applies a transaction twice, so every peer has the same Stat after a restart.",
         "ZOOKEEPER-3145",
         "3.6.0",
         snap_count=4,
@@ -138,7 +138,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
     WorldScenario(
         "zookeeper-3127",
         "Half a multi in a snapshot",
-        "A multi is in a snapshot as a whole or not at all.",
+        "A multi is in a snapshot completely or not at all.",
         "ZOOKEEPER-3127",
         "3.5.5",
         snap_count=2,
@@ -156,8 +156,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-5010",
-        "The leader dies while an ephemeral is made",
-        "The ephemeral is on every peer or on none, and gone everywhere when its session is.",
+        "The leader dies while an ephemeral is created",
+        "The ephemeral is on every peer or on none, and is deleted everywhere with its session.",
         "ZOOKEEPER-5010",
         "open",
         steps=(
@@ -176,8 +176,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-4846",
-        "A snapshot without an access control list",
-        "Lists travel with the znodes that bear them: whatever a snapshot holds can be loaded.",
+        "A snapshot without an ACL",
+        "ACLs are stored with the znodes that use them: every snapshot can be loaded.",
         "ZOOKEEPER-4846",
         "3.8.5, 3.9.4",
         snap_count=4,
@@ -194,7 +194,7 @@ SESSIONS: tuple[WorldScenario, ...] = (
     WorldScenario(
         "zookeeper-710",
         "A late renewal steals a session back",
-        "A session that has moved stays where it went; what arrives late at the old server ends that connection only.",
+        "A session that has moved stays on its new server; a late request on the old server only ends that connection.",
         "ZOOKEEPER-710",
         "3.3",
         steps=(
@@ -216,8 +216,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "zookeeper-706",
-        "More watches than one packet can take",
-        "Watches are set again in packets of bounded size after a reconnection, and all of them still fire.",
+        "More watches than fit in one packet",
+        "After a reconnection a client sets its watches in packets of bounded size, and all of them still fire.",
         "ZOOKEEPER-706",
         "open in some clients",
         steps=(
@@ -240,8 +240,8 @@ SESSIONS: tuple[WorldScenario, ...] = (
     ),
     WorldScenario(
         "keeper-116690",
-        "An old session id quietly gets a new session",
-        "A client whose session is over is told so, and nothing else, when it comes back.",
+        "An expired session id silently gets a new session",
+        "A client that reconnects after its session has expired is told exactly that.",
         "ClickHouse Keeper 116690",
         "open",
         steps=(

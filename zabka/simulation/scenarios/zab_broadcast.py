@@ -27,8 +27,8 @@ from zabka.simulation.scenarios.scenario import CoreScenario
 BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-1675",
-        "A leader that was frozen answers sync with the past",
-        "A sync is answered only after a quorum has answered the leader anew, so a replaced leader never answers one.",
+        "A frozen leader answers sync with old data",
+        "The leader answers a sync only after a quorum has confirmed it again, so a replaced leader never answers one.",
         "ZOOKEEPER-1675, 2136, 3600",
         "open",
         steps=(
@@ -53,7 +53,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
         "sync-behind-a-slow-disk",
         "A sync through a follower whose own log is late",
-        "It knows what is committed before it answers, though it was left to find out by itself.",
+        "The follower learns what is committed before it answers, even if it has to find out by itself.",
         "followers that commit by their leader's own acknowledgement, which ZooKeeper's do not",
         "never",
         steps=(
@@ -72,8 +72,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-2845",
-        "A vote that knows the memory and not the log",
-        "Votes and ACKEPOCH name the last logged transaction; an uncommitted one is truncated and does not reappear.",
+        "A vote based on memory instead of the log",
+        "Votes and ACKEPOCH name the last logged transaction. An uncommitted one is truncated and does not reappear.",
         "ZOOKEEPER-2845",
         "3.4.12, 3.5.4, 3.6.0",
         steps=(
@@ -94,7 +94,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-1154",
         "An extra transaction in the middle of the leader's history",
-        "A learner whose last transaction the leader does not have is not brought up by a DIFF over it.",
+        "A learner whose last transaction the leader does not have is not synchronised by a DIFF over it.",
         "ZOOKEEPER-1154",
         "3.3.4, 3.4",
         steps=(
@@ -115,8 +115,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-3911",
-        "Everybody who acknowledged NEWLEADER loses what it brought",
-        "A leader serves only when a quorum holds the initial history durably; all its followers may crash then.",
+        "All peers that acknowledged NEWLEADER lose its history",
+        "A leader serves only after a quorum has the initial history on disk. Then all its followers can crash.",
         "ZOOKEEPER-3911",
         "3.5.9, 3.6.3, 3.7.0",
         steps=(
@@ -136,8 +136,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4646",
-        "A NEWLEADER acknowledgement under way, its sender dead",
-        "What the acknowledgement stands for is durable before it leaves, so the sender may die while it travels.",
+        "The sender of a NEWLEADER acknowledgement dies",
+        "A peer writes the history to disk before it sends the acknowledgement, so it can die afterwards.",
         "ZOOKEEPER-3023, 4646",
         "3.9.3",
         steps=(
@@ -159,8 +159,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     *(
         CoreScenario(
             name,
-            "A crash between the history and the epoch it belongs to",
-            "currentEpoch is written after the history is durable: nobody has a high epoch and a short log.",
+            "A crash between writing the history and the current epoch",
+            "currentEpoch is written after the history is on disk: no peer has a high epoch and a short log.",
             "ZOOKEEPER-4643",
             "3.9.3",
             steps=(
@@ -190,8 +190,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4882",
-        "Commits in memory that the disk never took",
-        "A peer whose disk fails stops, and comes back with what its disk holds, not with what it had in memory.",
+        "Commits that are in memory but not on disk",
+        "A peer whose disk fails stops. It restarts with what its disk holds, not with what it had in memory.",
         "ZOOKEEPER-4882",
         "open",
         steps=(
@@ -208,7 +208,7 @@ BROADCAST: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-4882-reconnect",
         "A disk that hangs while its peer changes leaders",
-        "ACKEPOCH waits for the disk: a peer cannot promise a history that is still on its way there.",
+        "ACKEPOCH waits for the disk: a peer does not acknowledge a history that is not on disk yet.",
         "ZOOKEEPER-4882",
         "open",
         steps=(
@@ -225,8 +225,9 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4712",
-        "The log's thread outlives the follower",
-        "Writes still queued when a follower gives up are part of its history; none is written behind a later one.",
+        "The log thread outlives the follower",
+        "Writes still queued when a follower stops following are part of its history; none is written after a later "
+        "one.",
         "ZOOKEEPER-4712",
         "3.9.3",
         steps=(
@@ -245,8 +246,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-1732",
-        "A server that comes back finds its ensemble in different rounds",
-        "Whoever looks joins the leader that a quorum follows, whatever rounds its members remember.",
+        "A server restarts while the ensemble is in different election rounds",
+        "A looking peer joins the leader that a quorum follows, whatever rounds the peers remember.",
         "ZOOKEEPER-1732, 1805",
         "3.4.6, 3.5.0",
         steps=(
@@ -265,8 +266,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-1277",
-        "The zxid's counter runs into the epoch",
-        "A leader that has used up its counter steps down; the next epoch begins at 1.",
+        "The zxid counter overflows into the epoch",
+        "A leader whose counter is exhausted resigns; the next epoch starts its counter at 1.",
         "ZOOKEEPER-1277",
         "3.3.5, 3.4.4",
         counter_max=4,
@@ -286,8 +287,8 @@ BROADCAST: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-3109",
-        "A voter changes its mind once its leader has begun",
-        "The others do not wait for a leader that nobody follows any more: a quorum elects and serves at once.",
+        "A voter changes its vote after its leader has started",
+        "The other peers do not wait for a leader without followers: a quorum elects another one and serves at once.",
         "ZOOKEEPER-3109",
         "3.6.0",
         steps=(

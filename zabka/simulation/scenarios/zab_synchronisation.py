@@ -58,8 +58,8 @@ TRUNCATION_OF_3: tuple[CoreSteps, ...] = (
 SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-3104",
-        "Transactions committed while a snapshot travels",
-        "What is committed during the transfer comes before or behind NEWLEADER, and is acknowledged as such.",
+        "Transactions committed during a snapshot transfer",
+        "They are sent before or after NEWLEADER, and acknowledged accordingly.",
         "ZOOKEEPER-3104",
         "3.5.5, 3.6.0",
         snap_count=2,
@@ -82,8 +82,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-3642",
-        "The leader dies behind the snapshot",
-        "A snapshot that NEWLEADER has not sealed changes neither memory nor disk.",
+        "The leader dies after it sent the snapshot",
+        "A snapshot without NEWLEADER changes neither memory nor disk.",
         "ZOOKEEPER-3642",
         "3.5.10, 3.6.3, 3.7.0",
         snap_count=2,
@@ -107,8 +107,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-5094",
-        "The link breaks behind a truncation",
-        "What follows a TRUNC is kept aside until NEWLEADER: without its leader a learner has what its log has.",
+        "The link breaks after a truncation",
+        "Transactions after a TRUNC wait for NEWLEADER: if the leader is lost, the learner has exactly its own log.",
         "ZOOKEEPER-5094",
         "open",
         steps=(
@@ -129,8 +129,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4685",
-        "A proposal's acknowledgement overtakes NEWLEADER's",
-        "Nothing proposed is logged, let alone acknowledged, before NEWLEADER's acknowledgement has left.",
+        "A proposal is acknowledged before NEWLEADER",
+        "No proposal is logged or acknowledged before the acknowledgement of NEWLEADER is sent.",
         "ZOOKEEPER-4685",
         "3.9.3",
         steps=(
@@ -144,8 +144,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4394",
-        "PROPOSAL before NEWLEADER, its COMMIT behind it",
-        "A COMMIT that comes between NEWLEADER and UPTODATE waits with the proposal it belongs to.",
+        "A PROPOSAL before NEWLEADER, its COMMIT after it",
+        "A COMMIT between NEWLEADER and UPTODATE waits together with its proposal.",
         "ZOOKEEPER-4394",
         "3.9.3",
         steps=(
@@ -163,7 +163,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-4785",
         "NEWLEADER acknowledged before the transactions are flushed",
-        "One barrier for the history, one for the epoch, and only then the acknowledgement.",
+        "The history is flushed, then the epoch, and only then NEWLEADER is acknowledged.",
         "ZOOKEEPER-4785",
         "3.8.5, 3.9.2",
         steps=(
@@ -188,8 +188,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4925",
-        "A hole in the history that a new leader gives on",
-        "What was committed during a synchronisation is in the history that the learner, once leader, gives on.",
+        "A gap in the history of a new leader",
+        "Transactions committed during a synchronisation are in the history that the learner later sends as leader.",
         "ZOOKEEPER-4925",
         "3.9.4",
         steps=(
@@ -210,8 +210,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-3526",
-        "A server without a quorum forgets where its history ends",
-        "A peer that was alone for long, and restarted there, is brought up and not truncated.",
+        "A server without a quorum loses the end of its history",
+        "A peer that was alone for long and restarted is synchronised and not truncated.",
         "ZOOKEEPER-3526",
         "open",
         snap_count=2,
@@ -245,8 +245,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-4352",
-        "A leader that knows its tree and no history",
-        "With nothing in memory but the tree, a learner that lacks anything gets a snapshot.",
+        "A leader with a tree but no history",
+        "If the leader has only the tree in memory, a learner that lacks anything receives a snapshot.",
         "ZOOKEEPER-4352",
         "open",
         snap_count=2,
@@ -263,8 +263,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-2846",
-        "A newcomer gets what an old minority had logged",
-        "A leader synchronises from committed history alone, also if its log once held something else.",
+        "A new server receives what an old minority had logged",
+        "A leader synchronises from committed history only, even if its log once held something else.",
         "ZOOKEEPER-2846",
         "open",
         peers=5,
@@ -296,7 +296,7 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     CoreScenario(
         "zookeeper-2418",
         "A gap between the log on disk and the history in memory",
-        "A learner behind the beginning of the leader's history is never brought up across the gap.",
+        "A learner that is behind the start of the leader's history is never synchronised across the gap.",
         "ZOOKEEPER-2418",
         "3.6.0",
         snap_count=2,
@@ -317,8 +317,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-1653",
-        "A crash between a snapshot and the epoch it brings",
-        "Such a crash leaves a history of a higher epoch than currentEpoch; the peer starts and is synchronised.",
+        "A crash between a snapshot and its epoch",
+        "The crash leaves a history with a higher epoch than currentEpoch; the peer starts and is synchronised.",
         "ZOOKEEPER-1653",
         "3.4.6",
         snap_count=2,
@@ -337,8 +337,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-3701",
-        "A truncation that the disk refused",
-        "A TRUNC that was not done is not answered: the peer stops, and is truncated when it comes back.",
+        "A truncation that the disk refuses",
+        "A peer does not acknowledge a failed TRUNC: it stops, and is truncated when it restarts.",
         "ZOOKEEPER-3701",
         "3.5.7, 3.6.0",
         steps=(
@@ -357,8 +357,8 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "zookeeper-trunc-fsync",
-        "Power loss right behind a truncation's acknowledgement",
-        "The truncation is durable before NEWLEADER is acknowledged.",
+        "Power loss right after a truncation is acknowledged",
+        "The truncation is on disk before NEWLEADER is acknowledged.",
         "ZooKeeper 3.9.5's TRUNC path, by reading",
         "open",
         steps=(
@@ -375,8 +375,9 @@ SYNCHRONISATION: tuple[CoreScenario, ...] = (
     ),
     CoreScenario(
         "ahead-of-its-leader",
-        "A follower that has answered for more than its leader has committed comes back",
-        "It is not cut back to what its leader has committed: with the two, nobody would hold what a client was told.",
+        "A follower that acknowledged more than its leader has committed restarts",
+        "The leader does not truncate it to the committed history, since no peer would then hold an acknowledged "
+        "write.",
         "followers that commit by their leader's own acknowledgement, which ZooKeeper's do not",
         "never",
         steps=(
