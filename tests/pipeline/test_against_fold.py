@@ -16,7 +16,7 @@ from tests.pipeline.folded import Folded, folded, play
 from tests.pipeline.in_order import told
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
-from zabka.pipeline.reigns import CLOSED
+from zabka.pipeline.reigns import CLOSED, controller_reigns
 from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import records_lost
 
@@ -90,7 +90,7 @@ class Seeds:
             run: wanted.isr_changes for run, wanted in self.wanted.items()
         }
         reigns = self.rows(
-            tables.controller_reigns,
+            controller_reigns,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
         found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
@@ -143,7 +143,7 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
     assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)
     changes = found(tables.isr_changes, "topic", "partition", "isr_before", "isr", "partition_epoch", "cause")
     assert changes == [(*row[:3], row[3] or [], *row[4:]) for row in asked(ISR_CHANGES)]
-    reigns = found(tables.controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
+    reigns = found(controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
     closed = {row[:3] for row in asked(REIGNS) if row[4]}
     # Who let go of it itself did so before its session was closed.

@@ -12,6 +12,7 @@ from tests.pipeline.in_order import told
 from zabka.journal import events as e
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
+from zabka.pipeline.reigns import controller_reigns
 from zabka.pipeline.runs import journal_files, without_copies
 
 
@@ -69,7 +70,7 @@ def test_reigns_of_two_clusters_do_not_end_each_other(spark: SparkSession, histo
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = told(jobs.read_journal(spark, tmp_path / "both"), tables.controller_reigns)
+    found = told(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 

@@ -21,6 +21,7 @@ from zabka.journal.fold import fold
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
 from zabka.pipeline.gold import NAMES
+from zabka.pipeline.reigns import controller_reigns
 from zabka.pipeline.rows import Journal
 
 PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
@@ -39,7 +40,7 @@ def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
-    first, second = rows(spark, history, tables.controller_reigns)
+    first, second = rows(spark, history, controller_reigns)
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
     assert (second["broker_id"], second["to_us"]) == (2, None)
@@ -53,7 +54,7 @@ def test_controller_gap_runs_from_the_death_to_the_first_decision(
     outage(history)
     history.now_us = 7_000_000
     history.write("broker-2", e.ControllerReady(2, 2, 900, 100))
-    _, second = rows(spark, history, tables.controller_reigns)
+    _, second = rows(spark, history, controller_reigns)
     gap = [second[name] for name in ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")]
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
@@ -61,7 +62,7 @@ def test_controller_gap_runs_from_the_death_to_the_first_decision(
 def test_controller_gaps_of_the_golden_history_are_the_folds(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
-    found = told(jobs.read_journal(spark, tmp_path), tables.controller_reigns)
+    found = told(jobs.read_journal(spark, tmp_path), controller_reigns)
     names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
     folded = fold(entries_of(history)).reigns
     gaps = [gap_before(folded, place) for place in range(len(folded))]
@@ -75,7 +76,7 @@ def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
     history.write("broker-2", e.ControllerElected(2, 2, 2, 2))
-    first, _ = rows(spark, history, tables.controller_reigns)
+    first, _ = rows(spark, history, controller_reigns)
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
@@ -85,7 +86,7 @@ def test_a_session_that_its_controller_closed_ends_behind_the_resignation_whatev
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
-    (reign,) = rows(spark, history, tables.controller_reigns)
+    (reign,) = rows(spark, history, controller_reigns)
     assert (reign["ended_by"], reign["duration_ms"]) == ("shutdown", 2_000)
 
 

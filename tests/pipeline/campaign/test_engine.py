@@ -133,7 +133,7 @@ def test_runs_of_another_zabka_are_not_taken_for_this_ones(
 ) -> None:
     with opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, Players())
-    monkeypatch.setattr("zabka.pipeline.campaign.ledger.digest", lambda: "another")
+    monkeypatch.setattr("zabka.pipeline.campaign.ledger.code_digest", lambda: "another")
     with pytest.raises(NotThisCampaign, match="another version of zabka played"), opened(tmp_path, TEXT):
         pass
     (tmp_path / CODE).unlink()
