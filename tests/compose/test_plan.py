@@ -142,7 +142,7 @@ def test_picked_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
         (Wanted(peers=0), "--peers takes 1 to 255"),
         (Wanted(brokers=256), "--brokers takes 0 to 255"),
         (Wanted(profile="fast"), "--profile is one of default, kafka"),
-        (Wanted(api_port=70_000), "is no port"),
+        (Wanted(api_port=70_000), "is not a port"),
     ],
 )
 def test_options_that_cannot_be_met_are_refused(wanted: Wanted, reason: str) -> None:

@@ -403,7 +403,7 @@ def refuse_newer_lake(tmp_path: Path) -> str:
 
 
 def campaign_of(directory: Path, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ledger, "digest", lambda: code)
+    monkeypatch.setattr(ledger, "code_digest", lambda: code)
     with ledger.opened(directory, "question"):
         pass
 
