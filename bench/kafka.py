@@ -30,7 +30,7 @@ WARM_UP_S, LOAD_S_MAX = 4.0, 240.0
 IN_FLIGHT = 20_000
 """Records of all clients that wait for an answer: with more, the latency is that of the client's queue."""
 TURN, READ_AT_ONCE, SAMPLE_EVERY = 100, 5_000, 20
-FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001
+FLUSH_S, WAIT_S, REST_S = 60.0, 30.0, 0.001  # a client with nothing to do rests: the brokers need its core
 FIGURES = (
     Figure("records_per_s", "records/s", ",.0f", "more"),
     Figure("mb_per_s", "MB/s", ",.1f", "more"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
+
+from tests.http_server import serving
 
 
 class _Somebody(BaseHTTPRequestHandler):
@@ -27,15 +28,8 @@ class _Somebody(BaseHTTPRequestHandler):
 @pytest.fixture
 def somebody() -> Iterator[str]:
     """The URL of a server of something else."""
-    server = HTTPServer(("127.0.0.1", 0), _Somebody)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with serving(_Somebody) as url:
+        yield url
 
 
 def refused(*arguments: str) -> str:

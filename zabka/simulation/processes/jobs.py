@@ -91,7 +91,7 @@ class _LoopWork:
         self._rests = False
         self._due += 1
         # What the last step did took its time, if this is called from there.
-        delay_us = self._loop.spent_us + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
+        delay_us = self._loop.busy_us() + round(seconds * 1e6) + draw_below(self._random, STARTS_US_MAX)
         self._loop.call_beside(delay_us, self._come, self._due)
 
     def _come(self, number: int) -> None:

@@ -214,15 +214,9 @@ class ProcessLoop(asyncio.AbstractEventLoop):
 
     def world_us(self) -> int:
         """The clock of the world itself, as this process would see it."""
-        spent_us = self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
-        return self.scheduler.now_us + spent_us
+        return self.scheduler.now_us + self.busy_us()
 
     def busy_us(self) -> int:
-        """As `spent_us`, for the kernel."""
-        return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
-
-    @property
-    def spent_us(self) -> int:
         """How long the process has been busy since its turn began."""
         return self._spent_us if self.disk is None else self._spent_us + self.disk.took_us
 
