@@ -71,7 +71,7 @@ def test_a_file_is_named_from_the_root_however_the_file_system_tells_it(root: st
 
 @pytest.mark.parametrize("text", ["kafka://host/topic", "kafka://host:9092", "kafka://host:9092/a/b", "kafka://:1/t"])
 def test_what_names_no_topic_is_answered(text: str) -> None:
-    with pytest.raises(ValueError, match="kafka://HOST:PORT/TOPIC is wanted"):
+    with pytest.raises(ValueError, match=r"names no topic\. Use kafka://HOST:PORT/TOPIC"):
         parse_place(text)
 
 

@@ -20,12 +20,12 @@ def test_a_place_that_cannot_be_written_to_is_answered_before_anything_is_played
     assert "Not a directory" in answer.output
 
 
-def test_seeds_that_are_too_few_to_show_anything_are_told_before_anything_is_played(tmp_path: Path) -> None:
+def test_too_few_seeds_are_reported_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "few.toml").write_text(SHIPPED.read_text().replace('seeds = "1-40"', 'seeds = "1-6"'))
     (tmp_path / "file").touch()
     answer = CliRunner().invoke(app, ["run", str(tmp_path / "few.toml"), "--out", str(tmp_path / "file" / "below")])
     # Four comparisons share 5 %: 2 / 2^8 is below a fourth of that, and 2 / 2^7 is not.
-    assert "6 seeds cannot tell 5 settings apart, however much they differ: at least 8 are wanted" in answer.output
+    assert "6 seeds cannot distinguish 5 settings, whatever their effect: at least 8 are needed" in answer.output
 
 
 def test_a_file_that_cannot_be_written_is_answered(tmp_path: Path) -> None:
