@@ -6,7 +6,7 @@ import gzip
 import struct
 from zlib import adler32
 
-from zabka.simulation.judges.durable_bytes import DurableBytes, is_whole_snapshot, zxids_in_log
+from zabka.simulation.judges.durable_bytes import DurableBytes, LogFile, is_whole_snapshot, zxids_in_log
 
 HEADER = b"ZKLG" + struct.pack(">iq", 2, 0)
 """FileHeader: magic, version, dbid."""
@@ -43,8 +43,30 @@ def test_a_snapshot_counts_once_it_is_sealed() -> None:
 
 def test_a_peer_holds_what_is_in_a_log_or_below_a_snapshot() -> None:
     snapshot = b"ZKSN" + bytes(60) + struct.pack(">q", 99) + b"\0\0\0\x01/"
-    disk = DurableBytes(
-        {"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]}
-    )
+    disk = DurableBytes()
+    disk.read({"log.6": HEADER + _record(6) + _record(9), "snapshot.5": snapshot, "snapshot.8": snapshot[:-1]})
 
     assert [zxid for zxid in range(1, 11) if disk.holds(zxid)] == [1, 2, 3, 4, 5, 6, 9]
+
+
+def test_log_read_again_counts_appended_records_only_once() -> None:
+    log = LogFile()
+    log.read(HEADER + _record(5) + bytes(100))
+    log.read(HEADER + _record(5) + _record(6) + bytes(60))
+    assert log.zxids == [5, 6]
+
+
+def test_log_rewritten_or_truncated_is_read_from_the_start() -> None:
+    log = LogFile()
+    log.read(HEADER + _record(5) + _record(6) + bytes(100))
+    log.read(HEADER + _record(5) + bytes(100))
+    assert log.zxids == [5]
+    log.read(HEADER + _record(7) + _record(6) + bytes(100))
+    assert log.zxids == [7, 6]
+
+
+def test_peer_with_a_replaced_disk_holds_nothing() -> None:
+    disk = DurableBytes()
+    disk.read({"log.6": HEADER + _record(6)})
+    disk.read({})
+    assert not disk.holds(6)

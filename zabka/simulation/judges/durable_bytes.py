@@ -22,21 +22,36 @@ SEAL_AT_MOST_BEFORE_THE_END = 64
 """Behind the first seal may stand the last zxid and the digest, and a seal of theirs."""
 
 
+class LogFile:
+    """One log file as it was read last: a later read checks only the records after the bytes that are unchanged."""
+
+    def __init__(self) -> None:
+        self.zxids: list[int] = []
+        self._checked = b""
+
+    def read(self, data: bytes) -> None:
+        """Find the transactions up to the first record that is not whole."""
+        if not self._checked or not data.startswith(self._checked):
+            self.zxids, self._checked = [], b""
+            if data[:4] != LOG_MAGIC:
+                return
+        position = len(self._checked) or HEADER_BYTES
+        while position + RECORD_HEAD_BYTES <= len(data):
+            checksum = int.from_bytes(data[position : position + 8])
+            begin = position + RECORD_HEAD_BYTES
+            end = begin + int.from_bytes(data[position + 8 : begin])
+            if end == begin or end >= len(data) or data[end] != END_OF_RECORD or adler32(data[begin:end]) != checksum:
+                break
+            self.zxids.append(int.from_bytes(data[begin + ZXID_AT : begin + ZXID_AT + 8]))
+            position = end + 1
+        self._checked = data[:position]
+
+
 def zxids_in_log(data: bytes) -> list[int]:
-    """The transactions of a log file up to the first record that is not whole."""
-    found: list[int] = []
-    if data[:4] != LOG_MAGIC:
-        return found
-    position = HEADER_BYTES
-    while position + RECORD_HEAD_BYTES <= len(data):
-        checksum = int.from_bytes(data[position : position + 8])
-        begin = position + RECORD_HEAD_BYTES
-        end = begin + int.from_bytes(data[position + 8 : begin])
-        if end == begin or end >= len(data) or data[end] != END_OF_RECORD or adler32(data[begin:end]) != checksum:
-            break
-        found.append(int.from_bytes(data[begin + ZXID_AT : begin + ZXID_AT + 8]))
-        position = end + 1
-    return found
+    """Return the transactions of a log file up to the first record that is not whole."""
+    log = LogFile()
+    log.read(data)
+    return log.zxids
 
 
 def is_whole_snapshot(data: bytes) -> bool:
@@ -50,18 +65,20 @@ def is_whole_snapshot(data: bytes) -> bool:
 
 
 class DurableBytes:
-    """What one peer's files hold: `files` are the durable bytes by name, of `dataDir` and `dataLogDir` together."""
+    """The transactions in one peer's files; `read` takes the durable bytes of `dataDir` and `dataLogDir` by name."""
 
-    def __init__(self, files: Mapping[str, bytes]) -> None:
-        self.zxids: set[int] = set()
-        self.snapshot_zxid = -1
-        for name in sorted(files):
-            kind, _, number = name.partition(".")
-            if kind == "log":
-                self.zxids.update(zxids_in_log(files[name]))
-            elif kind == "snapshot" and is_whole_snapshot(files[name]):
-                self.snapshot_zxid = max(self.snapshot_zxid, int(number.partition(".")[0], 16))
+    def __init__(self) -> None:
+        self._logs: dict[str, LogFile] = {}
+        self._snapshot_zxid = -1
+
+    def read(self, files: Mapping[str, bytes]) -> None:
+        """Read what the disk holds now; logs that are gone are forgotten."""
+        self._logs = {name: self._logs.get(name) or LogFile() for name in files if name.startswith("log.")}
+        for name, log in self._logs.items():
+            log.read(files[name])
+        snapshots = [name for name in files if name.startswith("snapshot.") and is_whole_snapshot(files[name])]
+        self._snapshot_zxid = max((int(name.split(".")[1], 16) for name in snapshots), default=-1)
 
     def holds(self, zxid: int) -> bool:
-        """Is that transaction in the log, or below a snapshot?"""
-        return zxid in self.zxids or zxid <= self.snapshot_zxid
+        """Return whether that transaction is in a log or covered by a snapshot."""
+        return zxid <= self._snapshot_zxid or any(zxid in log.zxids for log in self._logs.values())

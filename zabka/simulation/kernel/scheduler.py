@@ -49,13 +49,15 @@ class Suspended(ABC):
 class Scheduler:
     """What is to be called, and the virtual clock."""
 
-    __slots__ = ("_heap", "_order", "_ready", "now_us", "steps")
+    __slots__ = ("_heap", "_order", "_ready", "_until_us", "now_us", "steps")
 
     def __init__(self) -> None:
         self._heap: list[tuple[int, int, Callable[[], object]]] = []
         self._ready: deque[Callable[[], object]] = deque()
         """Scheduled for the present moment while it lasts: behind what stands on the heap for it."""
         self._order = 0
+        self._until_us = -1
+        """How far `run_until` goes; -1 outside of it."""
         self.now_us = 0
         self.steps = 0
         """How many calls were due so far, cancelled ones too."""
@@ -112,17 +114,33 @@ class Scheduler:
             return self.now_us
         return self._heap[0][0] if self._heap else None
 
+    def continue_at(self, time_us: int) -> bool:
+        """Move the clock to that moment for the call that is running, if no other call is due by then.
+
+        Return False where the caller has to `post` the rest of its work instead.  The result is the same; this saves
+        the way through the queue.
+        """
+        if self._ready or time_us > self._until_us or (self._heap and self._heap[0][0] <= time_us):
+            return False
+        self.now_us = time_us
+        self.steps += 1
+        return True
+
     def run_until(self, time_us: int) -> None:
         """Run everything due up to and including that moment; the clock ends there."""
         # As `step`, over and over; simulated years pass through here.
         heap, ready = self._heap, self._ready
-        while True:
-            if heap and heap[0][0] <= (self.now_us if ready else time_us):
-                self.now_us, _, callback = _pop(heap)
-            elif ready:
-                callback = ready.popleft()
-            else:
-                break
-            self.steps += 1
-            callback()
+        outer_us, self._until_us = self._until_us, time_us
+        try:
+            while True:
+                if heap and heap[0][0] <= (self.now_us if ready else time_us):
+                    self.now_us, _, callback = _pop(heap)
+                elif ready:
+                    callback = ready.popleft()
+                else:
+                    break
+                self.steps += 1
+                callback()
+        finally:
+            self._until_us = outer_us
         self.now_us = max(self.now_us, time_us)

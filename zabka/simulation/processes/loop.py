@@ -27,7 +27,8 @@ from zabka.simulation.processes.transports import Closable, SocketServer, Socket
 from zabka.simulation.processes.virtual_time import Turn
 
 TURN_US_MIN = 10
-TURN_US_SPREAD = 60
+TURN_US_BITS = 6
+"""A turn begins up to 2^6 µs later."""
 JOB_US_MIN = 50
 JOB_US_SPREAD = 3_000
 WALL_START_US = 1_700_000_000_000_000
@@ -90,31 +91,37 @@ class ProcessLoop(asyncio.AbstractEventLoop):
         if self._turn_due or self.paused or self.killed:
             return
         self._turn_due = True
-        now_us = self.scheduler.now_us
-        begins_us = now_us + TURN_US_MIN + draw_below(self._random, TURN_US_SPREAD)
-        self.scheduler.post(begins_us if begins_us > self._busy_until_us else self._busy_until_us, self._take_turn)
+        self.scheduler.post(self._next_turn_us(), self._take_turns)
 
-    def _take_turn(self) -> None:
-        self._turn_due = False
+    def _next_turn_us(self) -> int:
+        begins_us = self.scheduler.now_us + TURN_US_MIN + self._random.getrandbits(TURN_US_BITS)
+        return begins_us if begins_us > self._busy_until_us else self._busy_until_us
+
+    def _take_turns(self) -> None:
+        """Take one turn, and the following ones for as long as no other call of the world is due in between."""
         if self.paused or self.killed:
+            self._turn_due = False
             return
-        if self.scheduler.now_us < self._busy_until_us:
-            self._wake()
-            return
-        ready = self._ready
-        self._begin_turn()
-        try:
-            for _ in range(len(ready)):
-                if not ready:
-                    # It was killed in this turn.
-                    break
-                handle = ready.popleft()
-                if not handle._cancelled:
-                    handle._run()
-        finally:
-            self._end_turn()
-        if ready:
-            self._wake()
+        scheduler, ready = self.scheduler, self._ready
+        while True:
+            self._begin_turn()
+            try:
+                for _ in range(len(ready)):
+                    if not ready:
+                        # The process was killed in this turn.
+                        break
+                    handle = ready.popleft()
+                    if not handle._cancelled:
+                        handle._run()
+            finally:
+                self._end_turn()
+            if not ready or self.paused:
+                self._turn_due = False
+                return
+            next_us = self._next_turn_us()
+            if not scheduler.continue_at(next_us):
+                scheduler.post(next_us, self._take_turns)
+                return
 
     def _begin_turn(self) -> None:
         """From now on this process is the one that runs."""

@@ -15,16 +15,19 @@ from collections.abc import Callable
 from enum import Enum, auto
 from functools import partial
 from random import Random
-from typing import NamedTuple
 
-from zabka.simulation.kernel.draws import draw_below
+import msgspec
+
 from zabka.simulation.kernel.scheduler import Call, Scheduler
 
 LATENCY_US_MIN = 50
-LATENCY_US_SPREAD = 300
-SLOW_CHANCE = 64
-"""One segment in so many takes up to SLOW_US longer."""
-SLOW_US = 8_000
+LATENCY_BITS = 8
+"""A segment takes up to 2^8 µs longer."""
+SLOW_BITS = 6
+SLOW_US_BITS = 13
+"""One segment in 2^6 takes up to 2^13 µs longer than that."""
+ACK_DELAY_US = 40_000
+"""How long a receiver waits for data of its own that carry the acknowledgement (TCP_DELACK_MIN)."""
 SEND_BUFFER = 64 * 1024
 RECEIVE_BUFFER = 64 * 1024
 SEGMENT_MAX = 32 * 1024
@@ -51,7 +54,7 @@ class Kind(Enum):
     RST = auto()
 
 
-class Segment(NamedTuple):
+class Segment(msgspec.Struct, gc=False):
     """One segment under way; `window` is how many bytes its sender can still take in."""
 
     source: str
@@ -109,11 +112,12 @@ class TcpNetwork:
         if self._cut and self._cut.get(link):
             return
         random, scheduler = self._random, self.scheduler
-        at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + draw_below(random, LATENCY_US_SPREAD)
+        drawn = random.getrandbits(SLOW_BITS + LATENCY_BITS)
+        at_us = scheduler.now_us + leaves_in_us + LATENCY_US_MIN + (drawn >> SLOW_BITS)
         if self._slow_us:
             at_us += self._slow_us.get(link, 0)
-        if draw_below(random, SLOW_CHANCE) == 0:
-            at_us += draw_below(random, SLOW_US)
+        if not drawn & ((1 << SLOW_BITS) - 1):
+            at_us += random.getrandbits(SLOW_US_BITS)
         last_us = self._last_us.get(link, 0)
         if at_us < last_us:
             at_us = last_us
@@ -249,7 +253,15 @@ class Socket:
         self._was_full = False
         self._rto_us = RTO_MIN_US
         self._retries = 0
-        self._timer: Call | None = None
+        self._call_timer: Call | None = None
+        """Until the handshake is over: when to call again."""
+        self._late_us: int | None = None
+        """When what is under way counts as lost; None while nothing is."""
+        self._late_call_us: int | None = None
+        """When the scheduler looks at that next: seldom as often as it changes."""
+        self._ack_is_due = False
+        """Has data come that no segment has acknowledged yet?"""
+        self._ack_call_is_due = False
         self._heard_us = self._scheduler.now_us
         self._probes = 0
 
@@ -315,7 +327,7 @@ class Socket:
 
     def _call(self) -> None:
         self.say(Kind.SYN)
-        self._timer = self._scheduler.after(1_000_000 << self._retries, self._call_again)
+        self._call_timer = self._scheduler.after(1_000_000 << self._retries, self._call_again)
 
     def _call_again(self) -> None:
         self._retries += 1
@@ -327,9 +339,39 @@ class Socket:
     def say(self, kind: Kind, seq: int = 0, data: bytes = b"", fin: bool = False) -> None:
         """Send a segment."""
         kernel = self.kernel
-        window = max(0, RECEIVE_BUFFER - len(self.inbox))
-        ends = kernel.address, self.port, self.remote, self.remote_port
-        kernel.network.carry(Segment(*ends, kind, seq, data, fin, self._taken, window), kernel.busy_us())
+        window = RECEIVE_BUFFER - len(self.inbox)
+        self._ack_is_due = False
+        kernel.network.carry(
+            Segment(
+                kernel.address,
+                self.port,
+                self.remote,
+                self.remote_port,
+                kind,
+                seq,
+                data,
+                fin,
+                self._taken,
+                window if window > 0 else 0,
+            ),
+            kernel.busy_us(),
+        )
+
+    def _acknowledge_soon(self) -> None:
+        """Acknowledge with the next data sent, or alone after ACK_DELAY_US."""
+        if self._ack_is_due:
+            # Every other segment is acknowledged at once (RFC 1122, 4.2.3.2).
+            self.say(Kind.ACK)
+            return
+        self._ack_is_due = True
+        if not self._ack_call_is_due:
+            self._ack_call_is_due = True
+            self._scheduler.post(self._scheduler.now_us + ACK_DELAY_US, self._acknowledge_alone)
+
+    def _acknowledge_alone(self) -> None:
+        self._ack_call_is_due = False
+        if self._ack_is_due and not self.is_gone:
+            self.say(Kind.ACK)
 
     def _pump(self) -> None:
         """Send what the window allows."""
@@ -345,13 +387,34 @@ class Socket:
             self._fin_at = end
             self.say(Kind.DATA, self._next, fin=True)
             self._next += 1
-        if self._timer is None and (self._next > self._acked or self._out):
-            self._timer = self._scheduler.after(self._rto_us, self._late)
+        if self._late_us is None and (self._next > self._acked or self._out):
+            self._start_timer()
+
+    def _start_timer(self) -> None:
+        self._late_us = late_us = self._scheduler.now_us + self._rto_us
+        if self._late_call_us is None or late_us < self._late_call_us:
+            self._late_call_us = late_us
+            self._scheduler.post(late_us, self._look_at_timer)
+
+    def _look_at_timer(self) -> None:
+        """Resend if it is time for it; else look again when it will be."""
+        now_us = self._scheduler.now_us
+        if now_us != self._late_call_us:
+            return
+        self._late_call_us = None
+        late_us = self._late_us
+        if late_us is None or self.is_gone:
+            return
+        if now_us < late_us:
+            self._late_call_us = late_us
+            self._scheduler.post(late_us, self._look_at_timer)
+            return
+        self._late_us = None
+        self._late()
 
     def _late(self) -> None:
         """Nothing was acknowledged for too long."""
-        self._timer = None
-        if self.is_gone or (self._next == self._acked and not self._out):
+        if self._next == self._acked and not self._out:
             return
         self._retries += 1
         if self._retries > RETRIES_MAX:
@@ -360,7 +423,7 @@ class Socket:
         self._rto_us = min(2 * self._rto_us, RTO_MAX_US)
         if self._room == 0:
             self.say(Kind.PROBE)
-            self._timer = self._scheduler.after(self._rto_us, self._late)
+            self._start_timer()
             return
         self._next = self._acked
         self._pump()
@@ -410,7 +473,9 @@ class Socket:
         if segment.fin and known == 0:
             self._taken += 1
             self.at_end = True
-        self.say(Kind.ACK)
+            self.say(Kind.ACK)
+        else:
+            self._acknowledge_soon()
         self._leave_if_done()
         if fresh or self.at_end:
             self.on_readable()
@@ -474,9 +539,10 @@ class Socket:
         self._on_opened = None
 
     def _stop_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._late_us = None
+        if self._call_timer is not None:
+            self._call_timer.cancel()
+            self._call_timer = None
 
 
 def _nobody() -> None:

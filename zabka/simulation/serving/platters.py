@@ -37,6 +37,7 @@ class Platters:
         self._judged = judged
         self._emit = emit
         self._told = 0
+        self._disks = {voter: DurableBytes() for voter in voters}
         self._damaged_us: dict[str, int] = {}
 
     def journalled(self, entry: Entry) -> None:
@@ -61,7 +62,9 @@ class Platters:
         damaged_us = self._damaged_us.get(f"peer-{voter}")
         if damaged_us is not None and now_us - damaged_us < FORGIVEN_US:
             return True
-        return DurableBytes(_by_name(self._volume_of(voter))).holds(zxid)
+        disk = self._disks[voter]
+        disk.read(_by_name(self._volume_of(voter)))
+        return disk.holds(zxid)
 
 
 def _by_name(volume: Volume) -> Mapping[str, bytes]:
