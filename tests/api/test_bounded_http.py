@@ -1,4 +1,4 @@
-"""Bodies, slow requests and connections are bounded, before anything of them is kept."""
+"""Limits on bodies, slow requests and connections, applied before the server keeps any data of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def hasty(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """It waits for a request for so short a time that a busy machine may come too late."""
+    """Wait for a request for so short a time that a busy machine may miss it."""
     monkeypatch.setattr(bounded_http, "REQUEST_S", HASTY_S)
     return server
 
@@ -51,7 +51,7 @@ def dial(server: Server) -> socket.socket:
 
 
 def said(link: socket.socket) -> bytes:
-    """Everything up to the end of the connection."""
+    """Return everything up to the end of the connection."""
     heard = b""
     try:
         while data := link.recv(65_536):
@@ -61,7 +61,7 @@ def said(link: socket.socket) -> bytes:
     return heard
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_unread(server: Server) -> None:
+def test_body_with_too_large_content_length_is_refused_unread(server: Server) -> None:
     with dial(server) as link:
         link.sendall(HEAD + b"content-length: %d\r\n\r\n" % (512 * 1024 * 1024))
         answer = said(link)
@@ -70,7 +70,7 @@ def test_a_body_that_says_it_is_too_large_is_refused_unread(server: Server) -> N
     assert b"content-security-policy" in answer
 
 
-def test_a_body_that_turns_out_too_large_is_refused(server: Server) -> None:
+def test_chunked_body_that_grows_too_large_is_refused(server: Server) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with dial(server) as link:
         link.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
@@ -82,7 +82,7 @@ def test_a_body_that_turns_out_too_large_is_refused(server: Server) -> None:
         assert said(link).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_lawful_body_in_pieces_is_taken(server: Server) -> None:
+def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
     body = b'{"name":"a","partitions":1,"replication_factor":1}'
     with dial(server) as link:
         link.sendall(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
@@ -92,7 +92,9 @@ def test_a_lawful_body_in_pieces_is_taken(server: Server) -> None:
 
 
 def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
-    """A connection on which a request was sent in time, as a busy machine may not do at once; and what came first."""
+    """Return a connection on which a request arrived in time (a busy machine may need retries) and its first reply
+    bytes.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while True:
         link = dial(server)
@@ -105,7 +107,7 @@ def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET / HT", HEAD, HEAD + b"content-length: 5\r\n\r\n{"])
-def test_a_request_that_does_not_arrive_in_time_loses_its_connection(hasty: Server, beginning: bytes) -> None:
+def test_slow_request_loses_its_connection(hasty: Server, beginning: bytes) -> None:
     with dial(hasty) as link:
         link.sendall(beginning)
         began = time.monotonic()
@@ -113,14 +115,14 @@ def test_a_request_that_does_not_arrive_in_time_loses_its_connection(hasty: Serv
         assert time.monotonic() - began < 5
 
 
-def test_a_second_request_on_a_connection_has_to_arrive_in_time_too(hasty: Server) -> None:
+def test_slow_second_request_loses_its_connection(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he")
     with link:
         answer = begun + said(link)
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1
 
 
-def test_a_stream_lasts_longer_than_a_request_may_take(hasty: Server) -> None:
+def test_stream_outlasts_the_request_timeout(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert begun.startswith(b"HTTP/1.1 200 ")
     with link:
@@ -130,7 +132,7 @@ def test_a_stream_lasts_longer_than_a_request_may_take(hasty: Server) -> None:
                 continue
 
 
-def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Server) -> None:
+def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
     links = [dial(server) for _ in range(3)]
     for link in links:
         link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
@@ -163,7 +165,7 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
         HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\nno length\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_with_a_problem_document_too(server: Server, request_: bytes) -> None:
+def test_malformed_http_is_refused_with_a_problem_document(server: Server, request_: bytes) -> None:
     with dial(server) as link:
         link.sendall(request_)
         head, _, body = said(link).partition(b"\r\n\r\n")
@@ -175,12 +177,12 @@ def test_what_is_no_http_is_refused_with_a_problem_document_too(server: Server, 
 LONG = b"x" * (1 << 20)
 LONG_COUNT = 8
 KERNEL_KEEPS = 1 << 16
-"""So little on each side that most of it has to wait here, and what is taken is seen here soon."""
+"""Small socket buffers: most of the answer waits in the server, which soon notices what the client reads."""
 
 
 @pytest.fixture
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
-    """A client with room for little, to whom something long is said, and who says it."""
+    """A client with small buffers, and the server that sends it a long answer."""
     monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -206,7 +208,7 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvico
         assert not thread.is_alive()
 
 
-def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
+def test_client_that_reads_nothing_loses_its_connection(
     told: tuple[socket.socket, uvicorn.Server],
 ) -> None:
     link, server = told
@@ -218,19 +220,19 @@ def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
     assert len(said(link)) < len(LONG) * LONG_COUNT
 
 
-def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(told: tuple[socket.socket, uvicorn.Server]) -> None:
+def test_client_that_reads_slowly_gets_the_whole_answer(told: tuple[socket.socket, uvicorn.Server]) -> None:
     link, _ = told
     heard, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
         heard += len(data)
-        # For longer than nothing may be taken.
+        # Keep reading slowly for longer than a client may go without reading.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
     assert heard > len(LONG) * LONG_COUNT
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
-    """The status that the agent answers, and how many pieces of the body it asked for before."""
+    """Return the agent's status, and the number of pieces of the body that it read before it answered."""
     topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     app = create_app(host, "secret")
@@ -265,7 +267,7 @@ def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> Non
     assert status == 413 and asked <= 5
 
 
-def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass() -> None:
+def test_large_bodies_are_limited_and_small_ones_pass() -> None:
     async def scene() -> list[int]:
         released = asyncio.Event()
 
@@ -289,7 +291,7 @@ def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass()
 
         large = [(b"content-length", b"11")]
         taken = [asyncio.create_task(ask(large)) for _ in range(LARGE_AT_ONCE - 2)]
-        # In chunks as much may come.
+        # A chunked body counts as large.
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked")])))
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked"), (b"content-length", b"1")])))
         taken += [asyncio.create_task(ask([(b"content-length", b"10")])) for _ in range(20)]
@@ -303,7 +305,7 @@ def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass()
     assert asyncio.run(scene()) == [503, *[201] * (LARGE_AT_ONCE + 20), 201]
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:
+def test_disconnect_during_a_body_reaches_the_application() -> None:
     heard: list[str] = []
 
     async def app(scope: object, receive: object, send: object) -> None:

@@ -1,4 +1,4 @@
-"""Campaigns, audits and the lake's tables over HTTP: what lies there, and nothing that does not."""
+"""Campaigns, audits and the lake's tables over HTTP: stored data is returned, and missing data is reported."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def campaign(lake: Path, name: str, **stands: object) -> Path:
     return directory
 
 
-def test_a_table_of_which_a_file_is_damaged_is_not_told_as_if_the_rest_were_all(http: httpx.Client, lake: Path) -> None:
+def test_table_with_a_damaged_file_is_unavailable(http: httpx.Client, lake: Path) -> None:
     table = lake / "failovers"
     table.mkdir()
     pq.write_table(pa.table({"x": [1, 2]}), table / "part-0.parquet")
@@ -58,11 +58,11 @@ def test_a_table_of_which_a_file_is_damaged_is_not_told_as_if_the_rest_were_all(
     assert "1 of 2 files cannot be read" in answer.json()["detail"]
 
 
-def test_there_are_no_campaigns_before_one_was_begun(http: httpx.Client) -> None:
+def test_campaign_list_is_empty_before_the_first_campaign(http: httpx.Client) -> None:
     assert http.get(f"{V1}/campaigns").json() == []
 
 
-def test_a_campaign_under_way_says_how_far_it_is(http: httpx.Client, lake: Path) -> None:
+def test_running_campaign_reports_its_progress(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "lag")
     (directory / "runs.jsonl").write_bytes(b'{"point":0}\n{"point":1}\n{"torn')
     (lake / "campaigns" / "not one").mkdir()
@@ -75,12 +75,12 @@ def test_a_campaign_under_way_says_how_far_it_is(http: httpx.Client, lake: Path)
 
 
 @pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2fapi", "..%2f..%2fetc%2fpasswd", "not one"])
-def test_what_is_no_campaign_is_not_there(http: httpx.Client, lake: Path, name: str) -> None:
+def test_directory_that_is_no_campaign_is_not_found(http: httpx.Client, lake: Path, name: str) -> None:
     (lake / "campaigns" / "not one").mkdir(parents=True)
     assert http.get(f"{V1}/campaigns/{name}/report").status_code == 404
 
 
-def test_a_report_can_run_nothing_and_is_shown_in_frames_of_ours_alone(http: httpx.Client, lake: Path) -> None:
+def test_report_is_sandboxed_and_framed_by_our_page_only(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "a campaign", ended="every seed was played", answer=["Yes."], violations=1)
     (directory / "report.html").write_text("<html><script>alert(1)</script></html>")
     answer = http.get(f"{V1}/campaigns/a%20campaign/report")
@@ -94,13 +94,13 @@ def test_a_report_can_run_nothing_and_is_shown_in_frames_of_ours_alone(http: htt
     assert (told["answer"], told["violations"], told["report"]) == (["Yes."], 1, True)
 
 
-def test_an_audit_that_was_not_made_is_answered_with_its_command(http: httpx.Client) -> None:
+def test_missing_audit_is_answered_with_its_command(http: httpx.Client) -> None:
     told = http.get(f"{V1}/audits").json()
     assert (told["runs"], told["verdicts"], told["written_ms"]) == (0, [], None)
     assert "zabka pipeline audit" in told["command"]
 
 
-def test_an_audit_is_told_by_invariants_and_violations(http: httpx.Client, lake: Path) -> None:
+def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake: Path) -> None:
     rows = [
         {"run": run, "invariant": name, "verdict": verdict, "events": 10, "set_aside": aside, "detail": "d",
          "node": "peer-1", "node_seq": 3, "chain": ["because"], "command": None}
@@ -120,9 +120,7 @@ def test_an_audit_is_told_by_invariants_and_violations(http: httpx.Client, lake:
     assert [(each["run"], each["chain"]) for each in told["violations"]] == [("b", ["because"])] * 2
 
 
-def test_an_audit_that_is_vacuumed_just_then_is_answered_as_one_that_was_not_made(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audit_vacuumed_during_the_read_counts_as_missing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def then_vacuumed(place: Path) -> tuple[int, int]:
         place.rmdir()
         return 5, 1_000
@@ -134,7 +132,7 @@ def test_an_audit_that_is_vacuumed_just_then_is_answered_as_one_that_was_not_mad
     assert "zabka pipeline audit" in told.command
 
 
-def test_the_pipeline_tells_its_tables_its_lag_and_what_spark_says(http: httpx.Client, lake: Path) -> None:
+def test_pipeline_reports_tables_lag_and_spark_progress(http: httpx.Client, lake: Path) -> None:
     empty = http.get(f"{V1}/pipeline").json()
     assert (empty["tables"], empty["stream"], empty["spark"]) == ([], None, None)
     assert "zabka pipeline stream --follow" in empty["command"]

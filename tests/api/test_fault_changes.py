@@ -1,4 +1,4 @@
-"""Link faults that several people change at the same time: nobody undoes what another has done."""
+"""Link faults that several clients change at the same time: no change undoes another."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ def _cut(source: str) -> NewFault:
     return NewFault(LinkFault(source=source, target="*", kind="cut"))
 
 
-def test_no_fault_is_made_while_a_host_is_silent(tmp_path: Path) -> None:
-    """It was answered 503, and held on every other host."""
+def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
+    """Such a fault was once answered with 503, and still held on every other host."""
     service = _service(tmp_path)
     silent = FakeAgent(AgentAddress(name="host-2", url="http://127.0.0.1:1", nodes=[]))
     silent.freeze(2.0)
@@ -47,7 +47,7 @@ def test_no_fault_is_made_while_a_host_is_silent(tmp_path: Path) -> None:
     assert [agent.held for agent in (service.agents.all[0], silent) if isinstance(agent, FakeAgent)] == [[], []]
 
 
-def test_two_faults_made_at_the_same_time_both_hold(tmp_path: Path) -> None:
+def test_faults_created_at_the_same_time_both_hold(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def both() -> list[str]:
@@ -57,7 +57,7 @@ def test_two_faults_made_at_the_same_time_both_hold(tmp_path: Path) -> None:
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
 
 
-def test_a_fault_made_while_another_is_healed_does_not_bring_that_back(tmp_path: Path) -> None:
+def test_creating_a_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:
@@ -88,8 +88,8 @@ async def _until(agents: Agents, seen: Callable[[], bool]) -> None:
         polls.cancel()
 
 
-def test_an_agent_that_begins_anew_is_told_the_faults_that_hold_elsewhere() -> None:
-    """The list went on with them, and its nodes knew nothing of them."""
+def test_restarted_agent_receives_the_faults_of_the_others() -> None:
+    """The list of faults once still had them, but the agent's nodes did not apply them."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def run() -> None:
@@ -101,7 +101,7 @@ def test_an_agent_that_begins_anew_is_told_the_faults_that_hold_elsewhere() -> N
     assert (first.held, first.faults_told, second.faults_told) == ([FAULT], True, True)
 
 
-def test_faults_go_with_the_agents_where_all_begin_anew() -> None:
+def test_faults_are_dropped_when_all_agents_restart() -> None:
     agents, hosts = _hosts("host-1", "host-2")
 
     async def run() -> None:
@@ -114,8 +114,8 @@ def test_faults_go_with_the_agents_where_all_begin_anew() -> None:
     assert [each.held for each in hosts] == [[], []]
 
 
-def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() -> None:
-    """A link was cut on one end alone for good, and listed as cut; or healed on one end alone."""
+def test_silent_agent_receives_the_faults_once_it_answers() -> None:
+    """Without this, a link stayed cut (or healed) at one end only, and was listed as cut (or healed)."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def change(faults: list[HeldFault]) -> str:
@@ -124,7 +124,7 @@ def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() 
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # Until it is told, what it says of old holds no longer.
+        # Until it receives the faults, its own older list does not count.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
@@ -137,8 +137,8 @@ def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() 
     assert asyncio.run(change([])) == told
 
 
-def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_as_asked() -> None:
-    """Of two silent ones the second passed for one of the others."""
+def test_error_names_every_agent_that_did_not_answer() -> None:
+    """Of two silent agents, the second was once reported as one that had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def refused() -> str:
@@ -154,7 +154,8 @@ def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_
     assert asyncio.run(refused()) == told.replace("host-2", "host-1, host-2")
 
 
-def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that_ones_word() -> None:
+def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:
+    """It gets the faults of the agents that answer at once, and all faults when the silent agent answers."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def run() -> None:

@@ -54,7 +54,7 @@ def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx
 
 
 def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """What happens in it, `tests/journal/test_controller_gaps.py` says."""
+    """The gap's definition is tested in `tests/journal/test_controller_gaps.py`."""
     chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():
         entry = json.loads(line)

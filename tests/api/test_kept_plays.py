@@ -1,4 +1,4 @@
-"""Plays that are kept: a script with and without its bug, and seeds, with the player's own process."""
+"""Runs that are kept: a script with and without its bug, and seeds, played by the real player process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.simulation.run import SEARCHED, run_with_journal
 
 
 def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:
-    """Play what is asked for, each to its end."""
+    """Play the requested runs, each to its end."""
     collector = Collector(tmp_path / "collected")
     runs = Runs(collector, KeptRuns(tmp_path / "runs"))
     plays = ScenarioRuns(ScenarioProcess(player_argv()), runs.kept, HERE)
@@ -53,7 +53,8 @@ def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(what)
 
 
-def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another_is_not(tmp_path: Path) -> None:
+def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> None:
+    """A kept run opens in under 2 s of CPU time; a run requested without `keep` is not kept."""
     wanted = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
     (run, other), runs, collector = play(tmp_path, *wanted)
     assert (run.error, other.error, other.kept) == (None, None, None)
@@ -90,7 +91,7 @@ def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another
     collector.close()
 
 
-def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
+def test_seed_opened_twice_has_one_hash(tmp_path: Path) -> None:
     wanted = (3, NewSeedRun(scenario="ensemble"))
     (first, second), runs, collector = play(tmp_path, wanted, wanted)
 
@@ -104,7 +105,7 @@ def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_a_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
+def test_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
     (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
 
     kept = runs.get(run.id)
@@ -116,7 +117,7 @@ def test_a_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> 
     collector.close()
 
 
-def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
+def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
     assert SEEDS == SEARCHED
 
 
@@ -131,9 +132,7 @@ def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
         ("1", {"more": 1}, 422, "more"),
     ],
 )
-def test_a_seed_that_makes_no_sense_is_refused(
-    tmp_path: Path, seed: str, body: dict[str, Any], status: int, said: str
-) -> None:
+def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any], status: int, said: str) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         answer = http.post(f"/api/v1/seeds/{seed}/runs", json=body)
 
@@ -141,8 +140,8 @@ def test_a_seed_that_makes_no_sense_is_refused(
     assert said in answer.json()["detail"]
 
 
-def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_path: Path) -> None:
-    """This player writes none."""
+def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
+    """This player writes no journal."""
 
     async def scenario() -> ScenarioRun:
         plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
@@ -159,7 +158,7 @@ def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_pair_both_are_kept_or_none(tmp_path: Path) -> None:
+def test_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

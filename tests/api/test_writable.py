@@ -1,4 +1,4 @@
-"""Why a partition cannot be written: the pure rules, and what GET /cluster reports of an isolated leader."""
+"""Reasons why a partition cannot be written: the pure rules, and GET /cluster's report of an isolated leader."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
     assert (partition["min_isr"], partition["lagging"], partition["unwritable"]) == (None, [], None)
 
 
-def test_an_isr_below_min_insync_replicas_is_reported_as_unwritable(server: Server) -> None:
+def test_isr_below_min_insync_replicas_is_unwritable(server: Server) -> None:
     reading = server.ensemble.reading
     reading.topics["orders"] = reading.topics["orders"]._replace(
         partitions={0: PartitionZnodes((1, 2, 3), 1, 4, (1,), 3, 6)}

@@ -1,4 +1,4 @@
-"""A browser for the folder; each test has a page that finds nothing of those before, and whose console stays silent."""
+"""A browser for the folder; each test gets a clean page, whose console must stay empty."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def server(tmp_path: Path) -> Iterator[PageServer]:
 
 @pytest.fixture
 def page(watched: Watched, server: PageServer) -> Iterator[Page]:
-    """The page of a healthy cluster, its tables; nothing may have been said in its console by the end."""
+    """The tables of a healthy cluster's page; its console must be empty at the end."""
     watched.page.goto(f"{server.url}#tab=table")
     yield watched.page
     assert watched.leave() == []

@@ -1,4 +1,4 @@
-"""The real application behind a page under test: a journal told by hand, an agent that obeys, no processes."""
+"""The real application for a page under test: hand-written journals, an obedient agent, and no processes."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ ALL = 1_000_000
 
 
 class TellingAgent(FakeAgent):
-    """An agent that obeys, and whose nodes' journals say what the test tells.  It outlives the API's process."""
+    """An agent that obeys, and serves the journal lines that the test writes. It outlives the API's process."""
 
     def __init__(self, address: Any) -> None:
         super().__init__(address)
@@ -43,7 +43,7 @@ class TellingAgent(FakeAgent):
         self._lock = threading.Lock()
 
     def write(self, node: str, *told: Event) -> None:
-        """Append to a node's journal, now."""
+        """Append these events to a node's journal, with the current time."""
         with self._lock:
             lines = self.lines.setdefault(node, [])
             for event in told:
@@ -70,12 +70,12 @@ class TellingAgent(FakeAgent):
 
 
 class PageServer:
-    """The API on a port that stays the same over `stop` and `start`."""
+    """The API on a port that stays the same across `stop` and `start`."""
 
     def __init__(
         self, directory: Path, token: str | None = None, served_max: int = 5_000, player: Player | None = None
     ) -> None:
-        """`player` plays scripts in the place of one that does as if."""
+        """`player` plays scripts instead of the fake player."""
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
@@ -86,7 +86,7 @@ class PageServer:
         self.url = ""
 
     def start(self) -> PageServer:
-        """Begin to serve."""
+        """Start serving."""
         self._collector = Collector(self._settings.data / "collected", served_max=self._served_max)
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
@@ -112,20 +112,20 @@ class PageServer:
         return self
 
     def _emit(self, event: Event) -> None:
-        """Journal what the API itself decides; the requests of a test are not part of the history that it tells."""
+        """Journal the API's own decisions; a test's requests are not part of the history that it checks."""
         if not isinstance(event, e.AdminRequested):
             self.agent.write(API_NODE, event)
 
     def stop(self) -> None:
-        """Stop serving; what was collected stays on disk."""
-        # As SIGTERM does it: sse-starlette ends its streams by looking at this handler.
+        """Stop serving; the collected history stays on disk."""
+        # As on SIGTERM: sse-starlette checks this handler to end its streams.
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(WAIT_S)
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
     def tell(self, node: str, *told: Event) -> None:
-        """Let a node say something, and wait until it is numbered."""
+        """Append events to a node's journal, and wait until they are numbered."""
         self.agent.write(node, *told)
         self.settle()
 
@@ -135,7 +135,7 @@ class PageServer:
         return self._collector.last_seq
 
     def settle(self, within_s: float = WAIT_S) -> None:
-        """Wait until everything that was told is numbered."""
+        """Wait until all events written are numbered."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s
         while self.last_seq < total:
@@ -143,27 +143,27 @@ class PageServer:
             time.sleep(0.01)
 
     def numbered(self) -> list[Entry]:
-        """The whole history, as it was numbered."""
+        """Return the whole history, as numbered."""
         return [entry_from_dict(json.loads(each.json)) for each in self._collector.after(0, ALL)]
 
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
-        """Let a broker say through its control socket whom it believes in."""
+        """Set the controller that a broker believes in, as its control socket reports it."""
         believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
         self.agent.say(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
     def is_controller(self, broker: int, epoch: int) -> None:
-        """Let the ensemble name this controller."""
+        """Set the controller in the ensemble's znodes."""
         reading = self.ensemble.reading
         controller = ControllerZnodes(broker, epoch, epoch, 1_700_000_000_000)
         self.ensemble.reading = reading._replace(controller=controller)
 
     def has_topic(self, name: str, partitions: dict[int, PartitionZnodes]) -> None:
-        """Let the ensemble have this topic."""
+        """Add this topic to the ensemble's znodes."""
         self.ensemble.reading.topics[name] = TopicZnodes(name, "id", {}, partitions)
 
 
 def tell_a_healthy_cluster(server: PageServer) -> None:
-    """Three peers of which 2 leads epoch 1, three brokers of which 1 is controller at epoch 3, one topic."""
+    """Write three peers with 2 leading epoch 1, three brokers with 1 as controller at epoch 3, and one topic."""
     write = server.agent.write
     for node in NODES:
         role, number = node.split("-")

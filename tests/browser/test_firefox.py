@@ -71,7 +71,7 @@ def test_the_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
     assert firefox.complaints(told.url) == []
 
 
-def test_what_firefox_complains_of_is_seen(firefox: Firefox, server: PageServer) -> None:
+def test_console_error_in_firefox_is_recorded(firefox: Firefox, server: PageServer) -> None:
     firefox.go(server.url)
     firefox.until(TEXT, ".when", "LIVE")
     assert firefox.complaints(server.url) == []
@@ -83,9 +83,7 @@ def test_what_firefox_complains_of_is_seen(firefox: Firefox, server: PageServer)
     assert "sentences.json" in found[0]
 
 
-def test_firefox_without_its_program_is_skipped_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_firefox_skips_the_test_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.skip.Exception, match="needs Firefox on the PATH"):
         Firefox(tmp_path)

@@ -16,7 +16,7 @@ def health(page: Page) -> Locator:
     return page.get_by_role("group", name="Health")
 
 
-def test_isolated_leader_and_its_partition_are_named(page: Page, server: PageServer) -> None:
+def test_isolated_leader_and_its_partition_are_shown(page: Page, server: PageServer) -> None:
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     server.tell("host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", True))
 
@@ -48,7 +48,7 @@ def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, ser
     expect(button(page, "Kill broker 2")).to_be_enabled()
 
     server.stop()
-    # A connection that is refused shows at once that the API is not there: nothing has to be waited for.
+    # A refused connection shows at once that the API is down; the page need not wait for a timeout.
     expect(health(page)).to_contain_text("Unknown", timeout=4_000)
     expect(health(page)).not_to_contain_text("Healthy")
     expect(button(page, "Kill broker 2")).to_be_disabled()
@@ -93,7 +93,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     button(page, "Acknowledge the losses").click()
     expect(health(page)).to_contain_text("Healthy")
     expect(health(page)).not_to_contain_text("lost")
-    # It is taken note of, and not forgotten: the history keeps it.
+    # The loss is acknowledged but not forgotten: the history keeps it.
     losses = region(page, "Records removed from a replica")
     expect(losses).to_contain_text("30 committed records lost")
     expect(losses).to_contain_text("acknowledged")
@@ -111,7 +111,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     expect(button(page, "Acknowledge the losses")).to_be_enabled()
 
 
-def test_api_link_of_the_page_leads_to_its_documents(page: Page, server: PageServer) -> None:
+def test_api_link_of_the_page_leads_to_its_documentation(page: Page, server: PageServer) -> None:
     link = page.get_by_role("navigation", name="Views").get_by_role("link", name="API", exact=True)
     expect(link).to_have_attribute("href", "/docs")
     documents = page.request.get(f"{server.url}/docs")

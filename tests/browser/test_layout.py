@@ -1,4 +1,4 @@
-"""What has room on a screen of ordinary width: the header, the reasons of an event, and a table of seven brokers."""
+"""Layout on a screen of ordinary width: the header, the causes of an event, and a table of seven brokers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEVEN = list(range(1, 8))
 OVERFLOW = "(box) => box.scrollWidth - box.clientWidth"
 
 
-def test_seven_replicas_with_unknown_ends_fit_beside_the_rail(page: Page, server: PageServer) -> None:
+def test_seven_replicas_with_unknown_ends_fit_next_to_the_rail(page: Page, server: PageServer) -> None:
     for broker in SEVEN[3:]:
         server.agent.write(f"broker-{broker}", e.NodeStarted("broker", broker, {}))
         server.agent.write("api", e.BrokerRegistered(broker, 24 + broker, broker))
@@ -22,7 +22,7 @@ def test_seven_replicas_with_unknown_ends_fit_beside_the_rail(page: Page, server
         e.TopicCreated("payments", "id2", {0: SEVEN}),
         e.LeaderElected("payments", 0, 1, 0, SEVEN, SEVEN, 0, 3, False, "new"),
     )
-    # The answer of this API names three brokers; the journal names seven.
+    # The answer of this API has three brokers; the journal has seven.
     page.route("**/api/v1/cluster", lambda route: route.abort())
     page.reload()
 
