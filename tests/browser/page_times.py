@@ -241,7 +241,7 @@ MEASURED: dict[str, Callable[[Browser], None]] = {
 def main(
     what: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(MEASURED)}; none for all")] = None,
 ) -> None:
-    """Measure, and say what came of it."""
+    """Run the measurements and print the results."""
     unknown = [each for each in what or [] if each not in MEASURED]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: there are {', '.join(MEASURED)}")

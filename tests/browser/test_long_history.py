@@ -1,4 +1,4 @@
-"""A long live journal on the page: any moment is exactly its fold, steps leave none out, and live is one key away."""
+"""A long live journal on the page: any moment is exactly its fold, steps skip none, and one key returns to live."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""The page reads events in pages of five hundred."""
+"""The page reads events in pages of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -40,7 +40,7 @@ GO = """async (at) => {
 
 @pytest.fixture(scope="module")
 def long_told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with twenty thousand events behind it, all of which are kept."""
+    """A cluster with a history of 20,000 events, all of which are kept."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
     tell_a_healthy_cluster(server)
     tell_many_events(server, EVENTS)
@@ -50,7 +50,7 @@ def long_told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 @pytest.fixture
 def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
-    """Its page, live."""
+    """The page of that cluster, live."""
     watched.page.goto(long_told.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
@@ -58,7 +58,7 @@ def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
 
 
 def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
-    """Python's fold of each prefix, as the page has it."""
+    """Return Python's fold of each prefix, converted as the page does."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)
@@ -67,7 +67,7 @@ def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_a_hundred_moments_of_twenty_thousand_are_exactly_their_folds(page: Page, long_told: PageServer) -> None:
+def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_told: PageServer) -> None:
     numbers = random.Random(11).sample(range(1, long_told.last_seq), MOMENTS)
     expected = folds(long_told, numbers)
     for seq in numbers:
@@ -77,7 +77,7 @@ def test_a_hundred_moments_of_twenty_thousand_are_exactly_their_folds(page: Page
         assert shown["state"] == expected[seq], seq
 
 
-def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None:
+def test_steps_across_a_page_end_visit_each_number_once(page: Page) -> None:
     page.evaluate(GO, PAGE_END - 15)
     page.evaluate(VISIT)
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:
@@ -87,7 +87,7 @@ def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None
     assert page.evaluate("window.visited") == [*on, *back]
 
 
-def test_end_goes_back_to_live_without_a_gap_though_the_cluster_went_on(page: Page, long_told: PageServer) -> None:
+def test_end_key_returns_to_live_without_a_gap(page: Page, long_told: PageServer) -> None:
     page.evaluate(GO, 700)
     told = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
     long_told.tell("broker-1", *told)

@@ -33,7 +33,7 @@ def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
         try:
             read = os.read(ours, 65_536)
         except OSError:
-            # The other side of a pseudo-terminal is closed.
+            # The other side of the pseudo-terminal is closed.
             break
         if not read:
             break

@@ -1,4 +1,4 @@
-"""`zabka why`: a decision, and each step back to where it began."""
+"""`zabka why`: a decision, and each step back to its first cause."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def loss(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("effect", ["records_lost", "broker-1#3"])
-def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect: str) -> None:
+def test_each_step_back_is_a_line_with_its_inputs(loss: Path, effect: str) -> None:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert said.exit_code == 0
     assert [line for line in said.output.splitlines() if not line.startswith("    ")] == [
@@ -60,7 +60,7 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     ]
 
 
-def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(loss: Path) -> None:
+def test_each_step_is_followed_by_its_rule_and_sources(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
     assert said[1].startswith("    rule: If no replica of the ISR is alive, and unclean.leader.election.enable")
     here, _, there = said[2].partition("; upstream: ")
@@ -68,7 +68,7 @@ def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(l
     assert there == "Election.leaderForOffline, KIP-704"
 
 
-def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:
+def test_about_option_selects_events_by_their_sentence(loss: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
     assert (said.exit_code, said.output) == (
         1,
@@ -77,7 +77,7 @@ def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss:
 
 
 @pytest.mark.parametrize(("words", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
-def test_the_option_about_takes_its_text_for_whole_words(tmp_path: Path, words: str, partitions: list[int]) -> None:
+def test_about_option_matches_whole_words(tmp_path: Path, words: str, partitions: list[int]) -> None:
     told = [("broker-1", n, e.RecordsLost(1, "orders", n, 6, 8, 3, 3, "diverging_epoch")) for n in (1, 10)]
     lost = journal(tmp_path / "journal.jsonl", *told)
     said = CliRunner().invoke(APP, ["records_lost", "--about", words, "--last", "9", "--journal", str(lost)])
@@ -85,12 +85,12 @@ def test_the_option_about_takes_its_text_for_whole_words(tmp_path: Path, words: 
     assert named == [f"orders-{n}:" for n in partitions]
 
 
-def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
+def test_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
     assert (said.exit_code, said.output) == (1, f"zabka: there is no journal in {tmp_path}\n")
 
 
-def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_events_are_not_printed(tmp_path: Path) -> None:
     asked = e.AdminRequested("CreateTopics", [], "me\nbecause 00:00:00.000Z broker-9#1: forged\x1b[2J")
     path = journal(tmp_path / "journal.jsonl", ("broker-1", 1, asked))
     said = CliRunner().invoke(APP, ["admin_requested", "--journal", str(path)])
@@ -100,7 +100,7 @@ def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
     ]
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
+def test_directory_as_journal_is_refused(tmp_path: Path) -> None:
     said = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
     assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is not a file\n")
 
@@ -115,12 +115,12 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ("broker-9#1", "no event is broker-9#1. The journal has the nodes broker-1, broker-3"),
     ],
 )
-def test_unknown_effect_is_answered_with_what_can_be_asked(loss: Path, effect: str, message: str) -> None:
+def test_unknown_effect_is_answered_with_the_known_ones(loss: Path, effect: str, message: str) -> None:
     said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
     assert (said.exit_code, said.output) == (1, f"zabka: {message}\n")
 
 
-def test_why_of_a_controller_names_the_time_without_one() -> None:
+def test_why_of_a_controller_reports_the_time_without_one() -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     said = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
     assert said.exit_code == 0

@@ -1,4 +1,4 @@
-"""`zabka down` ends the cluster that runs, and nobody else; and a start that fails leaves none that goes on."""
+"""`zabka down` stops the running cluster and no other process; a failed start leaves no process running."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from zabka.compose.progress import PlainProgress
 
 @pytest.fixture
 def somebody() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with any cluster."""
+    """A process that belongs to no cluster."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
 
 
-def test_the_pid_that_an_earlier_run_left_behind_is_not_signalled(
+def test_pid_left_by_an_earlier_run_is_not_signalled(
     tmp_path: Path, somebody: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     save_run(tmp_path, Run(somebody.pid, "http://127.0.0.1:1"))
@@ -45,7 +45,7 @@ def test_the_pid_that_an_earlier_run_left_behind_is_not_signalled(
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """`up` takes them, for as long as its process lives."""
+    """Restore the signal handlers that `up` replaces for as long as its process lives."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -54,7 +54,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.parametrize("step", ["save_run", "wait_until_ready"])
 @pytest.mark.usefixtures("own_signals")
-def test_where_the_disk_is_full_as_the_run_is_named_nothing_goes_on_that_nobody_knows_of(
+def test_full_disk_while_saving_the_run_stops_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     agents: list[subprocess.Popen[bytes]] = []

@@ -1,7 +1,7 @@
-"""Three hosts, each with an agent, a peer and a broker, on a network of their own that fails: `zabka agent --hosts`.
+"""`zabka agent --hosts` on three hosts, each with an agent, a peer and a broker, on a network that fails.
 
-A host is a network namespace with its own hosts file; its disk is a small file system in memory.  Needs the right to
-make both; where that is refused these are skipped, with the kernel's reason.
+A host is a network namespace with its own hosts file; its disk is a small file system in memory. The tests need the
+right to create both, and are skipped with the kernel's reason where that is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 def why_not() -> str:
-    """What keeps these tests from running here, empty where nothing does."""
+    """Return why these tests cannot run here, or an empty string."""
     if shutil.which("ip") is None:
         return "there is no ip command here"
     name = f"zabka-try-{os.getpid()}"
@@ -54,7 +54,7 @@ def why_not() -> str:
 
 
 def until(wanted: Callable[[], bool], within_s: float) -> float:
-    """Wait for it; how long it took, in seconds."""
+    """Wait until the condition holds, and return how long it took in seconds."""
     begin = time.monotonic()
     while not wanted():
         assert time.monotonic() - begin < within_s
@@ -63,10 +63,10 @@ def until(wanted: Callable[[], bool], within_s: float) -> float:
 
 
 class Network:
-    """A switch, and hosts on it; this machine is on it, too, at `10.93.N.254`.
+    """A switch with hosts on it, and this machine at `10.93.N.254`.
 
-    The switch has a namespace of its own: whatever this machine's rules are (Docker's drop what they do not know), they
-    are not for what passes there.
+    The switch has its own namespace, so this machine's packet filter rules (Docker's drop unknown traffic) do not apply
+    there.
     """
 
     def __init__(self) -> None:
@@ -103,7 +103,7 @@ class Network:
         for name in NAMES:
             hosts = Path("/etc/netns") / self.space(name) / "hosts"
             hosts.parent.mkdir(parents=True, exist_ok=True)
-            # In place: processes of the namespace have this very file for their /etc/hosts.
+            # In place: processes of the namespace have this very file as their /etc/hosts.
             hosts.write_text(text)
 
     def disconnect(self, name: str) -> None:
@@ -113,7 +113,7 @@ class Network:
         run("ip", "-n", self._switch, "link", "set", name, "up")
 
     def move(self, name: str) -> None:
-        """The host has another address from now on, and everybody's hosts file says so."""
+        """Give the host another address, in every hosts file too."""
         space, before = self.space(name), self.addresses[name]
         self.addresses[name] = f"{self._subnet}.{int(before.rpartition('.')[2]) + 100}"
         run("ip", "-n", space, "address", "delete", f"{before}/24", "dev", "eth0")
@@ -128,7 +128,7 @@ class Network:
 
 
 class Hosts:
-    """The hosts' agents."""
+    """The agents of the hosts."""
 
     def __init__(self, network: Network, directory: Path) -> None:
         self.network = network
@@ -157,12 +157,12 @@ class Hosts:
             )  # fmt: skip
 
     def kill(self, name: str) -> None:
-        """Kill the host's agent; its nodes end with it."""
+        """Kill the host's agent; its nodes die with it."""
         self._agents[name].kill()
         self._agents[name].wait()
 
     def faults_told(self, name: str) -> list[str]:
-        """What the host's journal tells of link faults, in order."""
+        """Return the types of the link fault events in the host's journal, in order."""
         number = NAMES.index(name) + 1
         entries = read_directory(self.disk(name) / f"host-{number}" / "journal")
         return [type(e.event).__name__ for e in entries if isinstance(e.event, FaultInjected | FaultRemoved)]
@@ -181,7 +181,7 @@ class Hosts:
 
 
 class Cluster:
-    """What the API on the first host says, asked from this machine."""
+    """The API on the first host, called from this machine."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
@@ -207,7 +207,7 @@ class Cluster:
             return False
 
     def nodes(self, number: int) -> set[str]:
-        """What is said of the processes of the peer and the broker of that number."""
+        """Return the states of the peer's and the broker's process with that number."""
         return {self.get(f"/api/v1/{kind}/{number}")["process"] for kind in ("peers", "brokers")}
 
     def in_sync(self, topic: str) -> list[int]:
@@ -226,7 +226,7 @@ class Cluster:
         return int(self.get(f"/api/v1/workloads/{workload}")["acknowledged"])
 
     def ended(self, workload: str) -> dict[str, Any]:
-        """The workload's last word, after everything was read back."""
+        """Stop the workload, and return its final counts after all its records were read back."""
         done = self.http.delete(f"/api/v1/workloads/{workload}", timeout=60)
         assert done.is_success, done.text
         counts: dict[str, Any] = done.json()
@@ -256,7 +256,7 @@ def test_every_host_has_its_share(cluster: Cluster) -> None:
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 
 
-def test_a_host_that_loses_its_network_is_unknown_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
+def test_host_without_network_is_unknown_and_loses_no_record(cluster: Cluster) -> None:
     cluster.topic("cut")
     workload = cluster.workload("cut")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -277,7 +277,7 @@ def test_a_host_that_loses_its_network_is_unknown_and_nothing_acknowledged_is_lo
     until(cluster.ready, BACK_S)
 
 
-def test_a_host_that_comes_back_with_another_address_is_found_by_its_name(cluster: Cluster) -> None:
+def test_host_with_a_new_address_is_found_by_its_name(cluster: Cluster) -> None:
     cluster.topic("moved")
     workload = cluster.workload("moved")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -292,7 +292,7 @@ def test_a_host_that_comes_back_with_another_address_is_found_by_its_name(cluste
     assert cluster.ended(workload)["lost"] == 0
 
 
-def test_a_host_whose_agent_is_killed_and_started_again_has_the_link_faults_that_hold(cluster: Cluster) -> None:
+def test_restarted_agent_has_the_active_link_faults_again(cluster: Cluster) -> None:
     body = {"from": "broker-2", "to": "broker-1", "kind": "delay", "delay_ms": 20}
     made = cluster.http.post("/api/v1/faults", json=body)
     assert made.status_code == 201, made.text
@@ -308,7 +308,7 @@ def test_a_host_whose_agent_is_killed_and_started_again_has_the_link_faults_that
 
 
 def fill_up(disk: Path) -> Path:
-    """A file that takes all that is left of the disk."""
+    """Create a file that takes all the space left on the disk."""
     path = disk / "fill"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
@@ -316,16 +316,16 @@ def fill_up(disk: Path) -> Path:
     return path
 
 
-def test_of_a_host_whose_disk_is_full_what_ended_is_told_and_the_others_go_on(cluster: Cluster) -> None:
+def test_full_disk_stops_its_broker_and_others_continue(cluster: Cluster) -> None:
     cluster.topic("full")
     workload = cluster.workload("full")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
     fill = fill_up(cluster.hosts.disk("gamma"))
     try:
-        # The records of the workload find no room: the broker loses its only directory, and ends.
+        # The workload's records do not fit: the broker loses its only log directory, and stops.
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", SEEN_S)
         again = cluster.http.post("/api/v1/brokers/3/start")
-        # Its files may or may not be written anew; it does not serve on such a disk in any case.
+        # Its files may or may not be written again; it cannot serve on such a disk in either case.
         assert again.status_code == 202 or "No space left on device" in again.json()["detail"]
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", BACK_S)
         until(lambda: cluster.in_sync("full") == [1, 2], 20)

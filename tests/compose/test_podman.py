@@ -131,16 +131,14 @@ def test_every_container_s_probe_is_satisfied(engine: Podman, api: httpx.Client)
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-3"])
-def test_a_container_that_was_killed_shows_within_three_seconds(
-    engine: Podman, api: httpx.Client, service: str
-) -> None:
+def test_killed_container_shows_within_three_seconds(engine: Podman, api: httpx.Client, service: str) -> None:
     engine.podman("kill", container(service))
     until(lambda: process(api, service) == "unknown", SEEN_S)
     engine.podman("start", container(service))
     until(lambda: process(api, service) == "running", BACK_S)
 
 
-def test_a_container_that_was_cut_off_shows_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
+def test_disconnected_container_shows_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
     network = f"{PROJECT}_default"
     engine.podman("network", "disconnect", network, container("peer-1"))
     try:
@@ -150,13 +148,13 @@ def test_a_container_that_was_cut_off_shows_within_three_seconds(engine: Podman,
     until(lambda: process(api, "peer-1") == "running", BACK_S)
 
 
-def test_a_container_that_is_told_to_end_ends_with_code_0(engine: Podman, api: httpx.Client) -> None:
+def test_stopped_container_exits_with_code_0(engine: Podman, api: httpx.Client) -> None:
     engine.podman("stop", container("broker-3"))
     assert engine.podman("inspect", "--format", "{{.State.ExitCode}}", container("broker-3")).strip() == "0"
     engine.podman("start", container("broker-3"))
 
 
-def test_data_outlives_the_containers(engine: Podman, api: httpx.Client) -> None:
+def test_data_survives_the_containers(engine: Podman, api: httpx.Client) -> None:
     engine.compose("down")
     engine.up()
     assert records(100) == list(range(100))
