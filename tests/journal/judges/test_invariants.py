@@ -1,4 +1,4 @@
-"""Each invariant, shown to catch what it is for and to excuse what is excused."""
+"""Each invariant: a history that violates it, and histories that only look wrong."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def elected(
 
 
 def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
-    """Brokers 2 and 1 lose power and records one after the other, while broker 1 is out of the ISR; then 1 leads."""
+    """Brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR; then 1 leads."""
     told = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
     lost = msgspec.structs.replace(told, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
     return [
@@ -99,11 +99,11 @@ IN_SYNC: list[tuple[str, Event]] = [
     ("broker-2", replicated(2, 0, 0)),
     ("broker-1", acknowledged(1, 0, 0)),
 ]
-"""Brokers 1 and 2 are in sync, and 1 leads; both hold the record that was acknowledged."""
+"""Brokers 1 and 2 are in sync, and 1 leads; both hold the acknowledged record."""
 
 
 def power_lost(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses its power, and loads an empty log."""
+    """A broker loses power, and loads an empty log."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -113,7 +113,7 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
 
 
 def disk_replaced(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses its power and its disk, and finds no log to load."""
+    """A broker loses power and its disk, and finds no log to load."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -123,7 +123,7 @@ def disk_replaced(broker: int) -> list[tuple[str, Event]]:
 
 
 def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[str, Event]]:
-    """Broker 1 is registered anew and elected, and leads with an empty log."""
+    """Broker 1 registers again, is elected, and leads with an empty log."""
     return [
         ("broker-1", e.BrokerRegistered(1, 20, 0x61)),
         ("broker-3", elected(1, leader_epoch, [1], partition_epoch, zxid=30)),
@@ -132,7 +132,7 @@ def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[
 
 
 GONE: tuple[str, Event] = ("peer-1", e.SessionClosed(0x52, 25, ["/brokers/ids/2"]))
-"""Broker 2's registration ends before broker 1 is elected."""
+"""Broker 2's registration is deleted before broker 1 is elected."""
 
 CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
     "two leaders in an epoch": (
@@ -388,14 +388,14 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
 }
 
 
-def test_another_tree_under_a_zxid_breaks_the_rule_of_transactions_and_that_of_digests() -> None:
+def test_different_tree_at_a_zxid_violates_both_invariants() -> None:
     rows = [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))]
 
     assert violated(rows) == ["committed prefixes agree", "digests agree"]
 
 
 @pytest.mark.parametrize("case", CAUGHT)
-def test_a_history_that_breaks_an_invariant_is_caught(case: str) -> None:
+def test_history_that_violates_an_invariant_is_caught(case: str) -> None:
     invariant, rows = CAUGHT[case]
     assert violated(rows) == [invariant]
 
@@ -583,9 +583,9 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 
 
 @pytest.mark.parametrize("case", EXCUSED)
-def test_a_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
+def test_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
     assert violated(EXCUSED[case]) == []
 
 
-def test_who_lost_a_record_to_a_power_loss_and_was_neither_in_the_isr_nor_eligible_since_has_no_excuse() -> None:
+def test_power_loss_outside_isr_and_eligible_set_is_no_excuse() -> None:
     assert "committed and acks=all records survive" in violated([*IN_SYNC, *taken_from_eligible(eligible=[])])
