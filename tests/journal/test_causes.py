@@ -263,7 +263,7 @@ def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> 
 
 
 def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
-    """A fault explains it only if it lasted at least a third of the session timeout (2,000 of 6,000 ms)."""
+    """A fault explains it only if it began at least a third of the timeout (2,000 of 6,000 ms) before."""
     assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
     assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
 

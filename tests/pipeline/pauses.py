@@ -1,4 +1,4 @@
-"""Small simulated histories of a leader of which nobody but itself says that it runs."""
+"""Small simulated histories of a leader whose own lines are the only evidence that it runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from zabka.journal.writer import encode_line
 
 
 def paused_twice_and_a_third_time() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
+    """Broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
     leads = e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)
     told: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
     for second in (10, 20):
@@ -21,7 +21,7 @@ def paused_twice_and_a_third_time() -> list[bytes]:
 
 
 def paused_and_then_stopped() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, is paused at 10, and says at 13 that it was asked to stop."""
+    """Broker 1 leads from second 1 to 36, is paused at 10, and logs at 13 that it was asked to stop."""
     pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
     told: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
@@ -33,7 +33,7 @@ def paused_and_then_stopped() -> list[bytes]:
 
 
 def ended_unseen() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, and says something at 5 and 6 and that it starts at 20 and 30."""
+    """Broker 1 leads from second 1 to 36, logs other events at 5 and 6, and its start at 20 and 30."""
     start = e.NodeStarted("broker", 1, {})
     told: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
@@ -44,5 +44,5 @@ def ended_unseen() -> list[bytes]:
 
 
 def _word(broker: int) -> Event:
-    """What no table is made of."""
+    """An event that no table uses."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)

@@ -1,4 +1,4 @@
-"""A real Spark cluster of this machine: a master and two workers, started by PySpark's own script."""
+"""A real Spark cluster on this machine: a master and two workers, started by PySpark's own script."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ADDRESS = re.compile(r"spark://[0-9.]+:[0-9]+")
 
 
 class Standalone:
-    """The cluster: `master` is its URL."""
+    """The cluster; `master` is its URL."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.directory = directory
@@ -34,7 +34,7 @@ class Standalone:
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
-        # Its executors are to have nothing of ours but what they are sent.
+        # The executors get only the code that they are sent.
         for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             home.pop(name, None)
         log = self.directory / f"{kind.lower()}-{len(self._all)}.log"
@@ -54,13 +54,13 @@ class Standalone:
         return found[0]
 
     def kill_a_worker(self) -> None:
-        """SIGKILL to a worker and to its executors, as when its machine is gone."""
+        """Send SIGKILL to a worker and its executors, as if its machine had failed."""
         worker = self.workers.pop()
         os.killpg(worker.pid, 9)
         worker.wait()
 
     def stop(self) -> None:
-        """All of it."""
+        """Stop all processes."""
         for process in reversed(self._all):
             if process.poll() is None:
                 os.killpg(process.pid, 9)
@@ -69,7 +69,7 @@ class Standalone:
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
-    """The cluster, for as long as it is wanted."""
+    """Run the cluster for the duration of the block."""
     directory.mkdir()
     cluster = Standalone(directory, workers)
     try:

@@ -1,4 +1,4 @@
-"""The tables of simulated runs, row by row, beside the fold of the true order and beside plain SQL on DuckDB."""
+"""The tables of simulated runs, row by row, against the fold of the true order and against plain SQL in DuckDB."""
 
 from __future__ import annotations
 
@@ -21,9 +21,11 @@ from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import records_lost
 
 CLOSE_MS = 100
-"""Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""
+"""The nodes' clocks are up to 500 ms apart. A session's creation may reach its broker a little after it reached the
+peers.
+"""
 ROUNDED_MS = 10
-"""Each part of a partition's time is rounded by itself, and its median clock by microseconds."""
+"""Each part of a partition's time is rounded separately, and its median clock by microseconds."""
 
 LEADERSHIPS = """
 SELECT filename, topic, "partition", leader, leader_epoch, partition_epoch, isr, unclean
@@ -62,7 +64,7 @@ COLUMNS = {
 
 
 class Seeds:
-    """Some seeds' journals in one directory, as Spark reads them, and what the fold says of each."""
+    """Some seeds' journals in one directory, as Spark reads them, and the fold's rows for each."""
 
     def __init__(self, spark: SparkSession, directory: Path, seeds: range, untold: bytes | None = None) -> None:
         for seed in seeds:
@@ -101,7 +103,7 @@ class Seeds:
         self.compare_outages()
 
     def compare_outages(self) -> None:
-        """Availability to the rounding of its parts, and lost records to the offset."""
+        """Compare availability up to rounding, and lost records exactly."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
         lost = self.rows(records_lost, "topic", "partition", "topic_id", "first_offset", "last_offset", "count")
         for run in self.wanted:
@@ -122,12 +124,12 @@ def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seed
 
 
 @pytest.mark.timeout(600)
-def test_tables_of_runs_whose_clocks_differ_are_what_the_fold_of_the_true_order_says(seeds: Seeds) -> None:
+def test_tables_with_clock_skew_equal_the_fold_in_true_order(seeds: Seeds) -> None:
     seeds.compare()
 
 
 @pytest.mark.timeout(600)
-def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
+def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
     connection = duckdb.connect()
     connection.read_json(
         str(seeds.directory / "*.jsonl"), format="newline_delimited", columns=COLUMNS, filename=True
@@ -146,15 +148,13 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
     reigns = found(controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
     closed = {row[:3] for row in asked(REIGNS) if row[4]}
-    # Who let go of it itself did so before its session was closed.
+    # A controller that gave up its role itself did so before its session was closed.
     assert all(row[:3] in closed for row in reigns if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in reigns if row[4] not in CLOSED and row[:3] in closed)
 
 
 @pytest.mark.timeout(600)
-def test_availability_is_what_brute_force_says_where_nobody_tells_that_nodes_lost_their_power(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_availability_without_power_loss_events_is_exact(spark: SparkSession, tmp_path: Path) -> None:
     seeds = Seeds(spark, tmp_path, range(1, 6), untold=b'"kind":"power_loss"')
     spent = [row for rows in seeds.rows(availability, "unseen_ms").values() for row in rows]
     assert sum(unseen_ms > 0 for (unseen_ms,) in spent) > 5
@@ -163,5 +163,5 @@ def test_availability_is_what_brute_force_says_where_nobody_tells_that_nodes_los
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_tables_of_200_seeds_are_what_the_fold_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_200_seeds_equal_the_fold(spark: SparkSession, tmp_path: Path) -> None:
     Seeds(spark, tmp_path, range(21, 221)).compare()

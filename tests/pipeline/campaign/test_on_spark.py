@@ -1,4 +1,4 @@
-"""A campaign on a Spark cluster whose executors have nothing of zabka, and one whose driver is killed."""
+"""A campaign on a Spark cluster without zabka on its executors, and one with a killed driver."""
 
 from __future__ import annotations
 
@@ -59,11 +59,11 @@ def test_executors_need_nothing_installed(tmp_path: Path) -> None:
     assert done.returncode == 0, said
     rows = kept(tmp_path)
     assert len(rows) == 4
-    # Played by the code of the archive, unpacked below an executor's working directory.
+    # Played by the code of the archive, unpacked in an executor's working directory.
     assert all("/environment/site" in str(row["played_at"]) for row in rows)
 
 
-def test_a_driver_that_is_killed_goes_on_without_playing_a_run_twice(tmp_path: Path) -> None:
+def test_restarted_driver_plays_no_run_twice(tmp_path: Path) -> None:
     first = start(tmp_path, "local[1]")
     while not kept(tmp_path):
         assert first.poll() is None, first.communicate()[0]
