@@ -30,7 +30,7 @@ SMOKE_TIMEOUT_S = 120
 
 @pytest.fixture
 def compiler() -> None:
-    """Skips where the load generator cannot be built; fails there under CI."""
+    """Skip the test if the load generator cannot be built; fail in CI."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         reason = "no C compiler (cc, gcc or clang) to build the load generator with"
         if os.environ.get("CI") == "true":
@@ -121,7 +121,7 @@ def test_order_of_sides_alternates_and_each_has_its_warm_up(monkeypatch: pytest.
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # 16,000 sets are a second of ZooKeeper's: eight to warm up, one measured with an eighth before it.
+    # 16,000 sets take ZooKeeper a second: eight seconds to warm up, one measured second with an eighth before it.
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]

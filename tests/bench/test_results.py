@@ -1,4 +1,4 @@
-"""Medians, ratios and tables, from measurements that were made up."""
+"""Medians, ratios and tables of made-up measurements."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_row_has_medians_and_ratio_of_ours_to_apache() -> None:
     ]
 
 
-def test_rows_of_apache_come_second_whichever_was_first() -> None:
+def test_rows_of_apache_come_second() -> None:
     found = measured("kafka", 10) + measured("ours", 20)
     assert [row[1] for row in cells(comparison_table("", found, [RATE]))] == ["zabka", "Kafka", "÷"]
 
@@ -77,7 +77,7 @@ def test_ratio_near_one_has_no_colour_and_a_worse_one_is_red() -> None:
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[default]0.99[/]", "[red]1.10[/]"]
 
 
-def test_ratio_to_zero_is_not_made_up() -> None:
+def test_ratio_to_zero_is_left_empty() -> None:
     found = measured("ours", 10, cpu=5.0) + measured("zookeeper", 10, cpu=0.0)
     assert cells(comparison_table("", found, [CPU]))[2][2] == "n/a"
 
@@ -100,7 +100,7 @@ def test_line_of_progress_has_figures_and_problems() -> None:
 
 
 def test_true_median_lies_between_second_and_eighth_of_nine_pairs() -> None:
-    # By chance eight of nine coins or more fall on one side in one of 26 cases.
+    # In one of 26 cases, eight or more of nine coins fall on the same side.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 

@@ -1,4 +1,4 @@
-"""A run of a benchmark: its exit code, what it prints, and which sides it measures."""
+"""A benchmark run: its exit code, its output, and the sides that it measures."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_sides_are_both_or_only_the_requested_side(
     assert sides_of("apache", capsys)[0] == ("zookeeper",)
 
 
-def test_without_java_zabka_is_measured_alone_with_a_note(
+def test_zabka_is_measured_alone_with_a_note_without_java(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(servers, "java_major", lambda: None)

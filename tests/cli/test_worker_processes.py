@@ -59,9 +59,7 @@ def begun(arguments: list[str], directory: Path) -> Iterator[tuple[subprocess.Po
 
 @pytest.mark.parametrize("arguments", [SIMULATE, SEARCH])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_killed_command_leaves_no_process_running(
-    arguments: list[str], number: signal.Signals, tmp_path: Path
-) -> None:
+def test_killed_command_leaves_no_process_running(arguments: list[str], number: signal.Signals, tmp_path: Path) -> None:
     with begun(arguments, tmp_path) as (command, workers):
         command.send_signal(number)
         assert command.wait() == -number

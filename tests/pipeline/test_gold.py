@@ -1,4 +1,4 @@
-"""The tables of failovers, losses, the ensemble and faults, and what is said where a table is not as it should be."""
+"""The tables of failovers, losses, the ensemble and faults, and the report of unmet expectations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.tables import faults, records_lost
 
 
-def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:
+def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.ControllerElected(1, 1, 1, 1))
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
@@ -30,11 +30,12 @@ def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> 
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # The death, four seconds, the expiry, one second, the closing; elected, ready and propagated a second later each.
+    # From the death: four seconds to the expiry, one second to the close; elected, ready and propagated a second later
+    # each.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
-def test_a_failover_from_a_reign_whose_end_nobody_told_of_has_no_length(spark: SparkSession, history: Any) -> None:
+def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.now_us += 30_000_000
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
@@ -46,9 +47,7 @@ def test_a_failover_from_a_reign_whose_end_nobody_told_of_has_no_length(spark: S
     assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)
 
 
-def test_a_peer_that_was_killed_in_an_election_was_not_in_it_until_it_began_again(
-    spark: SparkSession, history: Any
-) -> None:
+def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, -1, 1, 1, 1, 0)
 
@@ -66,7 +65,7 @@ def test_a_peer_that_was_killed_in_an_election_was_not_in_it_until_it_began_agai
     ]
 
 
-def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
+def test_losses_reported_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
     rows = told(jobs.read_journal(spark, history.directory), records_lost)
@@ -77,7 +76,7 @@ def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, hist
 
 
 def test_committed_records_of_several_losses_count_once(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 14 and 12 to 19 make ten; of the older version's journal 25 to 27 are three more."""
+    """Offsets 10 to 14 and 12 to 19 make ten; offsets 25 to 27 of the older version's journal are three more."""
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
         history.write(f"broker-{broker}", event)
@@ -85,9 +84,7 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
-def test_losses_of_a_topic_that_was_made_anew_are_told_apart_from_those_of_the_deleted_one(
-    spark: SparkSession, history: Any
-) -> None:
+def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
     told_by = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
     for broker, first, last, topic_id in told_by:
         lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
@@ -126,7 +123,7 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     assert [(row["fault_id"], row["duration_ms"]) for row in told(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
-def test_an_expectation_that_is_not_met_is_named(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("api-1", e.WorkloadProgressed("w1", "t", 5, 4, 2, 0))
     history.write("api-1", e.WorkloadProgressed("w2", "t", 5, 4, 1, 0))
     clients = [table for table in TABLES if table.name == "client_availability"]

@@ -1,4 +1,4 @@
-"""What the pipeline writes into a lake for others to show, and what the API reads there: two rooms, one form."""
+"""Files that the pipeline writes into a lake and the API reads: both packages use the same format."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from zabka.pipeline.campaign import ledger, standing
     ("written", "expected"),
     [(stream.Status, read._Status), (stream.Progress, read._Progress), (standing.Standing, read._Standing)],
 )
-def test_the_api_reads_every_field_that_the_pipeline_writes(written: Any, expected: Any) -> None:
+def test_api_reads_every_field_that_the_pipeline_writes(written: Any, expected: Any) -> None:
     def fields(kind: Any) -> list[tuple[str, object, object]]:
         return [(each.name, each.type, each.default) for each in msgspec.structs.fields(kind)]
 
     assert fields(written) == fields(expected)
 
 
-def test_the_api_looks_for_files_where_the_pipeline_puts_them() -> None:
+def test_api_reads_files_where_the_pipeline_writes_them() -> None:
     assert (read.STATUS, read.PROGRESS, read.GAPS) == (stream.STATUS, stream.PROGRESS, stream.GAPS)
     assert (read.STANDING, read.RUNS) == (standing.STANDING, ledger.RUNS)
 
 
-def test_what_spark_says_of_the_stream_is_told(tmp_path: Path) -> None:
+def test_sparks_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
     last = {"batchId": 3, "numInputRows": 40, "processedRowsPerSecond": 12.5, "durationMs": {"addBatch": 900}}
     query: Any = SimpleNamespace(status={"message": "Waiting"}, lastProgress=last)
     stream.note_progress(query, tmp_path)
@@ -40,7 +40,7 @@ def test_what_spark_says_of_the_stream_is_told(tmp_path: Path) -> None:
     assert told.durations_ms == {"addBatch": 900}
 
 
-def test_a_campaigns_standing_is_told(tmp_path: Path) -> None:
+def test_progress_of_a_campaign_is_returned(tmp_path: Path) -> None:
     directory = tmp_path / read.CAMPAIGNS / "lag"
     directory.mkdir(parents=True)
     stands = standing.Standing(question="Which?", settings=2, seeds=3, ended="clear", answer=["This."], violations=1)

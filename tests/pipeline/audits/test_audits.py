@@ -1,4 +1,4 @@
-"""Audits on Spark: they return the verdicts of the checkers that ran with the runs, for clean runs and injected bugs."""
+"""Audits on Spark: their verdicts equal those of the checkers during the run, for clean runs and injected bugs."""
 
 from __future__ import annotations
 
