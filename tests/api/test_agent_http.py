@@ -35,7 +35,7 @@ async def agent(serve: Serve) -> AsyncIterator[AgentHttp]:
         http.close()
 
 
-def test_calls_share_a_kept_connection_and_carry_the_token() -> None:
+def test_calls_share_a_connection_and_send_the_token() -> None:
     heads: list[bytes] = []
     connections = 0
 

@@ -258,11 +258,11 @@ def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
     return status, asked
 
 
-def test_the_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
+def test_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
     assert ask_agent(tmp_path, "wrong", 512 * 1024 * 1024) == (401, 0)
 
 
-def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
+def test_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     status, asked = ask_agent(tmp_path, "secret", 512 * 1024 * 1024)
     assert status == 413 and asked <= 5
 

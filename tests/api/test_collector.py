@@ -172,7 +172,7 @@ def test_node_with_a_clock_ahead_waits_briefly(collector: MakeCollector) -> None
     assert found.number_due() == 1
 
 
-def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
+def test_node_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))

@@ -39,7 +39,7 @@ def lost(broker: int, first: int, last: int, committed: int) -> bytes:
     return encode_line(f"broker-{broker}", 1, broker, broker, event)
 
 
-def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+def test_lost_records_are_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
     """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets, of which 226 and 170 were committed."""
     for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
         server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
@@ -53,7 +53,7 @@ def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx
     assert "\nzabka_committed_records_lost 226.0\n" in http.get("/metrics").text
 
 
-def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+def test_controller_gap_is_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
     """The gap's definition is tested in `tests/journal/test_controller_gaps.py`."""
     chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():

@@ -90,7 +90,7 @@ def test_every_answer_carries_the_policy() -> None:
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_import_map_is_allowed_by_its_hash_alone() -> None:
+def test_import_map_is_allowed_by_its_hash_alone() -> None:
     found = page.policy('<script type="importmap">{"imports":{}}</script>')
 
     assert "script-src 'self' 'sha256-" in found

@@ -95,7 +95,7 @@ def test_faults_are_unknown_while_no_host_agent_answers(server: Server, http: ht
     assert [fault["id"] for fault in http.get(f"{V1}/cluster").json()["faults"]] == [made["id"]]
 
 
-def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> None:
+def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.Client) -> None:
     assert 'zk_up{peer="1"} 1.0' in http.get("/metrics").text
     server.agent.freeze(2.0)
     ready = http.get("/readyz")

@@ -20,7 +20,7 @@ CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
-def test_obstacle_of_each_golden_case_is_the_expected_one(case: dict[str, Any]) -> None:
+def test_golden_case_has_its_expected_obstacle(case: dict[str, Any]) -> None:
     faults = [msgspec.convert(fault, LinkFault) for fault in case["faults"]]
     found = obstacle(
         leader=case["leader"], isr=case["isr"], min_isr=case["min_isr"], lagging=case["lagging"],
@@ -29,7 +29,7 @@ def test_obstacle_of_each_golden_case_is_the_expected_one(case: dict[str, Any]) 
     assert found == case["obstacle"]
 
 
-def test_problems_name_cut_links_and_at_most_three_partitions() -> None:
+def test_problems_list_cut_links_and_up_to_3_partitions() -> None:
     faults = [LinkFault("broker-5", "*", "cut"), LinkFault("broker-1", "broker-2", "delay", delay_ms=5)]
     found = problems(faults, [(f"orders-{number}", "it has no leader") for number in range(5)])
     assert found == [
@@ -49,7 +49,7 @@ def cluster_of(server: Server) -> dict[str, Any]:
     return found
 
 
-def test_cluster_names_the_link_that_isolates_a_leader(server: Server) -> None:
+def test_cluster_reports_the_link_that_isolates_a_leader(server: Server) -> None:
     assert cluster_of(server)["problems"] == []
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     found = cluster_of(server)

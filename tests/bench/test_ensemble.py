@@ -38,12 +38,12 @@ def compiler() -> None:
         pytest.skip(reason)
 
 
-def test_works_come_once_each_in_the_order_of_the_table() -> None:
+def test_works_are_listed_once_in_the_order_of_the_table() -> None:
     assert [work.name for work in parse_works("get, set,get")] == ["set", "get"]
 
 
 @pytest.mark.parametrize("text", ["set,foo", "", " , "])
-def test_bad_list_of_works_names_the_known_ones(text: str) -> None:
+def test_unknown_work_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="the works are set, create, get, mix, set64, set1"):
         parse_works(text)
 
@@ -62,7 +62,7 @@ def test_bad_option_is_refused_before_anything_starts(options: list[str], monkey
     assert "Error" in answer.output and "Traceback" not in answer.output
 
 
-def test_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_define_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[tuple[object, tuple[Side, ...]]] = []
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: Path("zkload"))
     monkeypatch.setattr("bench.run.missing", lambda apache: None)

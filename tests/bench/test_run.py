@@ -117,7 +117,7 @@ def test_list_of_benchmarks(arguments: list[str], code: int, capsys: pytest.Capt
     assert all(name in (said.err if code else said.out) for name in BENCHES)
 
 
-def test_run_keeps_its_files_below_the_given_folder(tmp_path: servers.Path) -> None:
+def test_run_keeps_its_files_in_the_given_folder(tmp_path: servers.Path) -> None:
     held: list[Run] = []
     with pytest.raises(typer.Exit), bench_run("test", data=tmp_path) as started:
         assert started.directory.parent == tmp_path

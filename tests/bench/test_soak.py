@@ -27,7 +27,7 @@ def problems(usage: Usage) -> list[str]:
     return [problem for measurement in levels(usage, 900.0) for problem in measurement.problems]
 
 
-def test_level_memory_and_descriptors_are_no_problem() -> None:
+def test_constant_memory_and_descriptors_are_no_problem() -> None:
     usage = grown([100_000, 102_000] * 10, [30, 40] * 10)
     assert problems(usage) == []
     assert [measurement.work for measurement in levels(usage, 900.0)] == ["broker-1, pid 7"]
@@ -95,7 +95,7 @@ def test_missing_or_changed_acknowledged_record_is_reported(zabka_cluster: LiveC
 
 
 @pytest.mark.long
-def test_short_soak_holds() -> None:
+def test_short_soak_passes() -> None:
     result = CliRunner().invoke(app_of("soak"), ["--quick"])
 
     assert result.exit_code == 0, result.output

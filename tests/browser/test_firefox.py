@@ -44,7 +44,7 @@ def told(server: PageServer) -> PageServer:
     return server
 
 
-def test_the_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
+def test_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
     firefox.go(told.url)
     firefox.until(TEXT, ".when", "LIVE")
     firefox.until(PAINTED)

@@ -210,7 +210,7 @@ def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageS
     expect(card(page, "Broker 1")).to_contain_text("running")
 
 
-def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server: PageServer) -> None:
+def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: PageServer) -> None:
     """The session's timeout has long passed, but without a leader no peer can expire it."""
     act(page, "Kill", "broker 1")
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")

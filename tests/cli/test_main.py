@@ -41,7 +41,7 @@ def test_every_verb_has_a_module_with_its_command(verb: str) -> None:
     assert command.help == VERBS[verb]
 
 
-def test_listing_the_verbs_imports_none_of_their_modules() -> None:
+def test_list_of_verbs_imports_none_of_their_modules() -> None:
     said = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
     assert all(f"  {verb} " in said for verb in VERBS)
     assert said.splitlines()[-1] == (

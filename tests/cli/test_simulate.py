@@ -93,7 +93,7 @@ def test_bad_arguments_get_one_clear_line(
     assert len(error.splitlines()) == 1
 
 
-def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
+def test_replayed_journal_can_be_read_back(tmp_path: Path) -> None:
     from zabka.journal.reader import BadLine, read_file
 
     out = tmp_path / "seed.jsonl"

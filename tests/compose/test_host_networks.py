@@ -251,7 +251,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         network.close()
 
 
-def test_every_host_has_its_share(cluster: Cluster) -> None:
+def test_every_host_has_its_nodes(cluster: Cluster) -> None:
     assert [cluster.nodes(number) for number in (1, 2, 3)] == [{"running"}] * 3
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 

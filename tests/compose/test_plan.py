@@ -34,7 +34,7 @@ def test_client_ports_follow_the_first_one() -> None:
     assert [p.client_port for p in topology.peers] == [first, first + 1, first + 2]
 
 
-def test_no_port_is_given_twice() -> None:
+def test_ports_are_assigned_once() -> None:
     topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
 
     ports = [topology.api_port, topology.hosts[0].agent_port, *(b.port for b in topology.brokers)]

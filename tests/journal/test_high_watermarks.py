@@ -28,7 +28,7 @@ def test_truncated_log_has_reached_at_most_its_end() -> None:
     assert high_watermarks_reached([progressed(8, 9), truncated, progressed(6, 7)]) == {T0: 6}
 
 
-def test_recreated_topic_does_not_inherit_the_mark_of_the_old() -> None:
+def test_recreated_topic_does_not_inherit_the_high_watermark() -> None:
     follows = e.FollowershipTaken(1, "t", 0, leader=2, leader_epoch=0, log_end_offset=0)
     leads = e.LeadershipTaken(1, "t", 0, leader_epoch=0, log_end_offset=1, high_watermark=0)
     assert high_watermarks_reached([progressed(8, 9), follows]) == {T0: 0}
@@ -58,5 +58,5 @@ def test_only_the_end_of_a_long_journal_is_read(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_no_journal_has_no_marks(tmp_path: Path) -> None:
+def test_missing_journal_has_no_high_watermarks(tmp_path: Path) -> None:
     assert read_high_watermarks(tmp_path, "broker-1") == {}

@@ -78,7 +78,7 @@ def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
-def test_remaining_files_are_read_once_without_hard_links(tmp_path: Path) -> None:
+def test_remaining_files_are_read_once_without_held_files(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "a")
     end = journal.plan()

@@ -64,7 +64,7 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_are_the_same_to_the_row(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_tables_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "tables", "--data", str(histories), "--out", "there", directory=tmp_path)
     version = tmp_path / "there" / "_versions" / "000001"
@@ -90,7 +90,7 @@ def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_pa
     assert table(lake / "controller_reigns")
 
 
-def test_audits_are_the_same_to_the_row(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_audits_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "audit", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "audit", str(histories), "--out", "there", directory=tmp_path)
     executors = tmp_path / "spark"

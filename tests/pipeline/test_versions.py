@@ -67,7 +67,7 @@ def test_directory_that_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, "reigns") == "old"
 
 
-def test_two_jobs_do_not_write_to_one_place(tmp_path: Path) -> None:
+def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
     with (
         versions.locked(tmp_path),
         pytest.raises(versions.InUse, match="another job writes"),

@@ -100,7 +100,7 @@ def test_partition_times_equal_brute_force(run: SeedRun) -> None:
     assert any(under for _, under, _ in found.values()), "nothing happened, and so nothing was tested"
 
 
-def test_lost_records_are_those_that_clients_cannot_read(run: SeedRun) -> None:
+def test_lost_records_are_unreadable_by_every_client(run: SeedRun) -> None:
     assert run.producing is not None
     history = run.producing.history
     unread = [found for found in history.violations(acks=(-1, 1)) if found.anomaly is Anomaly.LOST_WRITE]

@@ -135,6 +135,6 @@ def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
     assert wrong / campaigns <= 0.05
 
 
-def test_nothing_to_compare_is_not_clear() -> None:
+def test_missing_comparison_is_not_clear() -> None:
     assert not is_clear(compare({0: {1: 1.0}}, confidence=0.95, looks=1, equal_within=0.0))
     assert not is_clear(compare({0: {1: 1.0}, 1: {}}, confidence=0.95, looks=1, equal_within=0.0))
