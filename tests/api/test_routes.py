@@ -418,7 +418,7 @@ def test_metrics_report_a_stale_reading_of_the_ensemble(server: Server, http: ht
     assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in told)
 
 
-# ---- what a client reads before it calls ------------------------------------------------------------------------
+# ---- documents for API clients ----------------------------------------------------------------------------------
 
 
 def test_openapi_document_is_complete(http: httpx.Client) -> None:

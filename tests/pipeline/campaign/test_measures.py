@@ -265,11 +265,11 @@ def test_read_below_an_acknowledged_offset_is_stale() -> None:
         Sent("p", "t-0", "c", 0, 9, None),
     ]
     told.reads = [
-        Read("t-0", 50, 0),  # nothing had been acknowledged yet
+        Read("t-0", 50, 0),  # no record was acknowledged yet
         Read("t-0", 150, 1),  # shows offset 0
         Read("t-0", 150, 0),  # does not show offset 0
         Read("t-0", 250, 1),  # does not show offset 1
-        Read("t-1", 250, 0),  # nothing was ever written there
+        Read("t-1", 250, 0),  # no record was ever written there
     ]
     assert stale_reads(told) == (2, 5)
 
