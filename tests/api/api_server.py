@@ -77,7 +77,7 @@ class FakeAgent(Agent):
         self.faults_told = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
-        self.says_when_asked: dict[str, dict[str, Any]] = {}
+        self.fresh_statuses: dict[str, dict[str, Any]] = {}
         """Statuses by node that arrive only when a fresh snapshot is requested."""
         self._show()
 
@@ -90,7 +90,7 @@ class FakeAgent(Agent):
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
         self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
 
-    def say(self, node: str, age_ms: int, **status: Any) -> None:
+    def set_status(self, node: str, age_ms: int, **status: Any) -> None:
         """Set the node's last status to `status`, received `age_ms` ago; its age grows from then on."""
         self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
@@ -107,8 +107,8 @@ class FakeAgent(Agent):
         if self.frozen:
             raise AgentSilent("frozen")
         if fresh_ms:
-            for node, status in self.says_when_asked.items():
-                self.say(node, 0, **status)
+            for node, status in self.fresh_statuses.items():
+                self.set_status(node, 0, **status)
         self._show()
 
     async def request_action(self, node: str, action: str) -> ProcessInfo:
@@ -121,7 +121,7 @@ class FakeAgent(Agent):
         self._show()
         return self.processes[node]
 
-    def begin_anew(self) -> None:
+    def restart_process(self) -> None:
         """Forget all faults, as a restarted agent process does."""
         self.frozen, self.held, self.faults_told = False, [], False
 

@@ -63,7 +63,7 @@ def keep(kept: KeptRuns, run: Run, history: tuple[Entry, ...]) -> Run:
     return run
 
 
-def tell(collector: Collector, history: list[Entry]) -> list[Entry]:
+def collect_history(collector: Collector, history: list[Entry]) -> list[Entry]:
     """Feed a history to a collector in pieces, and return its events with the collector's numbers."""
     numbered: list[Entry] = []
     for begin in range(0, len(history), PIECE):

@@ -55,7 +55,7 @@ class Host:
         self.collectors.append(self.collector)
         self._position = self.collector.position(NODE)
 
-    def tell(self, *epochs: int) -> None:
+    def write_epochs(self, *epochs: int) -> None:
         for epoch in epochs:
             self.writer.write(EpochAccepted(epoch))
         self.writer.flush()
@@ -88,10 +88,10 @@ def once(*epochs: int) -> list[tuple[int, int, int]]:
 @pytest.mark.parametrize("new", [[7], [7, 8, 9], [6, 7, 8, 9, 10]], ids=["shorter", "as long", "longer"])
 @pytest.mark.parametrize("again", ["nobody", "api", "agent", "both"])
 def test_events_after_an_emptied_disk_follow_the_earlier_ones(host: Host, new: list[int], again: str) -> None:
-    host.tell(1, 2, 3)
+    host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
-    host.tell(*new)
+    host.write_epochs(*new)
     if again in ("api", "both"):
         host.begin_api()
     if again in ("agent", "both"):
@@ -99,18 +99,18 @@ def test_events_after_an_emptied_disk_follow_the_earlier_ones(host: Host, new: l
     host.collect()
     assert host.collected() == once(1, 2, 3, *new)
 
-    host.tell(20)
+    host.write_epochs(20)
     host.begin_api()
     host.collect()
     assert host.collected() == once(1, 2, 3, *new, 20)
 
 
 def test_disk_emptied_repeatedly_loses_no_event(host: Host) -> None:
-    host.tell(1, 2)
+    host.write_epochs(1, 2)
     host.collect()
     for epoch in (3, 4, 5):
         host.empty_disk()
-        host.tell(epoch)
+        host.write_epochs(epoch)
         host.collect()
         host.begin_api()
 
@@ -118,12 +118,12 @@ def test_disk_emptied_repeatedly_loses_no_event(host: Host) -> None:
 
 
 def test_all_files_of_the_new_journal_are_read_after_api_restart(host: Host) -> None:
-    host.tell(*range(1, 31))
+    host.write_epochs(*range(1, 31))
     host.collect()
     host.empty_disk(file_bytes_max=300, files_max=50)
-    host.tell(*range(31, 51))
+    host.write_epochs(*range(31, 51))
     for epoch in range(51, 61):
-        host.tell(epoch)
+        host.write_epochs(epoch)
     assert len(list(host.journal.iterdir())) == 5
     host.begin_api()
     host.collect()
@@ -135,7 +135,7 @@ def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None
     host.writer.close()
     host.start_node(file_bytes_max=300, files_max=3)
     for epoch in range(1, 31):
-        host.tell(epoch)
+        host.write_epochs(epoch)
         host.collect()
         if epoch % 7 == 0:
             host.begin_api()
@@ -150,7 +150,7 @@ def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None
 
 def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
     """A cause in the node's own journal follows its new number; one in another node's journal stays."""
-    host.tell(1, 2)
+    host.write_epochs(1, 2)
     host.collect()
     host.empty_disk()
     cause = host.writer.write(EpochAccepted(3))
@@ -176,10 +176,10 @@ def test_state_follows_the_new_journal(host: Host) -> None:
 
 
 def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> None:
-    host.tell(1, 2, 3)
+    host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
-    host.tell(4)
+    host.write_epochs(4)
     found = JournalTail(host.journal, NODE).read_on(Position(after=3))
     assert found is not None
     assert not found.anew
@@ -190,25 +190,25 @@ def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> No
 
 
 def test_events_waiting_at_the_restart_are_numbered_first(host: Host) -> None:
-    host.tell(1)
+    host.write_epochs(1)
     host.collect()
-    host.tell(2)
+    host.write_epochs(2)
     waiting = JournalTail(host.journal, NODE).read_on(host.collector.position(NODE))
     assert waiting is not None
     host.collector.accept_chunk(waiting)
     host.empty_disk()
-    host.tell(3)
+    host.write_epochs(3)
     host.collect()
 
     assert host.collected() == once(1, 2, 3)
 
 
 def test_restarted_journal_is_reported_for_ten_minutes(host: Host) -> None:
-    host.tell(1)
+    host.write_epochs(1)
     host.collect()
     assert host.collector.begun_anew == ""
     host.empty_disk()
-    host.tell(2)
+    host.write_epochs(2)
     host.collect()
     assert "the journal of broker-1 started again" in host.collector.begun_anew
     host.clock.mono_s += ANEW_TOLD_S + 1

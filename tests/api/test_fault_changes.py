@@ -94,7 +94,7 @@ def test_restarted_agent_receives_the_faults_of_the_others() -> None:
 
     async def run() -> None:
         await agents.set_faults([FAULT])
-        second.begin_anew()
+        second.restart_process()
         await _until(agents, lambda: second.held == [FAULT])
 
     asyncio.run(run())
@@ -107,7 +107,7 @@ def test_faults_are_dropped_when_all_agents_restart() -> None:
     async def run() -> None:
         await agents.set_faults([FAULT])
         for each in hosts:
-            each.begin_anew()
+            each.restart_process()
         await _until(agents, lambda: all(each.faults_told for each in hosts))
 
     asyncio.run(run())
@@ -163,7 +163,7 @@ def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:
         first.freeze(3.0)
         other = HeldFault(id="f2", source="broker-2", target="*", kind="cut")
         await third.set_faults([other])
-        second.begin_anew()
+        second.restart_process()
         await _until(agents, lambda: second.held == [other])
         assert not second.faults_told
         first.frozen = False

@@ -50,7 +50,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
 
 
 def test_broker_with_a_stale_belief_is_shown_with_it(server: Server, http: httpx.Client) -> None:
-    server.agent.say(
+    server.agent.set_status(
         "broker-2", 4_000, is_controller=True, believes={"controller_id": 2, "controller_epoch": 2, "age_ms": 5},
         session={"id": 1, "state": "suspended"},
     )  # fmt: skip
@@ -66,7 +66,9 @@ def test_broker_with_a_stale_belief_is_shown_with_it(server: Server, http: httpx
 
 
 def test_journal_entry_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2})
+    server.agent.set_status(
+        "broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2}
+    )
     line = encode_line("broker-1", 1, time.time_ns() // 1000, 0, ControllerBelieved(1, 1, 3, True))
     server.collect(JournalChunk("broker-1", line, Position("f", 1)))
     found = http.get(f"{V1}/brokers/1").json()
@@ -76,8 +78,8 @@ def test_journal_entry_younger_than_the_status_wins(server: Server, http: httpx.
 
 
 def test_process_that_is_down_is_neither_controller_nor_leader(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
-    server.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
     assert http.get(f"{V1}/peers").json()[0]["state"] == "LEADING"
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
@@ -87,7 +89,7 @@ def test_process_that_is_down_is_neither_controller_nor_leader(server: Server, h
     assert (peer["state"], peer["leader_id"], peer["last_zxid"]) == ("DOWN", -1, "0x100000002")
 
 
-def _told(server: Server, node: str, *events: Event) -> None:
+def _journal(server: Server, node: str, *events: Event) -> None:
     """Append these events to a node's journal, and collect them."""
     begin = server.collector.position(node).after + 1
     now_us = time.time_ns() // 1000
@@ -97,13 +99,13 @@ def _told(server: Server, node: str, *events: Event) -> None:
 
 def _lived(server: Server) -> None:
     """Journal that peer 1 led and broker 1 was controller, as processes 100 and 103."""
-    _told(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
-    _told(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
-    _told(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
-    _told(server, "broker-1", BrokerSessionChanged(1, "connected", 7), ControllerBelieved(1, 1, 3, True))
+    _journal(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
+    _journal(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
+    _journal(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
+    _journal(server, "broker-1", BrokerSessionChanged(1, "connected", 7), ControllerBelieved(1, 1, 3, True))
 
 
-def _has_said_nothing(http: httpx.Client) -> None:
+def _assert_no_status(http: httpx.Client) -> None:
     peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
     assert (peer["process"], peer["state"], peer["phase"], peer["leader_id"]) == ("running", "LOOKING", "ELECTION", -1)
     assert (peer["accepted_epoch"], peer["current_epoch"], peer["last_zxid"]) == (2, 2, None)
@@ -115,16 +117,16 @@ def test_new_process_is_not_shown_with_its_predecessors_state(server: Server, ht
     _lived(server)
     for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
-        _told(server, "host-1", ProcessChanged(target, "down", None, "kill"))
+        _journal(server, "host-1", ProcessChanged(target, "down", None, "kill"))
     peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
     assert (peer["state"], peer["phase"], peer["leader_id"], peer["current_epoch"]) == ("DOWN", "ELECTION", -1, 2)
     assert (broker["is_controller"], broker["session_state"]) == (False, "closed")
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/start").json()["process"] == "running"
-    _has_said_nothing(http)
+    _assert_no_status(http)
     for target in ("broker-1", "peer-1"):
-        _told(server, "host-1", ProcessChanged(target, "running", 7, "start"))
-    _has_said_nothing(http)
+        _journal(server, "host-1", ProcessChanged(target, "running", 7, "start"))
+    _assert_no_status(http)
 
 
 def test_restarted_process_is_not_shown_with_older_events(server: Server, http: httpx.Client) -> None:
@@ -132,7 +134,7 @@ def test_restarted_process_is_not_shown_with_older_events(server: Server, http: 
     _lived(server)
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/restart").json()["process"] == "running"
-    _has_said_nothing(http)
+    _assert_no_status(http)
 
 
 def test_last_known_state_without_a_quorum_is_stale(server: Server, http: httpx.Client) -> None:
@@ -149,8 +151,8 @@ def test_last_known_state_without_a_quorum_is_stale(server: Server, http: httpx.
 
 def test_high_watermarks_and_log_ends_come_from_brokers(server: Server, http: httpx.Client) -> None:
     rows = [{"topic": "orders", "partition": 0, "hw": 12, "leo": 14}]
-    server.agent.say("broker-1", 10, partitions=rows)
-    server.agent.say("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
+    server.agent.set_status("broker-1", 10, partitions=rows)
+    server.agent.set_status("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
     partition = http.get(f"{V1}/topics/orders").json()["partitions"][0]
 
     assert partition["high_watermark"] == 12
@@ -177,16 +179,16 @@ def test_eligible_replicas_expire_with_the_topic_config() -> None:
 
 def test_cluster_is_ready_with_all_brokers_and_a_controller(server: Server, http: httpx.Client) -> None:
     assert http.get("/readyz").json()["missing"] == ["broker 1 has not taken over as controller yet"]
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     assert http.get("/readyz").json() == {"status": "ready", "quorum": True, "controller": 1, "brokers": [1, 2, 3]}
     del server.ensemble.reading.brokers[3]
     assert http.get("/readyz").json()["missing"] == ["broker 3 is not registered"]
 
 
 def test_readiness_asks_nodes_again_before_it_reports_unready(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 400, is_controller=True, live_brokers=[])
+    server.agent.set_status("broker-1", 400, is_controller=True, live_brokers=[])
     assert http.get("/readyz").status_code == 503
-    server.agent.says_when_asked["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
+    server.agent.fresh_statuses["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
     assert http.get("/readyz").status_code == 200
 
 
@@ -375,7 +377,7 @@ def test_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.
 
 
 def test_metrics_use_the_jmx_exporters_names(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
               IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
     lines = b"".join(encode_line("broker-1", i, i, 0, event) for i, event in enumerate(events, 1))
@@ -399,7 +401,9 @@ def test_metrics_parse_min_isr_as_brokers_do(server: Server, http: httpx.Client,
 
 
 def test_status_of_a_dead_process_is_not_reported(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}})
+    server.agent.set_status(
+        "broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}}
+    )
     gauge = 'kafka_controller_kafkacontroller_controllerstate{broker="2"} 1.0'
     assert http.get(f"{V1}/brokers/2").json()["status"]["state"] == "running"
     assert gauge in http.get("/metrics").text
@@ -482,7 +486,7 @@ def test_changes_need_the_configured_token(tmp_path: Path) -> None:
 
 
 def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Path) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json"),

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.api.histories import copies, keep, kept_run, played, tell
+from tests.api.histories import collect_history, copies, keep, kept_run, played
 from zabka.api.collector.collector import Collector
 from zabka.api.runs.history import CHECKPOINT_EVERY, Checkpoints
 from zabka.api.runs.kept import JOURNAL, KeptRuns
@@ -73,7 +73,7 @@ def test_spans_of_a_part_keep_their_own_beginnings(tmp_path: Path) -> None:
 def test_live_spans_survive_deletion_of_the_oldest_events(tmp_path: Path) -> None:
     bounds = {"kept_bytes_max": 1 << 20, "file_bytes_max": 1 << 17}
     collector = Collector(tmp_path, **bounds)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
     # Spans that ended before the oldest kept event were deleted with the older events.

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.api.api_server import Server
-from tests.api.histories import copies, keep, kept_run, played, tell
+from tests.api.histories import collect_history, copies, keep, kept_run, played
 from zabka.api.collector.collector import Collector
 from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
@@ -84,7 +84,7 @@ def test_states_do_not_depend_on_checkpoints_in_memory(kept: KeptRuns) -> None:
 
 def test_live_state_is_exact_after_the_oldest_events_went(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert 1 < oldest < len(history) // 2
 
@@ -104,7 +104,7 @@ def test_live_state_is_exact_after_the_oldest_events_went(tmp_path: Path) -> Non
 
 def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
-    history = tell(collector, list(played()))
+    history = collect_history(collector, list(played()))
     collector.close()
     monkeypatch.setattr("zabka.api.collector.collector.FOLDED", "of another version")
     again = Collector(tmp_path)
@@ -116,7 +116,7 @@ def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeyp
 def test_old_versions_fold_of_deleted_events_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The kept history covers about two days; an upgrade must not forget the state from before it."""
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
     collector.close()
@@ -132,7 +132,7 @@ def test_old_versions_fold_of_deleted_events_is_continued(tmp_path: Path, monkey
 
 def test_deleted_or_future_moment_is_refused(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 18, file_bytes_max=1 << 16)
-    tell(collector, list(played()))
+    collect_history(collector, list(played()))
     oldest = collector.oldest_seq
 
     assert asyncio.run(collector.rewind.state(oldest - 1)).seq == oldest - 1
@@ -145,14 +145,14 @@ def test_deleted_or_future_moment_is_refused(tmp_path: Path) -> None:
 
 def test_events_deleted_during_a_fold_refuse_the_state(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 20)
-    tell(collector, list(played()))
+    collect_history(collector, list(played()))
     collector.close()
     again = Collector(tmp_path, kept_bytes_max=1 << 19, file_bytes_max=1 << 17)
 
     async def scenario() -> None:
         asked = asyncio.ensure_future(Rewind(again.rewind.history, Checkpoints()).state(1_500))
         await asyncio.sleep(0)
-        tell(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
+        collect_history(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
         with pytest.raises(Problem, match="the oldest stored event is"):
             await asked
 
@@ -255,12 +255,12 @@ def test_removed_runs_directory_is_created_again(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("api")) as running:
-        in_loop(running, lambda: _told(running))
+        in_loop(running, lambda: _fill(running))
         yield running
 
 
-async def _told(server: Server) -> None:
-    tell(server.collector, list(played()))
+async def _fill(server: Server) -> None:
+    collect_history(server.collector, list(played()))
     keep(server.services.runs.kept, kept_run("r0000000a", 1, played()), played())
 
 

@@ -23,8 +23,8 @@ V1 = "/api/v1"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with Server(tmp_path) as running:
-        running.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", leader_id=1, current_epoch=4)
-        running.agent.say(
+        running.agent.set_status("peer-1", 10, state="LEADING", phase="BROADCAST", leader_id=1, current_epoch=4)
+        running.agent.set_status(
             "broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3},
             session={"state": "connected"}, partitions=[{"topic": "orders", "partition": 0, "hw": 7, "leo": 8}],
         )  # fmt: skip
@@ -45,7 +45,7 @@ def test_last_status_stands_for_two_seconds(server: Server, http: httpx.Client) 
 
 
 def test_peer_state_is_unknown_after_two_seconds(server: Server, http: httpx.Client) -> None:
-    heard_us = http.get(f"{V1}/peers/1").json()["as_of_us"]
+    as_of_us = http.get(f"{V1}/peers/1").json()["as_of_us"]
     server.agent.freeze(2.0)
     frozen_us = time.time_ns() // 1000
     found = http.get(f"{V1}/peers/1").json()
@@ -53,7 +53,7 @@ def test_peer_state_is_unknown_after_two_seconds(server: Server, http: httpx.Cli
     older = ("accepted_epoch", "current_epoch", "last_zxid", "leader_id")
     assert [found[field] for field in older] == [None] * 4
     assert (found["unknown"]["reason"], found["unknown"]["host"]) == ("host_silent", "host-1")
-    assert heard_us <= found["unknown"]["since_us"] <= frozen_us
+    assert as_of_us <= found["unknown"]["since_us"] <= frozen_us
     assert http.get(f"{V1}/peers/1").json()["unknown"] == found["unknown"]
 
 

@@ -24,7 +24,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def tell(server: Server, first: int, last: int) -> None:
+def collect_elections(server: Server, first: int, last: int) -> None:
     lines = b"".join(encode_line("broker-1", i, i, 0, ControllerElected(1, i, i)) for i in range(first, last + 1))
     server.collect(JournalChunk("broker-1", lines, Position("f", last)))
 
@@ -55,7 +55,7 @@ def messages(server: Server, last_event_id: int | None, count: int) -> list[tupl
 
 
 def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
-    tell(server, 1, 5)
+    collect_elections(server, 1, 5)
     [(kind, number, state)] = messages(server, None, 1)
 
     assert (kind, number) == ("snapshot", 5)
@@ -64,14 +64,14 @@ def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
 
 
 def test_stream_that_can_resume_gets_no_snapshot(server: Server) -> None:
-    tell(server, 1, 5)
+    collect_elections(server, 1, 5)
 
     assert [(kind, number) for kind, number, _ in messages(server, 3, 2)] == [("message", 4), ("message", 5)]
 
 
 @pytest.mark.parametrize("asked", [{"headers": {"Last-Event-ID": "5000"}}, {"params": {"after": "6"}}])
 def test_stream_beyond_the_last_number_is_refused(server: Server, asked: dict[str, dict[str, str]]) -> None:
-    tell(server, 1, 5)
+    collect_elections(server, 1, 5)
     with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http:
         answer = http.get("/api/v1/events", **asked)  # type: ignore[arg-type]
 
@@ -82,7 +82,7 @@ def test_stream_beyond_the_last_number_is_refused(server: Server, asked: dict[st
 
 
 def test_stream_at_the_last_number_waits_for_events(server: Server) -> None:
-    tell(server, 1, 5)
+    collect_elections(server, 1, 5)
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
         http.stream("GET", "/api/v1/events", headers={"Last-Event-ID": "5"}) as answer,
@@ -90,13 +90,13 @@ def test_stream_at_the_last_number_waits_for_events(server: Server) -> None:
         assert answer.status_code == 200
         lines = answer.iter_lines()
         assert next(lines) == "retry: 1000"
-        tell(server, 6, 6)
+        collect_elections(server, 6, 6)
         assert next(line for line in lines if line.startswith("id: ")) == "id: 6"
 
 
 @pytest.mark.parametrize("position", [3, 5_000], ids=["no longer kept", "of another history"])
 def test_stream_that_cannot_resume_gets_a_snapshot(server: Server, position: int) -> None:
-    tell(server, 1, 150)
+    collect_elections(server, 1, 150)
     [(kind, number, state)] = messages(server, position, 1)
 
     assert (kind, number, state["controller_epoch"]) == ("snapshot", 150, 150)
@@ -122,7 +122,7 @@ def test_history_name_changes_only_with_an_emptied_directory(
     names = []
     for place in ("first", "first", "emptied"):
         with Server(tmp_path / place) as running:
-            tell(running, 1, 5)
+            collect_elections(running, 1, 5)
             names.append(named(running, 3))
 
     assert names[0] == names[1] != names[2]

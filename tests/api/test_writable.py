@@ -62,7 +62,7 @@ def test_cluster_reports_the_link_that_isolates_a_leader(server: Server) -> None
 
 def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert (partition["min_isr"], partition["lagging"]) == (2, [2])
     assert partition["unwritable"] == (
@@ -72,7 +72,7 @@ def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
 
 def test_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 3, "isr": [1, 2], "hw": 120, "leo": 121}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert (partition["min_isr"], partition["lagging"], partition["unwritable"]) == (None, [], None)
 
@@ -83,6 +83,6 @@ def test_isr_below_min_insync_replicas_is_unwritable(server: Server) -> None:
         partitions={0: PartitionZnodes((1, 2, 3), 1, 4, (1,), 3, 6)}
     )
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1], "hw": 120, "leo": 120}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert partition["unwritable"] == "its ISR has 1 of the 2 members that min.insync.replicas requires"

@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import VIEWPORT, WAIT_MS, Watched, launched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -35,7 +35,7 @@ def watched(opened: Watched) -> Iterator[Watched]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[PageServer]:
     server = PageServer(tmp_path).start()
-    tell_a_healthy_cluster(server)
+    write_healthy_cluster(server)
     yield server
     server.stop()
 

@@ -34,7 +34,7 @@ WAIT_S = 30.0
 ALL = 1_000_000
 
 
-class TellingAgent(FakeAgent):
+class JournallingAgent(FakeAgent):
     """An agent that obeys, and serves the journal lines that the test writes. It outlives the API's process."""
 
     def __init__(self, address: Any) -> None:
@@ -81,7 +81,7 @@ class PageServer:
         self._served_max = served_max
         self._player = player or FakePlayer()
         self._port = 0
-        self.agent = TellingAgent(self._settings.agents[0])
+        self.agent = JournallingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
         self.url = ""
 
@@ -124,7 +124,7 @@ class PageServer:
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
-    def tell(self, node: str, *told: Event) -> None:
+    def append_events(self, node: str, *told: Event) -> None:
         """Append events to a node's journal, and wait until they are numbered."""
         self.agent.write(node, *told)
         self.settle()
@@ -149,7 +149,7 @@ class PageServer:
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
         """Set the controller that a broker believes in, as its control socket reports it."""
         believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
-        self.agent.say(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
+        self.agent.set_status(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
     def is_controller(self, broker: int, epoch: int) -> None:
         """Set the controller in the ensemble's znodes."""
@@ -162,7 +162,7 @@ class PageServer:
         self.ensemble.reading.topics[name] = TopicZnodes(name, "id", {}, partitions)
 
 
-def tell_a_healthy_cluster(server: PageServer) -> None:
+def write_healthy_cluster(server: PageServer) -> None:
     """Write three peers with 2 leading epoch 1, three brokers with 1 as controller at epoch 3, and one topic."""
     write = server.agent.write
     for node in NODES:

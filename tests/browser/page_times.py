@@ -27,7 +27,7 @@ import typer
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from tests.browser.chromium import launched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import card
 from zabka.journal import events as e
 from zabka.testing.live.start import start_live, stop_live
@@ -37,7 +37,7 @@ EVENTS = 20_000
 SEEKS = 100
 DRAWS = 50
 PER_S = 1_000
-TOLD_S = 10
+EVENTS_S = 10
 KILLS = 20
 PROGRAMS = (Path(__file__).parent / "js" / "page_times.js").read_text().rstrip()
 
@@ -109,7 +109,7 @@ def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
             yield f"broker-{broker}", e.ControllerBelieved(broker, 1, 3, broker == 1)
 
 
-def tell_many_events(server: PageServer, count: int) -> None:
+def write_many_events(server: PageServer, count: int) -> None:
     """Write a live journal of that many events."""
     server.agent.write("broker-1", e.TopicCreated("many", "id2", {n: [1, 2, 3] for n in range(PARTITIONS)}))
     for node, event in many_events(count):
@@ -134,9 +134,9 @@ def serving(events: int = 0) -> Iterator[PageServer]:
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         server = PageServer(Path(directory), served_max=100_000).start()
         try:
-            tell_a_healthy_cluster(server)
+            write_healthy_cluster(server)
             if events:
-                tell_many_events(server, events)
+                write_many_events(server, events)
             yield server
         finally:
             server.stop()
@@ -191,7 +191,7 @@ def measure_events(browser: Browser) -> None:
         over = threading.Event()
 
         def tell() -> None:
-            for place, (node, event) in enumerate(many_events(PER_S * (TOLD_S + 2))):
+            for place, (node, event) in enumerate(many_events(PER_S * (EVENTS_S + 2))):
                 server.agent.write(node, event)
                 if place % 10 == 9:
                     time.sleep(10 / PER_S)
@@ -203,12 +203,12 @@ def measure_events(browser: Browser) -> None:
         telling.start()
         busy = Busy(page)
         before, long_tasks = busy.ms(), LongTasks(page)
-        took = ask(page, "events", TOLD_S)
+        took = ask(page, "events", EVENTS_S)
         spent = busy.ms() - before
         over.set()
         telling.join()
         typer.echo(
-            f"event to pixel: {len(took) / TOLD_S:.0f} events/s for {TOLD_S} s; processor {spent / TOLD_S / 10:.0f} %"
+            f"event to pixel: {len(took) / EVENTS_S:.0f} events/s for {EVENTS_S} s; processor {spent / EVENTS_S / 10:.0f} %"
         )
         typer.echo(f"  {of(took)}; {long_tasks}")
 

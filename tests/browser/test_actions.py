@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import act, button, card, region, row, turn_to
 from zabka.journal import events as e
 
@@ -68,7 +68,7 @@ def test_topic_is_created_configured_and_deleted(page: Page, server: PageServer)
 
 
 def test_elections_are_started_from_a_partitions_row(page: Page, server: PageServer) -> None:
-    server.tell("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
+    server.append_events("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
     button(page, "Elect the preferred leader of orders-0").click()
 
     expect(region(page, "API calls")).to_contain_text('"type":"PREFERRED"')
@@ -187,7 +187,7 @@ def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer)
     assert watched.complaints == []
 
 
-def make_anew(server: PageServer, directory: Path) -> None:
+def recreate_cluster(server: PageServer, directory: Path) -> None:
     """Create another cluster in the same place, whose history is longer before any browser reconnects."""
     server.stop()
     shutil.rmtree(directory / "api" / "collected")
@@ -205,7 +205,7 @@ def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server
     reigns = page.get_by_role("list", name="Controller terms, newest first")
     expect(reigns).to_contain_text("1@3")
 
-    make_anew(server, tmp_path)
+    recreate_cluster(server, tmp_path)
 
     expect(page.get_by_label("controller epoch 1")).to_be_visible(timeout=15_000)
     expect(reigns).to_contain_text("2@1")
@@ -223,7 +223,7 @@ def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
     reigns = page.get_by_role("list", name="Controller terms, newest first")
     expect(reigns).to_contain_text("1@3")
 
-    make_anew(server, tmp_path)
+    recreate_cluster(server, tmp_path)
 
     expect(reigns).to_contain_text("2@1", timeout=15_000)
     expect(reigns).not_to_contain_text("1@3")
@@ -232,7 +232,7 @@ def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
 def test_page_that_lags_too_far_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=60).start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         page = watched.page
         page.goto(f"{server.url}#tab=table")
         expect(card(page, "Broker 1")).to_be_visible()
@@ -250,7 +250,7 @@ def test_page_that_lags_too_far_restarts_from_a_snapshot(watched: Watched, tmp_p
 def test_page_asks_the_user_for_the_token_on_401(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, token="sesame").start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         page = watched.page
         page.goto(f"{server.url}#tab=table")
         button(page, "Kill broker 2").click()

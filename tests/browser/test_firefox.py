@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.firefox import POLL_S, WAIT_S, Firefox
 from tests.browser.page_server import PageServer
-from tests.browser.test_moments import tell_a_failover
+from tests.browser.test_moments import write_failover
 from zabka.journal import events as e
 
 TABS = ["messages", "links", "table", "lab", "lessons", "compare"]
@@ -40,7 +40,7 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 @pytest.fixture
 def told(server: PageServer) -> PageServer:
     """A healthy cluster, and then a failover."""
-    tell_a_failover(server)
+    write_failover(server)
     return server
 
 

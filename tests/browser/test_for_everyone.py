@@ -78,7 +78,7 @@ def test_focus_stays_in_the_panel_after_a_topic_deletion(page: Page) -> None:
 def test_failover_is_announced_by_its_result(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     server.is_controller(3, 4)
-    server.tell(
+    server.append_events(
         "broker-3",
         e.ControllerElected(3, 4, 4),
         e.LeaderElected("orders", 0, -1, 5, [2], [1, 2, 3], 7, 4, False, "offline"),
@@ -138,7 +138,7 @@ def test_phone_shows_everything_without_sideways_scrolling(page: Page, server: P
     button(page, "Create topic").click()
     button(page, "Configure orders").click()
     long_name = "a-topic-with-quite-a-long-name." * 3
-    server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.append_events("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
     expect(page.get_by_role("region", name="Records removed from a replica")).to_contain_text(long_name)
     expect(page.get_by_role("form", name="Configure orders")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

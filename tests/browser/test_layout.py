@@ -17,7 +17,7 @@ def test_seven_replicas_with_unknown_ends_fit_next_to_the_rail(page: Page, serve
     for broker in SEVEN[3:]:
         server.agent.write(f"broker-{broker}", e.NodeStarted("broker", broker, {}))
         server.agent.write("api", e.BrokerRegistered(broker, 24 + broker, broker))
-    server.tell(
+    server.append_events(
         "broker-1",
         e.TopicCreated("payments", "id2", {0: SEVEN}),
         e.LeaderElected("payments", 0, 1, 0, SEVEN, SEVEN, 0, 3, False, "new"),
@@ -41,7 +41,7 @@ def test_header_of_a_past_moment_with_six_faults_stays_low(page: Page, server: P
     for fault in server.agent.held:
         told = e.FaultInjected(fault.id, fault.kind, fault.source, fault.target, False, fault.delay_ms)
         server.agent.write("host-1", told)
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2], 1, 4, 7, "lag"))
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2], 1, 4, 7, "lag"))
     page.set_viewport_size({"width": 1280, "height": 720})
     page.goto(f"{server.url}#at={server.last_seq}&tab=table")
 

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region, turn_to
 from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
@@ -21,7 +21,7 @@ PLAYED_MS = 90_000
 def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """A server with the real player."""
     server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
-    tell_a_healthy_cluster(server)
+    write_healthy_cluster(server)
     yield server
     server.stop()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.page_times import Busy
 from tests.browser.test_page import card, region
 from zabka.api.views.ensemble_view import PartitionZnodes
@@ -55,7 +55,7 @@ def bytes_received(network: CDPSession) -> list[int]:
 def test_first_load_is_small_with_20000_kept_events(browser_process: Browser, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=100_000).start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         server.agent.write("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, i)]) for i in range(KEPT)])
         server.settle(30)
         context = browser_process.new_context()
@@ -84,10 +84,10 @@ def test_main_thread_stays_free_with_500_partitions(server: PageServer, page: Pa
     assignment = {number: [1, 2, 3] for number in range(PARTITIONS)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
-    server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
+    server.append_events("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     expect(page.get_by_role("heading", name="many")).to_be_visible()
     unit_ms = processor_ms(page, lambda: page.evaluate(UNIT))
-    spent_ms = processor_ms(page, lambda: tell_progress(server, page, list(assignment)))
+    spent_ms = processor_ms(page, lambda: write_progress(server, page, list(assignment)))
     assert spent_ms < UNITS_OF_5_S_MAX * unit_ms
 
 
@@ -99,7 +99,7 @@ def processor_ms(page: Page, work: Callable[[], object]) -> float:
     return busy.ms() - before
 
 
-def tell_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
+def write_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
     """For 5 s, three brokers report the end of each of their logs twice a second, at 2,000 records a second."""
     end_s = time.monotonic() + 5
     offset = 0

@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
-from tests.browser.page_times import EVENTS, tell_many_events
+from tests.browser.page_server import PageServer, write_healthy_cluster
+from tests.browser.page_times import EVENTS, write_many_events
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_moments import SHOWN
 from tests.browser.test_page import card
@@ -39,19 +39,19 @@ GO = """async (at) => {
 
 
 @pytest.fixture(scope="module")
-def long_told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """A cluster with a history of 20,000 events, all of which are kept."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
-    tell_a_healthy_cluster(server)
-    tell_many_events(server, EVENTS)
+    write_healthy_cluster(server)
+    write_many_events(server, EVENTS)
     yield server
     server.stop()
 
 
 @pytest.fixture
-def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
+def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
     """The page of that cluster, live."""
-    watched.page.goto(long_told.url)
+    watched.page.goto(long_history.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
     assert watched.leave() == []
@@ -67,9 +67,9 @@ def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
     return found
 
 
-def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_told: PageServer) -> None:
-    numbers = random.Random(11).sample(range(1, long_told.last_seq), MOMENTS)
-    expected = folds(long_told, numbers)
+def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_history: PageServer) -> None:
+    numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
+    expected = folds(long_history, numbers)
     for seq in numbers:
         page.evaluate(GO, seq)
         shown = page.evaluate(SHOWN)
@@ -87,16 +87,16 @@ def test_steps_across_a_page_end_visit_each_number_once(page: Page) -> None:
     assert page.evaluate("window.visited") == [*on, *back]
 
 
-def test_end_key_returns_to_live_without_a_gap(page: Page, long_told: PageServer) -> None:
+def test_end_key_returns_to_live_without_a_gap(page: Page, long_history: PageServer) -> None:
     page.evaluate(GO, 700)
     told = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
-    long_told.tell("broker-1", *told)
+    long_history.append_events("broker-1", *told)
     page.evaluate(VISIT)
     page.keyboard.press("End")
     expect(page.locator(".when")).to_contain_text("LIVE")
-    last = long_told.last_seq
+    last = long_history.last_seq
     wait_until(page, f"() => document.querySelector('#events .sum b').textContent === '{last}'")
     shown = page.evaluate(SHOWN)
     assert shown["live"]
-    assert shown["state"] == folds(long_told, [last])[last]
+    assert shown["state"] == folds(long_history, [last])[last]
     assert page.evaluate("window.visited") == ["live"]

@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import turn_to
 from zabka.api.runs.intake import on_one_clock
 from zabka.api.runs.kept import KeptRuns
@@ -65,7 +65,7 @@ class Failover:
         self.whole_tap = MessageTap()
         self.whole_seq = self._keep_whole(kept, directory / "whole.jsonl")
         self.server = PageServer(directory).start()
-        tell_a_healthy_cluster(self.server)
+        write_healthy_cluster(self.server)
 
     def _keep_whole(self, kept: KeptRuns, file: Path) -> int:
         """Keep a run of whole processes, and return the number of its last controller election."""

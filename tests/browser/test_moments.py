@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.chromium import Watched, wait_here, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_page import button, card, region, turn_to
 from zabka.api.runs import pages
@@ -32,7 +32,7 @@ SHOWN = """async () => {
 }"""
 
 
-def tell_a_failover(server: PageServer) -> None:
+def write_failover(server: PageServer) -> None:
     """Controller 1 is killed, its session expires, broker 3 is elected; a partition moves and loses records."""
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     expired = ["/brokers/ids/1", "/controller"]
@@ -51,8 +51,8 @@ def tell_a_failover(server: PageServer) -> None:
 def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """A cluster with a failover in its history."""
     server = PageServer(tmp_path_factory.mktemp("told")).start()
-    tell_a_healthy_cluster(server)
-    tell_a_failover(server)
+    write_healthy_cluster(server)
+    write_failover(server)
     yield server
     server.stop()
 
@@ -135,7 +135,7 @@ def test_stream_continues_while_a_past_moment_is_shown(page: Page, server: PageS
     last = server.numbered()[-1].seq
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".when.past")).to_contain_text(f"event {last - 1}")
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     page.keyboard.press("End")
 
     expect(page.get_by_role("row", name="Partition orders-0")).to_contain_text("ISR 1, 2, 3")

@@ -66,7 +66,7 @@ def test_broker_with_a_stale_belief_is_marked(page: Page, server: PageServer) ->
     server.agent.write("host-1", e.ProcessChanged("broker-1", "paused", 103, "pause"))
     server.is_controller(2, 4)
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerBelieved(2, 2, 4, True))
-    server.tell("broker-3", e.ControllerBelieved(3, 2, 4, False))
+    server.append_events("broker-3", e.ControllerBelieved(3, 2, 4, False))
 
     expect(row(page, "Belief of broker 1")).to_contain_text(
         "stale: reports broker 1 · epoch 3; ZooKeeper has broker 2 · epoch 4"
@@ -80,7 +80,7 @@ def test_broker_with_a_stale_belief_is_marked(page: Page, server: PageServer) ->
 
 def test_fenced_writes_and_requests_are_counted_per_broker(page: Page, server: PageServer) -> None:
     server.agent.write("broker-1", e.WriteFenced(1, 3, "set", "/brokers/topics/orders/partitions/0/state"))
-    server.tell("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
+    server.append_events("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
 
     expect(row(page, "Belief of broker 1")).to_contain_text("1 / 1")
     expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
@@ -90,11 +90,11 @@ def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServe
     expect(page.get_by_label("controller epoch 3")).to_be_visible()
     session = 0x1_0000_A2C3_D001
     server.is_controller(-1, 3)
-    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"]))
+    server.append_events("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"]))
     expect(region(page, "Controller epoch")).to_contain_text("No controller")
 
     server.is_controller(3, 4)
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
     expect(page.get_by_label("controller epoch 4")).to_be_visible()
     reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
@@ -123,9 +123,9 @@ def test_controller_term_shows_why_it_ended(page: Page, server: PageServer, acti
         expect(epoch.locator(".band.absent")).to_have_count(1)
     server.is_controller(-1, 3)
     session = 0x1_0000_A2C3_D001
-    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
+    server.append_events("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
     server.is_controller(3, 4)
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
     reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.first).to_contain_text("3@4")
@@ -146,18 +146,18 @@ def test_partitions_show_leader_isr_and_log_end_offsets(page: Page) -> None:
 
 def test_eligible_replicas_are_shown(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
-    server.tell("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
+    server.append_events("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
 
     expect(row(page, "Partition orders-0")).to_contain_text("ISR 1eligible 2")
     expect(page.get_by_text("orders-0: ISR 1, eligible 2 (lag)")).to_be_visible()
 
 
 def test_unclean_election_and_its_lost_records_are_shown(page: Page, server: PageServer) -> None:
-    server.tell("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
+    server.append_events("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
     expect(row(page, "Partition orders-0")).to_contain_text("offline")
     server.has_topic("orders", {0: PartitionZnodes((1, 2, 3), 3, 6, (3,), 3, 8)})
     server.agent.write("broker-1", e.LeaderElected("orders", 0, 3, 6, [3], [1, 2, 3], 8, 3, True, "unclean"))
-    server.tell("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.append_events("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
 
     expect(row(page, "Partition orders-0")).to_contain_text("unclean")
     expect(row(page, "Partition orders-0")).to_contain_text("at least 30 committed records lost")
@@ -173,7 +173,7 @@ def test_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: Pag
     ):
         count = last - first + 1
         lost = e.RecordsLost(broker, "orders", 0, first, last, count, committed, "diverging_epoch")
-        server.tell(f"broker-{broker}", lost)
+        server.append_events(f"broker-{broker}", lost)
 
     expect(row(page, "Partition orders-0")).to_contain_text("at least 226 committed records lost")
     expect(region(page, "Records removed from a replica")).to_contain_text("at least 226 committed records lost")
@@ -200,7 +200,7 @@ def test_state_not_received_from_the_api_is_unknown(watched: Watched, tmp_path: 
 
 def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageServer) -> None:
     server.ensemble.stale = True
-    server.tell("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
+    server.append_events("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
 
     expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
@@ -216,7 +216,7 @@ def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: 
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]
     for peer in (1, 2, 3):
-        server.tell(f"peer-{peer}", *looks)
+        server.append_events(f"peer-{peer}", *looks)
     stands = "session not expired: no session expires without a quorum"
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text(stands)
     expect(page.locator("#reigns")).to_contain_text(stands)
@@ -225,7 +225,7 @@ def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: 
 
 
 def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     events = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
     expect(events.first).to_contain_text("orders-0: ISR 1, 2, 3 (caught up)")
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
@@ -241,13 +241,13 @@ def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: Pag
 
 
 def test_event_text_is_never_rendered_as_markup(page: Page, server: PageServer) -> None:
-    server.tell("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
+    server.append_events("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
 
     expect(page.get_by_text("closes the connection from <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
 
 
 def test_progress_events_do_not_hide_older_events(page: Page, server: PageServer) -> None:
-    server.tell("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
+    server.append_events("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
     page.reload()
 
     expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
@@ -255,7 +255,7 @@ def test_progress_events_do_not_hide_older_events(page: Page, server: PageServer
 
 def test_producer_reports_do_not_hide_older_events(page: Page, server: PageServer) -> None:
     told = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
-    server.tell("api", *told)
+    server.append_events("api", *told)
     page.reload()
     expect(region(page, "Events")).to_contain_text("controller_elected")
     region(page, "Events").get_by_label("type").select_option("controller_elected")

@@ -25,7 +25,7 @@ def crowded(server: PageServer) -> PageServer:
     assignment = {number: replicas_of(number) for number in range(MANY)}
     server.has_topic("archive", {n: PartitionZnodes(tuple(r), r[0], 0, tuple(r), 3, 0) for n, r in assignment.items()})
     led = [e.LeaderElected("archive", n, r[0], 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
-    server.tell("broker-1", e.TopicCreated("archive", "id2", assignment), *led)
+    server.append_events("broker-1", e.TopicCreated("archive", "id2", assignment), *led)
     return server
 
 
@@ -63,7 +63,7 @@ def test_filter_finds_topics_and_single_partitions(crowded: PageServer, page: Pa
 
 
 def test_problem_filter_shows_only_partitions_with_problems(crowded: PageServer, page: Page) -> None:
-    crowded.tell("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
+    crowded.append_events("broker-1", e.IsrChanged("archive", 77, [3, 1], 3, 0, 1, "lag"))
     expect(region(page, "Partitions")).to_contain_text("1 under-replicated")
     region(page, "Partitions").get_by_label("with problems only").check()
 
@@ -84,10 +84,10 @@ def test_topic_with_requested_deletion_is_not_offline(crowded: PageServer, page:
         }"""
     )
     offline = [e.IsrChanged("archive", n, [], -1, 1, 1, "deletion") for n in range(MANY)]
-    crowded.tell("broker-1", e.AdminRequested("DeleteTopics", ["archive"], "10.0.0.1"), *offline)
+    crowded.append_events("broker-1", e.AdminRequested("DeleteTopics", ["archive"], "10.0.0.1"), *offline)
     expect(health).to_contain_text("1 topic being deleted")
     del crowded.ensemble.reading.topics["archive"]
-    crowded.tell("broker-1", e.TopicDeleted("archive"))
+    crowded.append_events("broker-1", e.TopicDeleted("archive"))
 
     expect(page.get_by_role("heading", name="archive")).to_have_count(0)
     expect(health).not_to_contain_text("being deleted")

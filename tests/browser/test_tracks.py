@@ -151,8 +151,8 @@ def test_failover_can_be_made_by_keyboard_alone(watched: Watched, server: PageSe
 
     server.is_controller(3, 4)
     gone = ["/brokers/ids/1", "/controller"]
-    server.tell("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
     expect(page.get_by_label("controller epoch 4")).to_contain_text("broker 3 · epoch 4")
     expect(card(page, "Broker 3")).to_contain_text("controller")
     expect(page.get_by_role("status")).to_contain_text("Broker 3 is controller, epoch 4.")
@@ -223,7 +223,7 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     """Two partitions of three replicas, below the lanes of the controller and of three brokers."""
     server.has_topic("payments", {0: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0)})
     led = e.LeaderElected("payments", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 3, False, "new")
-    server.tell("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
+    server.append_events("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
     page.set_viewport_size({"width": 1280, "height": 720})
     turn_to(page, "Tracks")
     page.keyboard.press("p")
@@ -241,7 +241,7 @@ def test_many_partitions_are_one_lane_until_expanded(page: Page, server: PageSer
     assignment = {number: [1, 2, 3] for number in range(200)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
-    server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
+    server.append_events("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     turn_to(page, "Tracks")
     unfold = page.get_by_role("button", name="Expand many (200)")
     expect(unfold).to_be_visible()

@@ -26,7 +26,7 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.cli.reassign_plan import read_plan, read_topics
 from zabka.testing.live.cluster import LiveCluster
 
-NOBODY = ("--bootstrap-server", "127.0.0.1:1")
+NO_BROKER = ("--bootstrap-server", "127.0.0.1:1")
 HUGE = "9" * 5000
 
 
@@ -49,7 +49,7 @@ HUGE = "9" * 5000
 def test_number_that_no_request_can_carry_is_refused(
     main: Callable[[list[str]], int], arguments: list[str], says: str
 ) -> None:
-    code, out, err = called(main, *arguments, *NOBODY)
+    code, out, err = called(main, *arguments, *NO_BROKER)
     assert (code, out) == (1, "")
     assert says in err
 
@@ -65,7 +65,7 @@ def test_number_that_no_request_can_carry_is_refused(
     ],
 )
 def test_two_entities_at_once_are_refused(arguments: list[str], says: str) -> None:
-    code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NOBODY)
+    code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NO_BROKER)
     assert (code, out) == (1, "")
     assert says in err
 
@@ -84,7 +84,7 @@ def test_name_that_is_not_utf_8_is_refused(
     main_and_arguments: tuple[Callable[[list[str]], int], str],
 ) -> None:
     main, *arguments = main_and_arguments
-    _, out, err = called(main, *arguments, *NOBODY)
+    _, out, err = called(main, *arguments, *NO_BROKER)
     assert "\\udcff' is no UTF-8" in out + err
 
 

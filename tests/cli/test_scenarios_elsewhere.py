@@ -13,7 +13,7 @@ import pytest
 from tests.http_server import serving
 
 
-class _Somebody(BaseHTTPRequestHandler):
+class _OtherServer(BaseHTTPRequestHandler):
     """A server of something else, which answers every request."""
 
     def do_GET(self) -> None:
@@ -26,9 +26,9 @@ class _Somebody(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def somebody() -> Iterator[str]:
+def other_server() -> Iterator[str]:
     """The URL of a server of something else."""
-    with serving(_Somebody) as url:
+    with serving(_OtherServer) as url:
         yield url
 
 
@@ -51,10 +51,10 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_url_without_a_cluster_is_refused(somebody: str) -> None:
+def test_url_without_a_cluster_is_refused(other_server: str) -> None:
     assert "there is no cluster at 'http://127.0.0.1:1': " in refused("http://127.0.0.1:1")
-    assert "no JSON" in refused(somebody)
-    assert "there is no cluster at" in refused(f"{somebody}/json")
+    assert "no JSON" in refused(other_server)
+    assert "there is no cluster at" in refused(f"{other_server}/json")
     assert "there is no cluster at 'localhost'" in refused("localhost")
     assert "there is no cluster at" in refused("http://a\nb")
 

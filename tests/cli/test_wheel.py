@@ -17,7 +17,7 @@ from tests.built_wheel import ROOT, build_wheel, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-SAID = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
+README_SIZE = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
 """The size of a plain installation that the README states."""
 SIZE = """
 import importlib.metadata, pathlib
@@ -66,8 +66,8 @@ def test_wheel_has_one_top_level_package(wheel: Path) -> None:
 
 
 def test_plain_installation_has_the_size_that_the_readme_states(installed: Installed) -> None:
-    (said_mb,) = SAID.findall((ROOT / "README.md").read_text())
-    assert round(installed.plain_bytes / 1_000_000) == int(said_mb)
+    (stated_mb,) = README_SIZE.findall((ROOT / "README.md").read_text())
+    assert round(installed.plain_bytes / 1_000_000) == int(stated_mb)
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from zabka.compose.progress import PlainProgress
 
 
 @pytest.fixture
-def somebody() -> Iterator[subprocess.Popen[bytes]]:
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
     """A process that belongs to no cluster."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
@@ -27,9 +27,9 @@ def somebody() -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_pid_left_by_an_earlier_run_is_not_signalled(
-    tmp_path: Path, somebody: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_run(tmp_path, Run(somebody.pid, "http://127.0.0.1:1"))
+    save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.5)
 
     def down_meanwhile(_wanted: Wanted, data: Path) -> NoReturn:
@@ -40,7 +40,7 @@ def test_pid_left_by_an_earlier_run_is_not_signalled(
     monkeypatch.setattr(running, "prepare", down_meanwhile)
     with pytest.raises(BadPlan, match="enough was seen"):
         running.up(Wanted(), tmp_path, PlainProgress(), detach=True)
-    assert somebody.poll() is None
+    assert bystander.poll() is None
 
 
 @pytest.fixture

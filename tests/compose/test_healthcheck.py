@@ -47,10 +47,10 @@ class RunningHost(Host):
         super().__init__(topology, topology.hosts[0], tmp_path)
         for process in self.processes.values():
             process.state = "running"
-        self.say("peer-1", Link(serving=True))
-        self.say("broker-1", Link(is_controller=False))
+        self.set_link("peer-1", Link(serving=True))
+        self.set_link("broker-1", Link(is_controller=False))
 
-    def say(self, node: str, link: Any) -> None:
+    def set_link(self, node: str, link: Any) -> None:
         self.links[node] = link
 
     def close_journal(self) -> None:
@@ -87,9 +87,9 @@ def cpu_s(argv: list[str], says: str, code: int) -> float:
 
 
 def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
-    with socket.socket() as nobody_listens:
-        nobody_listens.bind(("127.0.0.1", 0))
-        port = nobody_listens.getsockname()[1]
+    with socket.socket() as closed_port:
+        closed_port.bind(("127.0.0.1", 0))
+        port = closed_port.getsockname()[1]
         probe = cpu_s([sys.executable, "-P", "-m", "zabka.compose.healthcheck", str(port)], f"port {port}:", 1)
     assert probe < INTERPRETERS_MAX * cpu_s([sys.executable, "-P", "-c", "pass"], "", 0)
 
@@ -132,12 +132,12 @@ def test_host_with_a_paused_or_dead_process_is_unhealthy(host: RunningHost) -> N
 
 @pytest.mark.parametrize("link", [Link(), Link(STALE_MS + 1, up=True)])
 def test_host_with_a_silent_node_is_unhealthy(host: RunningHost, link: Link) -> None:
-    host.say("broker-1", link)
+    host.set_link("broker-1", link)
     assert host.trouble() == "broker-1 does not answer"
 
 
 def test_peer_without_a_quorum_is_unhealthy(host: RunningHost) -> None:
-    host.say("peer-1", Link(serving=False))
+    host.set_link("peer-1", Link(serving=False))
     assert host.trouble() == "peer-1 does not serve"
 
 

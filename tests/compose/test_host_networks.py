@@ -84,7 +84,7 @@ class Network:
         run("ip", "address", "add", f"{self._subnet}.254/24", "dev", self._uplink)
         for name in NAMES:
             self._add(name)
-        self._tell_names()
+        self._write_hosts_files()
 
     def space(self, name: str) -> str:
         return f"zabka-{self._number}-{name}"
@@ -98,7 +98,7 @@ class Network:
         run("ip", "-n", space, "link", "set", "eth0", "up")
         run("ip", "-n", space, "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
 
-    def _tell_names(self) -> None:
+    def _write_hosts_files(self) -> None:
         text = "127.0.0.1 localhost\n" + "".join(f"{at} {name}\n" for name, at in self.addresses.items())
         for name in NAMES:
             hosts = Path("/etc/netns") / self.space(name) / "hosts"
@@ -118,7 +118,7 @@ class Network:
         self.addresses[name] = f"{self._subnet}.{int(before.rpartition('.')[2]) + 100}"
         run("ip", "-n", space, "address", "delete", f"{before}/24", "dev", "eth0")
         run("ip", "-n", space, "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
-        self._tell_names()
+        self._write_hosts_files()
 
     def close(self) -> None:
         for name in NAMES:
@@ -161,7 +161,7 @@ class Hosts:
         self._agents[name].kill()
         self._agents[name].wait()
 
-    def faults_told(self, name: str) -> list[str]:
+    def journalled_faults(self, name: str) -> list[str]:
         """Return the types of the link fault events in the host's journal, in order."""
         number = NAMES.index(name) + 1
         entries = read_directory(self.disk(name) / f"host-{number}" / "journal")
@@ -296,14 +296,14 @@ def test_restarted_agent_has_the_active_link_faults_again(cluster: Cluster) -> N
     body = {"from": "broker-2", "to": "broker-1", "kind": "delay", "delay_ms": 20}
     made = cluster.http.post("/api/v1/faults", json=body)
     assert made.status_code == 201, made.text
-    assert cluster.hosts.faults_told("beta") == ["FaultInjected"]
+    assert cluster.hosts.journalled_faults("beta") == ["FaultInjected"]
     cluster.hosts.kill("beta")
     cluster.hosts.start("beta")
     again = ["FaultInjected", "FaultRemoved", "FaultInjected"]
-    until(lambda: cluster.hosts.faults_told("beta") == again, BACK_S)
+    until(lambda: cluster.hosts.journalled_faults("beta") == again, BACK_S)
     assert [fault["id"] for fault in cluster.get("/api/v1/faults")] == [made.json()["id"]]
     assert cluster.http.delete(f"/api/v1/faults/{made.json()['id']}").status_code == 204
-    assert cluster.hosts.faults_told("beta") == [*again, "FaultRemoved"]
+    assert cluster.hosts.journalled_faults("beta") == [*again, "FaultRemoved"]
     until(cluster.ready, BACK_S)
 
 

@@ -38,7 +38,7 @@ def tracked() -> frozenset[str]:
 
 
 @cache
-def rooms() -> frozenset[str]:
+def packages() -> frozenset[str]:
     return frozenset(name for name in tracked() if "/" not in name and (ROOT / name).is_dir() and name != ".")
 
 
@@ -92,7 +92,7 @@ def test_every_path_in_a_document_exists(path: Path) -> None:
         for token in _CODE.findall(prose(path.read_text()))
         if re.fullmatch(r"[\w./-]+", token) and ("/" in token[1:] or token in AT_THE_TOP)
     ]
-    wrong = [token for token in named if token.split("/")[0] in rooms() and token not in tracked()]
+    wrong = [token for token in named if token.split("/")[0] in packages() and token not in tracked()]
     assert wrong == []
 
 
@@ -107,5 +107,5 @@ def test_every_code_name_is_defined_where_documented(path: Path) -> None:
 def test_every_module_in_a_document_exists(path: Path) -> None:
     # Configuration keys start with the project's name, which is also a package's.
     dotted = [t for t in _CODE.findall(prose(path.read_text())) if re.fullmatch(r"(?!zabka\.)[a-z_]\w*(\.\w+)+", t)]
-    wrong = [t for t in dotted if t.split(".")[0] in rooms() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]
+    wrong = [t for t in dotted if t.split(".")[0] in packages() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]
     assert [token for token in wrong if not is_code(token)] == []

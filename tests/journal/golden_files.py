@@ -23,7 +23,7 @@ from zabka.journal.sentence_file import SENTENCES, read_sentences
 from zabka.journal.sentences import holds, render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-TOLD = GOLDEN / "sentences.jsonl"
+GOLDEN_SENTENCES = GOLDEN / "sentences.jsonl"
 HISTORIES = sorted((GOLDEN / "histories").glob("*.jsonl"))
 
 
@@ -47,7 +47,7 @@ def state_after(entries: Iterable[Entry]) -> dict[str, Any]:
 EMPTY: dict[str, Any] = json.loads(msgspec.json.encode(ClusterState()))
 
 
-def said_of(line: dict[str, Any]) -> dict[str, Any]:
+def with_sentence(line: dict[str, Any]) -> dict[str, Any]:
     """Return a line of `sentences.jsonl` with its entry's sentence; `spoken` and `progress` are set only where they
     apply.
     """
@@ -72,7 +72,7 @@ def said_of(line: dict[str, Any]) -> dict[str, Any]:
 
 def sentences_text() -> str:
     """Return the expected text of `sentences.jsonl`."""
-    return "".join(json.dumps(said_of(line), ensure_ascii=False) + "\n" for line in lines_of(TOLD))
+    return "".join(json.dumps(with_sentence(line), ensure_ascii=False) + "\n" for line in lines_of(GOLDEN_SENTENCES))
 
 
 def state_text(history: Path) -> str:
@@ -82,7 +82,7 @@ def state_text(history: Path) -> str:
 
 def main() -> None:
     """Write the expected half of every golden file."""
-    TOLD.write_text(sentences_text())
+    GOLDEN_SENTENCES.write_text(sentences_text())
     for history in HISTORIES:
         state_file(history).write_text(state_text(history))
 

@@ -43,7 +43,7 @@ class History:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def tell(self, node: str, event: Event) -> Entry:
+    def add(self, node: str, event: Event) -> Entry:
         node_seq = sum(entry.node == node for entry in self.entries) + 1
         at_us = 1000 * (len(self.entries) + 1)
         self.entries.append(Entry(node, node_seq, at_us, at_us, event, len(self.entries) + 1))
@@ -73,10 +73,10 @@ def named(entry: Entry) -> Cause:
 
 def test_controller_election_is_caused_by_a_session_expiry() -> None:
     history = History()
-    history.tell("peer-1", e.SessionExpired(0xA1, 6000, 6100, 2))
-    history.tell("peer-2", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
-    history.tell("peer-1", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
-    won = history.tell("broker-2", e.ControllerElected(2, 5, 4, 0x100000008, transaction_cause(0x100000007)))
+    history.add("peer-1", e.SessionExpired(0xA1, 6000, 6100, 2))
+    history.add("peer-2", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
+    history.add("peer-1", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
+    won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x100000008, transaction_cause(0x100000007)))
     assert history.types(won) == ["controller_elected", "session_closed", "session_expired"]
     assert history.chain(won).steps[1].node == "peer-2", "the first peer that told of the transaction"
     assert history.chain(won)[1:] == (End.TIMER, "timer session-expiry")
@@ -86,12 +86,12 @@ def test_partitions_name_their_own_leaders_session_expiry() -> None:
     """Two brokers expire together; each partition's chain leads to the session of its own former leader."""
     history = History()
     for broker, session in ((1, 0xA1), (2, 0xA2)):
-        history.tell(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
+        history.add(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
     for session, zxid in ((0xA1, 0x21), (0xA2, 0x22)):
-        history.tell("peer-1", e.SessionExpired(session, 6000))
-        history.tell("peer-1", e.SessionClosed(session, zxid, [], expiry_cause(session)))
-    of_second = history.tell("broker-3", elected(7, 2, registration_cause(2, 0x12)))
-    of_first = history.tell("broker-3", elected(8, 1, registration_cause(1, 0x11)))
+        history.add("peer-1", e.SessionExpired(session, 6000))
+        history.add("peer-1", e.SessionClosed(session, zxid, [], expiry_cause(session)))
+    of_second = history.add("broker-3", elected(7, 2, registration_cause(2, 0x12)))
+    of_first = history.add("broker-3", elected(8, 1, registration_cause(1, 0x11)))
     sessions = [
         [step.event.session_id for step in history.chain(entry).steps if isinstance(step.event, e.SessionClosed)]
         for entry in (of_first, of_second)
@@ -101,10 +101,10 @@ def test_partitions_name_their_own_leaders_session_expiry() -> None:
 
 def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     history = History()
-    history.tell("broker-1", e.BrokerRegistered(1, 0x11, 0xA1, START))
-    early = history.tell("broker-3", elected(7, 1, registration_cause(1, 0x11)))
-    history.tell("peer-1", e.SessionExpired(0xA1, 6000))
-    history.tell("peer-1", e.SessionClosed(0xA1, 0x21, [], expiry_cause(0xA1)))
+    history.add("broker-1", e.BrokerRegistered(1, 0x11, 0xA1, START))
+    early = history.add("broker-3", elected(7, 1, registration_cause(1, 0x11)))
+    history.add("peer-1", e.SessionExpired(0xA1, 6000))
+    history.add("peer-1", e.SessionClosed(0xA1, 0x21, [], expiry_cause(0xA1)))
     assert history.types(early) == ["leader_elected"]
     assert history.chain(early).end is End.UNKNOWN
 
@@ -112,20 +112,20 @@ def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
 def test_absent_broker_is_caused_by_its_last_sessions_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
-        history.tell("broker-1", e.BrokerRegistered(1, czxid, session, START))
-        history.tell("peer-1", e.SessionExpired(session, 6000))
-        history.tell("peer-1", e.SessionClosed(session, czxid + 1, [], expiry_cause(session)))
-    found = history.chain(history.tell("broker-3", elected(7, 1, absence_cause(1))))
+        history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))
+        history.add("peer-1", e.SessionExpired(session, 6000))
+        history.add("peer-1", e.SessionClosed(session, czxid + 1, [], expiry_cause(session)))
+    found = history.chain(history.add("broker-3", elected(7, 1, absence_cause(1))))
     assert [step.event.session_id for step in found.steps if isinstance(step.event, e.SessionClosed)] == [0xA2]
 
 
 def test_record_loss_is_caused_by_truncation_and_election() -> None:
     history = History()
-    asked = history.tell("broker-3", e.AdminRequested("ElectLeaders", ["orders-0"], "adminclient-1"))
-    history.tell("broker-3", elected(7, 1, named(asked)))
-    followed = history.tell("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 7, 10, election_cause(ORDERS, 7)))
-    cut = history.tell("broker-1", e.LogTruncated(1, "orders", 0, 10, 6, 7, named(followed)))
-    lost = history.tell("broker-1", e.RecordsLost(1, "orders", 0, 6, 9, 4, 4, "diverging_epoch", named(cut)))
+    asked = history.add("broker-3", e.AdminRequested("ElectLeaders", ["orders-0"], "adminclient-1"))
+    history.add("broker-3", elected(7, 1, named(asked)))
+    followed = history.add("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 7, 10, election_cause(ORDERS, 7)))
+    cut = history.add("broker-1", e.LogTruncated(1, "orders", 0, 10, 6, 7, named(followed)))
+    lost = history.add("broker-1", e.RecordsLost(1, "orders", 0, 6, 9, 4, 4, "diverging_epoch", named(cut)))
     assert history.types(lost) == [
         "records_lost", "log_truncated", "followership_taken", "leader_elected", "admin_requested",
     ]  # fmt: skip
@@ -136,28 +136,28 @@ def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     history = History()
     standing = e.ReplicaStanding(2, 120, 180, 120, 3210, 3000)
     cause = timer_cause("isr-expiration")
-    history.tell("broker-1", e.IsrProposed(1, "orders", 0, [1, 3], 4, 7, "lag", [standing], cause))
+    history.add("broker-1", e.IsrProposed(1, "orders", 0, [1, 3], 4, 7, "lag", [standing], cause))
     changed = e.IsrChanged(
         "orders", 0, [1, 3], 1, 4, 8, "lag", zxid=0x30, left=[2], caused_by=proposal_cause(ORDERS, 7)
     )
-    left = history.tell("broker-3", changed)
+    left = history.add("broker-3", changed)
     assert history.types(left) == ["isr_changed", "isr_proposed"]
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
 def test_epoch_of_a_recreated_topic_means_the_last_election() -> None:
     history = History()
-    history.tell("broker-3", elected(0, -1, request_cause("of the first topic")))
-    history.tell("broker-3", elected(0, -1, request_cause("of the second topic")))
-    taken = history.tell("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 0, 0, election_cause(ORDERS, 0)))
-    history.tell("broker-3", elected(0, -1, request_cause("of the third topic")))
+    history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
+    history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
+    taken = history.add("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 0, 0, election_cause(ORDERS, 0)))
+    history.add("broker-3", elected(0, -1, request_cause("of the third topic")))
     assert history.chain(taken).says == "request of the second topic"
 
 
 def test_topic_creation_is_caused_by_its_request() -> None:
     history = History()
-    history.tell("broker-1", e.AdminRequested("CreateTopics", ["orders", "anId"], "adminclient-1"))
-    made = history.tell("broker-3", e.TopicCreated("orders", "anId", {0: [1]}, topic_cause("anId")))
+    history.add("broker-1", e.AdminRequested("CreateTopics", ["orders", "anId"], "adminclient-1"))
+    made = history.add("broker-3", e.TopicCreated("orders", "anId", {0: [1]}, topic_cause("anId")))
     assert history.types(made) == ["topic_created", "admin_requested"]
 
 
@@ -177,7 +177,7 @@ def test_topic_creation_is_caused_by_its_request() -> None:
 )
 def test_unresolved_reference_ends_the_chain_by_its_kind(cause: Cause, end: End) -> None:
     history = History()
-    won = history.tell("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
+    won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
 
 
@@ -191,9 +191,9 @@ def following(leader: int) -> e.PeerStateChanged:
 
 def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
     history = History()
-    history.tell("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
-    history.tell("peer-1", looking(1, link_cause(3)))
-    established = history.tell("peer-1", e.LeaderEstablished(1, 2, 0x1_0000_0005, [1, 2], looking_cause(1)))
+    history.add("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
+    history.add("peer-1", looking(1, link_cause(3)))
+    established = history.add("peer-1", e.LeaderEstablished(1, 2, 0x1_0000_0005, [1, 2], looking_cause(1)))
 
     assert history.types(established) == ["leader_established", "peer_state_changed", "process_changed"]
     assert history.chain(established).end is End.FAULT
@@ -202,8 +202,8 @@ def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
 
 def test_peer_that_follows_a_looking_leader_has_its_cause() -> None:
     history = History()
-    history.tell("peer-3", looking(3, silence_cause(1)))
-    told = history.tell("peer-2", looking(2, looking_cause(3)))
+    history.add("peer-3", looking(3, silence_cause(1)))
+    told = history.add("peer-2", looking(2, looking_cause(3)))
 
     chain = history.chain(told)
     assert [step.node for step in chain.steps] == ["peer-2", "peer-3"]
@@ -212,10 +212,10 @@ def test_peer_that_follows_a_looking_leader_has_its_cause() -> None:
 
 def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
     history = History()
-    history.tell("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
-    history.tell("peer-3", e.NodeStarted("peer", 3, {}))
-    history.tell("peer-3", following(1))
-    lost = history.tell("peer-1", looking(1, link_cause(3)))
+    history.add("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
+    history.add("peer-3", e.NodeStarted("peer", 3, {}))
+    history.add("peer-3", following(1))
+    lost = history.add("peer-1", looking(1, link_cause(3)))
 
     assert history.types(lost) == ["peer_state_changed"]
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
@@ -223,9 +223,9 @@ def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
 
 def test_zombie_resigns_because_its_session_ended() -> None:
     history = History()
-    history.tell("peer-1", e.SessionExpired(9, 6_000))
-    history.tell("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
-    resigned = history.tell("broker-1", e.ControllerResigned(1, 3, "controller_moved", owner_cause(9)))
+    history.add("peer-1", e.SessionExpired(9, 6_000))
+    history.add("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
+    resigned = history.add("broker-1", e.ControllerResigned(1, 3, "controller_moved", owner_cause(9)))
 
     assert history.types(resigned) == ["controller_resigned", "session_closed", "session_expired"]
     assert history.chain(resigned).end is End.TIMER
@@ -308,11 +308,11 @@ def leaving(*replicas: int, told: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain
     """Return the causes of the proposal by which broker 1 drops followers; by default broker 3 is cut from it."""
     history = History()
     for event in told:
-        history.tell("world", event)
+        history.add("world", event)
     moved = [e.ReplicaStanding(replica, 90, 120, 90, 0, 10_000) for replica in replicas]
     isr = [each for each in (1, 2, 3) if each not in replicas]
     proposed = e.IsrProposed(1, "orders", 0, isr, 4, 6, "lag", moved, timer_cause("isr-expiration"))
-    return history.chain(history.tell("broker-1", proposed))
+    return history.chain(history.add("broker-1", proposed))
 
 
 def test_isr_shrink_is_caused_by_a_cut_link_to_the_leader() -> None:
@@ -340,15 +340,15 @@ def test_joint_isr_shrink_by_different_faults_ends_at_timer() -> None:
 )
 def test_election_or_resignation_without_cause_is_reported(event: Event) -> None:
     history = History()
-    history.tell("peer-1", event)
+    history.add("peer-1", event)
     assert len(broken_chains(history.entries)) == 1
 
 
 def test_start_refers_to_the_nodes_own_last_start() -> None:
     history = History()
-    history.tell("broker-2", e.NodeStarted("broker", 2, {}))
-    history.tell("broker-3", e.NodeStarted("broker", 3, {}))
-    won = history.tell("broker-2", e.ControllerElected(2, 1, 1, 0x50, START))
+    history.add("broker-2", e.NodeStarted("broker", 2, {}))
+    history.add("broker-3", e.NodeStarted("broker", 3, {}))
+    won = history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50, START))
     assert [step.node for step in history.chain(won).steps] == ["broker-2", "broker-2"]
     assert history.chain(won).end is End.START
 
@@ -368,10 +368,10 @@ def test_missing_zxid_leaves_the_transaction_unknown() -> None:
 
 def test_decision_with_missing_or_later_cause_is_reported() -> None:
     history = History()
-    history.tell("broker-2", e.ControllerElected(2, 1, 1, 0x50))
-    history.tell("broker-2", elected(7, 1, event_cause("broker-2", 3)))
-    history.tell("broker-2", e.AdminRequested("ElectLeaders", [], ""))
-    history.tell("broker-2", elected(8, 1, event_cause("broker-2", 3)))
+    history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50))
+    history.add("broker-2", elected(7, 1, event_cause("broker-2", 3)))
+    history.add("broker-2", e.AdminRequested("ElectLeaders", [], ""))
+    history.add("broker-2", elected(8, 1, event_cause("broker-2", 3)))
     found = broken_chains(history.entries)
     assert [violation.node_seq for violation in found] == [1, 2]
 
@@ -397,8 +397,8 @@ def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
 )
 def test_cause_that_does_not_match_its_effect_is_reported(told: Event, names: Event) -> None:
     history = History()
-    history.tell("broker-1", told)
-    history.tell("broker-1", names)
+    history.add("broker-1", told)
+    history.add("broker-1", names)
     assert len(broken_chains(history.entries)) == 1
 
 
@@ -406,8 +406,8 @@ def test_wrong_election_candidates_are_reported() -> None:
     history = History()
     good = elected(7, 1, timer_cause("auto-leader-rebalance"))
     for rows in ([(1, "not_alive"), (3, "elected")], [(1, "elected"), (2, "available"), (3, "available")]):
-        history.tell("broker-3", msgspec.structs.replace(good, candidates=rows))
-    history.tell("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
+        history.add("broker-3", msgspec.structs.replace(good, candidates=rows))
+    history.add("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
     assert [violation.node_seq for violation in broken_chains(history.entries)] == [1, 2]
 
 

@@ -36,14 +36,14 @@ def test_gap_lists_its_parts_in_text() -> None:
     assert gap_ended_by(REIGNS, e.ControllerResigned(3, 3, "shutdown")) is None
 
 
-def _told(*events: tuple[int, str, e.Event]) -> list[Entry]:
+def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
     return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
 
 
 def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
     """The journals of the peers are missing: the next election is the first sign of the session's end."""
     reigns = fold(
-        _told(
+        _entries(
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
             (5_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
             (9_000, "broker-2", e.ControllerElected(2, 2, 2, 2)),
@@ -58,7 +58,7 @@ def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
 
 def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
     reigns = fold(
-        _told(
+        _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
             (7_000, "peer-1", e.SessionClosed(7, 5, ["/controller"], "expiry 0x7")),
@@ -72,7 +72,7 @@ def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
 def test_clock_skew_does_not_change_the_loading_time() -> None:
     """The clock of broker 2 is two seconds slow: its election has an earlier time than the session's end."""
     reigns = fold(
-        _told(
+        _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
             (1_500, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),

@@ -12,8 +12,8 @@ import pytest
 
 from tests.journal.golden_files import (
     EMPTY,
+    GOLDEN_SENTENCES,
     HISTORIES,
-    TOLD,
     entries_of,
     lines_of,
     sentences_text,
@@ -37,7 +37,7 @@ def test_event_type_in_no_history_changes_only_the_position(history: Path | None
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []
     state = state_after(before) if before else EMPTY
-    for line in lines_of(TOLD):
+    for line in lines_of(GOLDEN_SENTENCES):
         if line["entry"]["type"] not in folded:
             after = state_after([*before, entry_from_dict({**line["entry"], "seq": 10**6, "wall_us": 2**50})])
             assert after == {**state, "seq": 10**6, "at_us": 2**50}, line["entry"]
@@ -45,14 +45,14 @@ def test_event_type_in_no_history_changes_only_the_position(history: Path | None
 
 def test_every_golden_sentence_and_story_flag_matches() -> None:
     sentences = read_sentences()
-    for golden in lines_of(TOLD):
+    for golden in lines_of(GOLDEN_SENTENCES):
         entry = entry_from_dict(golden["entry"])
         assert sentences.sentence(entry.node, entry.event) == golden["sentence"]
         assert sentences.belongs_in_story(entry.node, entry.event) == golden["in_story"], golden
 
 
 def test_golden_files_are_up_to_date() -> None:
-    assert sentences_text() == TOLD.read_text()
+    assert sentences_text() == GOLDEN_SENTENCES.read_text()
     for history in HISTORIES:
         assert state_text(history) == state_file(history).read_text()
 

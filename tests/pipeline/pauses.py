@@ -13,8 +13,8 @@ def paused_twice_and_a_third_time() -> list[bytes]:
     told: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
     for second in (10, 20):
         told.append(("world", second, e.FaultInjected(f"f{second}", "pause", "broker-1", "broker-1", False)))
-        told.append(("broker-2", second + 1, _word(2)))
-        told += [("broker-1", second + 3, _word(1)), ("broker-1", second + 4, _word(1))]
+        told.append(("broker-2", second + 1, _event(2)))
+        told += [("broker-1", second + 3, _event(1)), ("broker-1", second + 4, _event(1))]
     told.append(("world", 31, e.FaultInjected("f31", "pause", "broker-1", "broker-1", False)))
     told.append(("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)))
     return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
@@ -37,12 +37,12 @@ def ended_unseen() -> list[bytes]:
     start = e.NodeStarted("broker", 1, {})
     told: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
-        ("broker-1", 5, _word(1)), ("broker-1", 6, _word(1)), ("broker-2", 7, _word(1)), ("broker-1", 20, start),
-        ("broker-1", 28, _word(1)), ("broker-1", 30, start), ("world", 36, _word(1)),
+        ("broker-1", 5, _event(1)), ("broker-1", 6, _event(1)), ("broker-2", 7, _event(1)), ("broker-1", 20, start),
+        ("broker-1", 28, _event(1)), ("broker-1", 30, start), ("world", 36, _event(1)),
     ]  # fmt: skip
     return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
 
 
-def _word(broker: int) -> Event:
+def _event(broker: int) -> Event:
     """An event that no table uses."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)

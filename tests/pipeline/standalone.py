@@ -25,12 +25,12 @@ class Standalone:
         self._all: list[subprocess.Popen[bytes]] = []
         self.master = ""
         self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        self.master = self._said("master-0.log", _ADDRESS)
+        self.master = self._await_log("master-0.log", _ADDRESS)
         self.workers = [self._start("Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1",
                                     "--memory", "1g", "--work-dir", str(directory / f"work-{number}"), self.master)
                         for number in range(workers)]  # fmt: skip
         for number in range(1, workers + 1):
-            self._said(f"worker-{number}.log", re.compile("Successfully registered with master"))
+            self._await_log(f"worker-{number}.log", re.compile("Successfully registered with master"))
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
@@ -46,7 +46,7 @@ class Standalone:
         self._all.append(process)
         return process
 
-    def _said(self, log: str, wanted: re.Pattern[str]) -> str:
+    def _await_log(self, log: str, wanted: re.Pattern[str]) -> str:
         deadline = time.monotonic() + READY_S
         while (found := wanted.search((self.directory / log).read_text())) is None:
             assert time.monotonic() < deadline, (self.directory / log).read_text()

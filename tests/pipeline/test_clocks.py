@@ -15,11 +15,11 @@ from zabka.pipeline.clocks import run_clocks
 MS, HOUR = 1_000, 3_600_000_000
 WALL = 1_700_000_000_000_000
 
-Told = list[tuple[int, int]]
+Delays = list[tuple[int, int]]
 """Delay of the second peer's report of each session after the first's, by its wall clock and its monotonic clock."""
 
 
-def is_one_clock(spark: SparkSession, directory: Path, told: Told) -> bool:
+def is_one_clock(spark: SparkSession, directory: Path, told: Delays) -> bool:
     """Return whether the monotonic clock is used for the run. One more session is reported by the first peer alone."""
     lines = []
     for number, (wall_later, mono_later) in enumerate([*told, (0, 0)], 1):
@@ -45,6 +45,6 @@ def is_one_clock(spark: SparkSession, directory: Path, told: Told) -> bool:
     ],
 )
 def test_monotonic_clock_is_used_if_peers_agree_by_it(
-    spark: SparkSession, tmp_path: Path, told: Told, expected: bool
+    spark: SparkSession, tmp_path: Path, told: Delays, expected: bool
 ) -> None:
     assert is_one_clock(spark, tmp_path, told) is expected

@@ -85,8 +85,8 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
 
 
 def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
-    told_by = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
-    for broker, first, last, topic_id in told_by:
+    reported = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
+    for broker, first, last, topic_id in reported:
         lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
         history.write(f"broker-{broker}", lost)
     rows = told(jobs.read_journal(spark, history.directory), records_lost)

@@ -48,7 +48,7 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
     return f"broker-{broker}", replicated(broker, first, last)
 
 
-def made_anew(*rows: tuple[str, Event]) -> Rows:
+def rebuilt(*rows: tuple[str, Event]) -> Rows:
     """Broker 1 compacts its log up to 2; broker 2 gets an empty disk, fetches these, joins the ISR, and is elected."""
     return [
         *THREE_RECORDS,
@@ -63,41 +63,41 @@ def made_anew(*rows: tuple[str, Event]) -> Rows:
 
 
 def test_replica_rebuilt_from_a_compacted_log_can_lead() -> None:
-    assert violated(made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
+    assert violated(rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
 
 
 def test_batch_that_was_not_compacted_is_compared() -> None:
     other = msgspec.structs.replace(replicated(2, 1, 2), checksum=99)
-    found = violated(made_anew(("broker-2", other), fetched(2, 3, 3)))
+    found = violated(rebuilt(("broker-2", other), fetched(2, 3, 3)))
     assert found == [LogsMatch.name, CommittedRecordsSurvive.name]
 
 
 def test_record_after_the_compacted_part_must_be_present() -> None:
-    rows = made_anew(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
+    rows = rebuilt(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
     *before, (node, _) = rows
     assert violated([*before, (node, leads(2, 1, 5))]) == [CommittedRecordsSurvive.name]
 
 
 @pytest.mark.parametrize("end", [0, 1, 3])
 def test_record_after_the_log_end_is_not_excused(end: int) -> None:
-    *before, (node, _) = made_anew()
+    *before, (node, _) = rebuilt()
     assert violated([*before, (node, leads(2, 1, end))]) == [CommittedRecordsSurvive.name]
 
 
 def test_partial_batch_without_a_compaction_is_no_excuse() -> None:
-    rows = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
+    rows = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
 def test_compaction_does_not_excuse_a_recreated_topic() -> None:
-    anew = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
+    anew = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
     rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *anew]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
 def test_partial_batch_of_a_new_leader_allows_the_whole_one() -> None:
     """A leader rebuilt from a compacted log commits a partial batch; a replica with the whole batch can lead next."""
-    *rows, _, _, _ = made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
+    *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [
         ("broker-3", elected(2, 1, [2], 2, zxid=13, unclean=True)),
         ("broker-2", leads(2, 1, 4)),

@@ -18,7 +18,7 @@ BROKER = {
     "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000", "min.insync.replicas": "2",
     "log.dirs": "/somewhere",
 }  # fmt: skip
-TOLD: list[tuple[int, str, Event]] = [
+OBSERVED: list[tuple[int, str, Event]] = [
     *((0, f"peer-{number}", e.NodeStarted("peer", number, {"tickTime": "500"})) for number in (1, 2, 3)),
     *((1, f"broker-{number}", e.NodeStarted("broker", number, BROKER)) for number in (1, 2, 3, 4)),
     (2, "broker-1", e.TopicCreated("a", "id", {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})),
@@ -38,7 +38,9 @@ TOLD: list[tuple[int, str, Event]] = [
 
 
 def entries() -> list[Entry]:
-    return [Entry(node, place, at_s * 1_000_000, 0, event) for place, (at_s, node, event) in enumerate(TOLD, start=1)]
+    return [
+        Entry(node, place, at_s * 1_000_000, 0, event) for place, (at_s, node, event) in enumerate(OBSERVED, start=1)
+    ]
 
 
 def test_observed_sizes_settings_and_faults_are_recorded() -> None:
@@ -80,7 +82,7 @@ def test_directory_name_is_escaped_in_the_file() -> None:
 def test_command_writes_the_file_for_a_data_directory(tmp_path: Path) -> None:
     now = [0]
     writers: dict[str, JournalWriter] = {}
-    for at_s, node, event in TOLD:
+    for at_s, node, event in OBSERVED:
         if node not in writers:
             writers[node] = JournalWriter(tmp_path / node / "journal", node, clocks=lambda: (now[0], 0))
         now[0] = at_s * 1_000_000
