@@ -86,7 +86,7 @@ class FakeAgent(Agent):
 
     def _show(self) -> None:
         now_s = time.monotonic()
-        ages = {name: int((now_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
+        ages = {name: int((now_s - received_s) * 1000) for name, (received_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
         self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
 
@@ -264,8 +264,8 @@ class Server:
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
         admin = FakeAdmin(self.ensemble)
-        self.told: list[Event] = []
-        joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
+        self.reported: list[Event] = []
+        joined = JoinedBrokers(chosen.brokers, self.reported.append, self.collector.state)
         self.player = FakePlayer()
         runs = Runs(self.collector, KeptRuns(directory / "api" / "runs"))
         scenarios = ScenarioRuns(self.player, runs.kept, HERE)

@@ -50,21 +50,21 @@ def dial(server: Server) -> socket.socket:
     return link
 
 
-def said(link: socket.socket) -> bytes:
+def read_all(link: socket.socket) -> bytes:
     """Return everything up to the end of the connection."""
-    heard = b""
+    received = b""
     try:
         while data := link.recv(65_536):
-            heard += data
+            received += data
     except ConnectionResetError:
         pass
-    return heard
+    return received
 
 
 def test_body_with_too_large_content_length_is_refused_unread(server: Server) -> None:
     with dial(server) as link:
         link.sendall(HEAD + b"content-length: %d\r\n\r\n" % (512 * 1024 * 1024))
-        answer = said(link)
+        answer = read_all(link)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"application/problem+json" in answer and b"a body can have at most 1048576 bytes" in answer
     assert b"content-security-policy" in answer
@@ -79,7 +79,7 @@ def test_chunked_body_that_grows_too_large_is_refused(server: Server) -> None:
                 link.sendall(chunk)
         except OSError:
             pass
-        assert said(link).startswith(b"HTTP/1.1 413 ")
+        assert read_all(link).startswith(b"HTTP/1.1 413 ")
 
 
 def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
@@ -88,7 +88,7 @@ def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
         link.sendall(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
         for byte in body:
             link.sendall(bytes([byte]))
-        assert said(link).startswith(b"HTTP/1.1 201 ")
+        assert read_all(link).startswith(b"HTTP/1.1 201 ")
 
 
 def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
@@ -111,14 +111,14 @@ def test_slow_request_loses_its_connection(hasty: Server, beginning: bytes) -> N
     with dial(hasty) as link:
         link.sendall(beginning)
         began = time.monotonic()
-        assert said(link) == b""
+        assert read_all(link) == b""
         assert time.monotonic() - began < 5
 
 
 def test_slow_second_request_loses_its_connection(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he")
     with link:
-        answer = begun + said(link)
+        answer = begun + read_all(link)
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1
 
 
@@ -138,7 +138,7 @@ def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
         link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert link.recv(65_536).startswith(b"HTTP/1.1 200 ")
     with dial(server) as late:
-        answer = said(late)
+        answer = read_all(late)
         assert answer.startswith(b"HTTP/1.1 503 ")
         head, _, body = answer.partition(b"\r\n\r\n")
         assert b"content-length: %d" % len(body) in head
@@ -148,7 +148,7 @@ def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
     while True:
         with dial(server) as again:
             again.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            if said(again).startswith(b"HTTP/1.1 200 "):
+            if read_all(again).startswith(b"HTTP/1.1 200 "):
                 break
         assert time.monotonic() < deadline
     for link in links:
@@ -168,7 +168,7 @@ def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
 def test_malformed_http_is_refused_with_a_problem_document(server: Server, request_: bytes) -> None:
     with dial(server) as link:
         link.sendall(request_)
-        head, _, body = said(link).partition(b"\r\n\r\n")
+        head, _, body = read_all(link).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in head and b"content-length: %d" % len(body) in head
     assert json.loads(body)["detail"] == "Invalid HTTP request received."
@@ -181,7 +181,7 @@ KERNEL_KEEPS = 1 << 16
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
+def long_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
     """A client with small buffers, and the server that sends it a long answer."""
     monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
 
@@ -209,26 +209,26 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvico
 
 
 def test_client_that_reads_nothing_loses_its_connection(
-    told: tuple[socket.socket, uvicorn.Server],
+    long_answer: tuple[socket.socket, uvicorn.Server],
 ) -> None:
-    link, server = told
+    link, server = long_answer
     deadline = time.monotonic() + PATIENCE_S
     for is_there in (True, False):
         while bool(server.server_state.connections) is not is_there:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    assert len(said(link)) < len(LONG) * LONG_COUNT
+    assert len(read_all(link)) < len(LONG) * LONG_COUNT
 
 
-def test_client_that_reads_slowly_gets_the_whole_answer(told: tuple[socket.socket, uvicorn.Server]) -> None:
-    link, _ = told
-    heard, began = 0, time.monotonic()
+def test_client_that_reads_slowly_gets_the_whole_answer(long_answer: tuple[socket.socket, uvicorn.Server]) -> None:
+    link, _ = long_answer
+    received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
-        heard += len(data)
+        received += len(data)
         # Keep reading slowly for longer than a client may go without reading.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
-    assert heard > len(LONG) * LONG_COUNT
+    assert received > len(LONG) * LONG_COUNT
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
@@ -306,10 +306,10 @@ def test_large_bodies_are_limited_and_small_ones_pass() -> None:
 
 
 def test_disconnect_during_a_body_reaches_the_application() -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     async def app(scope: object, receive: object, send: object) -> None:
-        heard.append((await receive())["type"])  # type: ignore[operator]
+        received.append((await receive())["type"])  # type: ignore[operator]
 
     messages: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"x", "more_body": True}]
 
@@ -321,4 +321,4 @@ def test_disconnect_during_a_body_reaches_the_application() -> None:
 
     scope = {"type": "http", "path": "/", "headers": [(b"content-length", b"5")]}
     asyncio.run(BodyLimit(app)(scope, receive, send))
-    assert heard == ["http.disconnect"]
+    assert received == ["http.disconnect"]

@@ -39,8 +39,8 @@ def lake(tmp_path: Path) -> Path:
 def campaign(lake: Path, name: str, **stands: object) -> Path:
     directory = lake / "campaigns" / name
     directory.mkdir(parents=True)
-    told = {"question": "Which <b>?", "settings": 2, "seeds": 3, **stands}
-    (directory / "standing.json").write_text(json.dumps(told))
+    standing = {"question": "Which <b>?", "settings": 2, "seeds": 3, **stands}
+    (directory / "standing.json").write_text(json.dumps(standing))
     return directory
 
 
@@ -66,11 +66,11 @@ def test_running_campaign_reports_its_progress(http: httpx.Client, lake: Path) -
     directory = campaign(lake, "lag")
     (directory / "runs.jsonl").write_bytes(b'{"point":0}\n{"point":1}\n{"torn')
     (lake / "campaigns" / "not one").mkdir()
-    (told,) = http.get(f"{V1}/campaigns").json()
-    assert (told["name"], told["runs"], told["settings"], told["seeds"]) == ("lag", 2, 2, 3)
-    assert (told["ended"], told["answer"], told["report"]) == (None, [], False)
-    assert told["last_run_ms"] > 0
-    assert http.get(f"{V1}/campaigns/lag").json() == told
+    (body,) = http.get(f"{V1}/campaigns").json()
+    assert (body["name"], body["runs"], body["settings"], body["seeds"]) == ("lag", 2, 2, 3)
+    assert (body["ended"], body["answer"], body["report"]) == (None, [], False)
+    assert body["last_run_ms"] > 0
+    assert http.get(f"{V1}/campaigns/lag").json() == body
     assert http.get(f"{V1}/campaigns/lag/report").status_code == 404
 
 
@@ -90,14 +90,14 @@ def test_report_is_sandboxed_and_framed_by_our_page_only(http: httpx.Client, lak
     assert "script" not in policy
     assert answer.headers["x-frame-options"] == "SAMEORIGIN"
     assert answer.headers.get_list("content-security-policy") == [policy]
-    (told,) = http.get(f"{V1}/campaigns").json()
-    assert (told["answer"], told["violations"], told["report"]) == (["Yes."], 1, True)
+    (body,) = http.get(f"{V1}/campaigns").json()
+    assert (body["answer"], body["violations"], body["report"]) == (["Yes."], 1, True)
 
 
 def test_missing_audit_is_answered_with_its_command(http: httpx.Client) -> None:
-    told = http.get(f"{V1}/audits").json()
-    assert (told["runs"], told["verdicts"], told["written_ms"]) == (0, [], None)
-    assert "zabka pipeline audit" in told["command"]
+    body = http.get(f"{V1}/audits").json()
+    assert (body["runs"], body["verdicts"], body["written_ms"]) == (0, [], None)
+    assert "zabka pipeline audit" in body["command"]
 
 
 def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake: Path) -> None:
@@ -111,13 +111,13 @@ def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake
     ]  # fmt: skip
     (lake / "audits").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), lake / "audits" / "part-0.parquet")
-    told = http.get(f"{V1}/audits").json()
-    assert (told["runs"], told["events"], told["set_aside"], told["violated"]) == (2, 20, 2, 2)
-    assert told["verdicts"] == [
+    body = http.get(f"{V1}/audits").json()
+    assert (body["runs"], body["events"], body["set_aside"], body["violated"]) == (2, 20, 2, 2)
+    assert body["verdicts"] == [
         {"invariant": "no loss", "held": 1, "violated": 0, "not_judged": 1},
         {"invariant": "one leader", "held": 1, "violated": 1, "not_judged": 0},
     ]
-    assert [(each["run"], each["chain"]) for each in told["violations"]] == [("b", ["because"])] * 2
+    assert [(each["run"], each["chain"]) for each in body["violations"]] == [("b", ["because"])] * 2
 
 
 def test_audit_vacuumed_during_the_read_counts_as_missing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,9 +127,9 @@ def test_audit_vacuumed_during_the_read_counts_as_missing(lake: Path, monkeypatc
 
     (lake / "audits").mkdir()
     monkeypatch.setattr("zabka.api.analytics.audits.rows_of", then_vacuumed)
-    told = audits(lake, lake.parent)
-    assert (told.runs, told.verdicts, told.written_ms) == (0, [], None)
-    assert "zabka pipeline audit" in told.command
+    body = audits(lake, lake.parent)
+    assert (body.runs, body.verdicts, body.written_ms) == (0, [], None)
+    assert "zabka pipeline audit" in body.command
 
 
 def test_pipeline_reports_tables_lag_and_spark_progress(http: httpx.Client, lake: Path) -> None:
@@ -144,8 +144,8 @@ def test_pipeline_reports_tables_lag_and_spark_progress(http: httpx.Client, lake
         '"broken":{"faults":{"x":1}}}'
     )
     (lake / "_progress.json").write_text('{"seen_us":5000000,"message":"Waiting","batch":3,"rows":4}')
-    told = http.get(f"{V1}/pipeline").json()
-    assert [(table["name"], table["rows"]) for table in told["tables"]] == [("faults", 2), ("gaps", 2)]
-    assert told["missing"] == 2
-    assert (told["stream"]["lag_ms"], told["stream"]["broken"]) == (2_500, {"faults": {"x": 1}})
-    assert (told["spark"]["message"], told["spark"]["rows"], told["spark"]["seen_ms"]) == ("Waiting", 4, 5_000)
+    body = http.get(f"{V1}/pipeline").json()
+    assert [(table["name"], table["rows"]) for table in body["tables"]] == [("faults", 2), ("gaps", 2)]
+    assert body["missing"] == 2
+    assert (body["stream"]["lag_ms"], body["stream"]["broken"]) == (2_500, {"faults": {"x": 1}})
+    assert (body["spark"]["message"], body["spark"]["rows"], body["spark"]["seen_ms"]) == ("Waiting", 4, 5_000)

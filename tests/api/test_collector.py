@@ -50,7 +50,7 @@ MakeCollector = Callable[..., Collector]
 
 
 @pytest.fixture(autouse=True)
-def said() -> Iterator[list[MutableMapping[str, Any]]]:
+def log_entries() -> Iterator[list[MutableMapping[str, Any]]]:
     """Return the log entries, captured so that they do not go to pytest's file, whose size is limited here too."""
     with capture_logs() as entries:
         yield entries
@@ -131,7 +131,7 @@ def test_line_waits_less_while_every_agent_sends_lines(
 ) -> None:
     clock = Clock()
     found = collector(clock)
-    told = chunk("peer-1", (1, clock.wall_us - 80_000, A))
+    line = chunk("peer-1", (1, clock.wall_us - 80_000, A))
 
     async def scenario() -> None:
         asked_again = asyncio.Event()
@@ -141,7 +141,7 @@ def test_line_waits_less_while_every_agent_sends_lines(
 
             async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
                 if self.name == "host-1" and positions["peer-1"].after == 0:
-                    return JournalAnswer([msgspec.structs.replace(told, next=Position(after=1))])
+                    return JournalAnswer([msgspec.structs.replace(line, next=Position(after=1))])
                 if self.name == "host-1":
                     asked_again.set()
                 return await asyncio.Future()
@@ -292,7 +292,7 @@ def test_malformed_line_does_not_stop_the_collector(collector: MakeCollector, li
 
 
 def test_full_disk_pauses_the_history_without_loss(
-    tmp_path: Path, collector: MakeCollector, said: list[MutableMapping[str, Any]]
+    tmp_path: Path, collector: MakeCollector, log_entries: list[MutableMapping[str, Any]]
 ) -> None:
     clock = Clock()
     found = collector(clock)
@@ -313,7 +313,7 @@ def test_full_disk_pauses_the_history_without_loss(
     found.number_due()
 
     assert found.trouble == ""
-    assert [entry["event"] for entry in said] == [
+    assert [entry["event"] for entry in log_entries] == [
         "the history does not advance: it cannot be stored",
         "the history advances again",
     ]
@@ -345,8 +345,8 @@ def test_fetching_stops_at_the_limit_of_waiting_lines(
         async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
             asked.append(positions["peer-1"].after)
             seq = positions["peer-1"].after + 1
-            told = chunk("peer-1", (seq, seq, A))
-            return JournalAnswer([msgspec.structs.replace(told, next=Position(after=seq))])
+            line = chunk("peer-1", (seq, seq, A))
+            return JournalAnswer([msgspec.structs.replace(line, next=Position(after=seq))])
 
     async def scenario() -> None:
         agent = Telling(AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=["peer-1"]), "t")

@@ -24,8 +24,8 @@ def changed(topic: str, isr: list[int]) -> Event:
 
 
 def test_deleted_topic_leaves_no_isr_size() -> None:
-    told = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
-    assert told.isr_sizes == [("other", 0, 2)]
+    counts = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
+    assert counts.isr_sizes == [("other", 0, 2)]
 
 
 def test_recreated_topic_is_not_compared_to_the_deleted_isr() -> None:

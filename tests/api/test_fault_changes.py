@@ -21,9 +21,9 @@ from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 
 def _service(directory: Path) -> Services:
-    wanted = settings(directory)
-    agents = Agents([FakeAgent(address) for address in wanted.agents])
-    return cast(Services, SimpleNamespace(settings=wanted, agents=agents))
+    config = settings(directory)
+    agents = Agents([FakeAgent(address) for address in config.agents])
+    return cast(Services, SimpleNamespace(settings=config, agents=agents))
 
 
 def _cut(source: str) -> NewFault:
@@ -129,12 +129,12 @@ def test_silent_agent_receives_the_faults_once_it_answers() -> None:
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
 
-    told = (
+    detail = (
         "the host agent host-2 does not respond (frozen): it receives the faults as soon as it responds; "
         "the other agents did"
     )
-    assert asyncio.run(change([FAULT])) == told
-    assert asyncio.run(change([])) == told
+    assert asyncio.run(change([FAULT])) == detail
+    assert asyncio.run(change([])) == detail
 
 
 def test_error_names_every_agent_that_did_not_answer() -> None:
@@ -148,10 +148,10 @@ def test_error_names_every_agent_that_did_not_answer() -> None:
 
     second.freeze(0.1)
     third.freeze(0.1)
-    told = "the host agents host-2, host-3 do not respond (frozen): they receive the faults as soon as they respond"
-    assert asyncio.run(refused()) == told + "; the other agents did"
+    detail = "the host agents host-2, host-3 do not respond (frozen): they receive the faults as soon as they respond"
+    assert asyncio.run(refused()) == detail + "; the other agents did"
     first.freeze(0.1)
-    assert asyncio.run(refused()) == told.replace("host-2", "host-1, host-2")
+    assert asyncio.run(refused()) == detail.replace("host-2", "host-1, host-2")
 
 
 def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:

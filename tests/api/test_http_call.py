@@ -14,11 +14,11 @@ from zabka.agent.http_call import Answer, NoAnswer, call
 class _Echo(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         asked = self.rfile.read(int(self.headers.get("content-length", "0")))
-        said = f"{self.command} {self.path} {self.headers.get('x-mark', '')} ".encode() + asked
+        body = f"{self.command} {self.path} {self.headers.get('x-mark', '')} ".encode() + asked
         self.send_response(418 if self.path == "/refused" else 200)
-        self.send_header("content-length", str(len(said)))
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     do_GET = do_PATCH = do_DELETE = _answer
 
@@ -33,8 +33,8 @@ def echo() -> Iterator[str]:
 
 
 def test_method_headers_and_body_arrive(echo: str) -> None:
-    said = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
-    assert said == Answer(200, b"PATCH /a?b=1 m {}")
+    answer = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
+    assert answer == Answer(200, b"PATCH /a?b=1 m {}")
 
 
 @pytest.mark.parametrize(

@@ -69,42 +69,42 @@ def a_reading(controller: ControllerZnodes) -> Reading:
 
 
 def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
-    told: list[Event] = []
-    return JoinedBrokers([1, 2, 3], told.append, state), told
+    reported: list[Event] = []
+    return JoinedBrokers([1, 2, 3], reported.append, state), reported
 
 
 def test_joined_broker_is_reported_once_per_registration() -> None:
     """Its election as controller is reported once too."""
-    joined, told = looking(ClusterState())
+    joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)
     joined.report_changes(reading)
-    assert told == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
+    assert reported == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
     reading.brokers[4] = JOINED._replace(broker_epoch=50)
     joined.report_changes(reading)
-    assert told[2:] == [BrokerRegistered(4, 50, 0x400)]
+    assert reported[2:] == [BrokerRegistered(4, 50, 0x400)]
 
 
 def test_own_brokers_are_not_reported_as_joined() -> None:
-    joined, told = looking(ClusterState())
+    joined, reported = looking(ClusterState())
     joined.report_changes(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
-    assert told == []
+    assert reported == []
 
 
 def test_epoch_and_controller_of_two_transactions_report_nothing() -> None:
     """/controller and /controller_epoch that were not written together report no election."""
-    joined, told = looking(ClusterState())
+    joined, reported = looking(ClusterState())
     joined.report_changes(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
-    assert told == [BrokerRegistered(4, 41, 0x400)]
+    assert reported == [BrokerRegistered(4, 41, 0x400)]
 
 
 def test_events_reported_by_an_earlier_process_do_not_repeat() -> None:
     state = ClusterState()
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
-    joined, told = looking(state)
+    joined, reported = looking(state)
     joined.report_changes(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
-    assert told == []
+    assert reported == []
 
 
 def test_joined_controllers_term_ends_with_its_session() -> None:

@@ -45,8 +45,8 @@ def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collecto
 
 
 async def _started(plays: ScenarioRuns, asked: tuple[Any, Any]) -> ScenarioRun:
-    name, wanted = asked
-    return await plays.request(name, wanted) if isinstance(name, str) else plays.request_seed(name, wanted)
+    name, requested = asked
+    return await plays.request(name, requested) if isinstance(name, str) else plays.request_seed(name, requested)
 
 
 def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
@@ -55,8 +55,8 @@ def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
 
 def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> None:
     """A kept run opens in under 2 s of CPU time; a run requested without `keep` is not kept."""
-    wanted = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
-    (run, other), runs, collector = play(tmp_path, *wanted)
+    requested = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
+    (run, other), runs, collector = play(tmp_path, *requested)
     assert (run.error, other.error, other.kept) == (None, None, None)
     assert len(runs.kept.all()) == 2
     assert run.kept is not None
@@ -84,16 +84,16 @@ def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> N
     assert ("broker-4", 6, 5) in cuts
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], "nothing is left behind"
     messages = wait_for(KeptMessages().of(runs.kept.path(bug.id) / MESSAGES))
-    told = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
+    found = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
     written = (runs.kept.path(bug.id) / MESSAGES).read_bytes().count(b"\n")
-    assert len(told) > written * 0.9, "they are served on the clock of the events"
-    assert bug.first_us <= min(each.sent_us for each in told)
+    assert len(found) > written * 0.9, "they are served on the clock of the events"
+    assert bug.first_us <= min(each.sent_us for each in found)
     collector.close()
 
 
 def test_seed_opened_twice_has_one_hash(tmp_path: Path) -> None:
-    wanted = (3, NewSeedRun(scenario="ensemble"))
-    (first, second), runs, collector = play(tmp_path, wanted, wanted)
+    requested = (3, NewSeedRun(scenario="ensemble"))
+    (first, second), runs, collector = play(tmp_path, requested, requested)
 
     assert first.replay == "zabka replay --scenario ensemble --seed 3"
     one, other = runs.get(first.id), runs.get(second.id)
@@ -110,8 +110,8 @@ def test_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> No
 
     kept = runs.get(run.id)
     assert kept.messages
-    told = wait_for(KeptMessages().of(runs.kept.path(kept.id) / MESSAGES))
-    within = told.select(Window(kept.first_us, kept.last_us, frozenset(), 10**6)).messages
+    messages = wait_for(KeptMessages().of(runs.kept.path(kept.id) / MESSAGES))
+    within = messages.select(Window(kept.first_us, kept.last_us, frozenset(), 10**6)).messages
     assert {"LeaderAndIsr", "PROPOSAL", "Notification", "Fetch"} <= {each.kind for each in within}
     assert all(each.arrived_us is None or each.arrived_us >= each.sent_us for each in within)
     collector.close()
@@ -122,7 +122,7 @@ def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "body", "status", "said"),
+    ("seed", "body", "status", "message"),
     [
         ("1", {"scenario": "nope"}, 422, "there is no scenario 'nope'"),
         ("1", {"scenario": "whole", "settings": {"tickTime": "250"}}, 422, "accepts no settings"),
@@ -132,12 +132,12 @@ def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
         ("1", {"more": 1}, 422, "more"),
     ],
 )
-def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any], status: int, said: str) -> None:
+def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any], status: int, message: str) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         answer = http.post(f"/api/v1/seeds/{seed}/runs", json=body)
 
     assert answer.status_code == status
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
 
 
 def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:

@@ -46,32 +46,32 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
 
 
 def test_lesson_list_has_questions_without_answers(http: httpx.Client) -> None:
-    told = http.get("/api/v1/lessons").json()
+    answer = http.get("/api/v1/lessons").json()
 
-    assert [lesson["name"] for lesson in told] == list(LESSONS)
-    assert set(told[0]) == {"name", "title", "scenario", "question", "answers", "with_bug"}
+    assert [lesson["name"] for lesson in answer] == list(LESSONS)
+    assert set(answer[0]) == {"name", "title", "scenario", "question", "answers", "with_bug"}
 
 
 @pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
 def test_lesson_is_answered_by_either_run_of_a_pair(http: httpx.Client, run: str) -> None:
-    told = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
+    answer = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
-    assert (told["run"], told["pair"]) == (ITS_PAIR, PLAY)
-    assert "truncates to its own high watermark" in LESSONS["high-watermark"].answers[told["right"]].text
-    moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": told["seq"] - 1, "limit": 1}).json()[0]
+    assert (answer["run"], answer["pair"]) == (ITS_PAIR, PLAY)
+    assert "truncates to its own high watermark" in LESSONS["high-watermark"].answers[answer["right"]].text
+    moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": answer["seq"] - 1, "limit": 1}).json()[0]
     assert (moment["type"], moment["node"], moment["from_offset"], moment["to_offset"]) == (
         "log_truncated", "broker-4", 6, 5,
     )  # fmt: skip
-    assert [step["event"]["type"] for step in told["chain"]][:3] == [
+    assert [step["event"]["type"] for step in answer["chain"]][:3] == [
         "log_truncated", "followership_taken", "leader_elected",
     ]  # fmt: skip
-    assert told["chain"][0]["rule"]["references"][0]["name"] == "KAFKA-1211"
-    assert told["beginning"]["told"].startswith("crash broker-")
-    assert told["beginning"]["seq"] < told["seq"]
+    assert answer["chain"][0]["rule"]["references"][0]["name"] == "KAFKA-1211"
+    assert answer["beginning"]["told"].startswith("crash broker-")
+    assert answer["beginning"]["seq"] < answer["seq"]
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         ("/api/v1/lessons/nothing/answer?run=live", 404, "there is no lesson nothing"),
         (f"/api/v1/lessons/leader-killed/answer?run={PLAY}", 409, "is not a run of leader-killed"),
@@ -81,12 +81,12 @@ def test_lesson_is_answered_by_either_run_of_a_pair(http: httpx.Client, run: str
     ],
 )
 def test_invalid_lesson_request_is_refused_with_the_reason(
-    http: httpx.Client, path: str, status: int, said: str
+    http: httpx.Client, path: str, status: int, message: str
 ) -> None:
     answer = http.get(path)
 
     assert answer.status_code == status
-    assert said in answer.text
+    assert message in answer.text
 
 
 def test_uploaded_journal_named_like_a_script_is_refused(http: httpx.Client) -> None:

@@ -27,9 +27,9 @@ class Journal:
         self.node = node
         self.count = 0
 
-    def chunk(self, *told: Event) -> JournalChunk:
+    def chunk(self, *events: Event) -> JournalChunk:
         lines = b""
-        for event in told:
+        for event in events:
             self.count += 1
             lines += encode_line(self.node, self.count, 1_000_000 + self.count, 0, event)
         return JournalChunk(self.node, lines, Position("told", self.count, self.count))

@@ -325,13 +325,13 @@ def test_journal_is_an_array_after_a_number(server: Server, http: httpx.Client) 
 
 
 def test_newest_matching_events_are_found_far_back(server: Server, http: httpx.Client) -> None:
-    told: list[Event] = [
+    events: list[Event] = [
         EpochAccepted(1),
         EpochAccepted(2),
         *[ZxidCheckpoint(n, 0, 0, 0) for n in range(40)],
         EpochAccepted(3),
     ]
-    lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(told, 1))
+    lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(events, 1))
     server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
     def seqs(query: str) -> list[int]:
@@ -391,10 +391,10 @@ def test_metrics_use_the_jmx_exporters_names(server: Server, http: httpx.Client)
     assert "zk_quorum_size 3.0" in text
 
 
-@pytest.mark.parametrize(("said", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
-def test_metrics_parse_min_isr_as_brokers_do(server: Server, http: httpx.Client, said: str, least: int) -> None:
+@pytest.mark.parametrize(("value", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
+def test_metrics_parse_min_isr_as_brokers_do(server: Server, http: httpx.Client, value: str, least: int) -> None:
     topic = server.ensemble.reading.topics["orders"]
-    server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": said})
+    server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": value})
 
     line = f'kafka_server_replicamanager_underminisrpartitioncount{{broker="1"}} {1.0 if least > 2 else 0.0}'
     assert line in http.get("/metrics").text.splitlines()
@@ -417,9 +417,9 @@ def test_status_of_a_dead_process_is_not_reported(server: Server, http: httpx.Cl
 def test_metrics_report_a_stale_reading_of_the_ensemble(server: Server, http: httpx.Client) -> None:
     assert "zabka_ensemble_reading_stale 0.0" in http.get("/metrics").text.splitlines()
     server.ensemble.stale = True
-    told = http.get("/metrics").text.splitlines()
-    assert "zabka_ensemble_reading_stale 1.0" in told
-    assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in told)
+    lines = http.get("/metrics").text.splitlines()
+    assert "zabka_ensemble_reading_stale 1.0" in lines
+    assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in lines)
 
 
 # ---- documents for API clients ----------------------------------------------------------------------------------
@@ -581,18 +581,18 @@ def test_empty_change_to_a_missing_topic_is_404_at_once(http: httpx.Client) -> N
 
 @pytest.mark.parametrize("group", [".", ".."])
 def test_zookeeper_group_with_an_invalid_znode_name_is_refused(http: httpx.Client, group: str) -> None:
-    wanted = {"topic": "orders", "kind": "consumer", "group": group}
-    refused = http.post(f"{V1}/workloads", json={**wanted, "offsets": "zookeeper"})
+    body = {"topic": "orders", "kind": "consumer", "group": group}
+    refused = http.post(f"{V1}/workloads", json={**body, "offsets": "zookeeper"})
 
     assert refused.status_code == 422
     assert f"this is not a valid znode name: {group}" in refused.json()["detail"]
     # For Kafka this is a valid group; the request fails because these brokers have no such topic.
-    assert http.post(f"{V1}/workloads", json=wanted).status_code == 404
+    assert http.post(f"{V1}/workloads", json=body).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/web/main.js", "/web/sentences.json"])
-@pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
-def test_page_files_ignore_range_requests(http: httpx.Client, path: str, wanted: str) -> None:
-    answer = http.get(path, headers={"range": wanted})
+@pytest.mark.parametrize("byte_range", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
+def test_page_files_ignore_range_requests(http: httpx.Client, path: str, byte_range: str) -> None:
+    answer = http.get(path, headers={"range": byte_range})
 
     assert (answer.status_code, answer.content) == (200, http.get(path).content)

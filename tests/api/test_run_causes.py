@@ -155,8 +155,10 @@ def test_two_runs_diverge_at_the_first_different_event(http: httpx.Client) -> No
 
 @pytest.mark.parametrize("reference", ["owner nobody", "absence of mind", "absence " + "9" * 5_000, "registration x"])
 def test_invalid_cause_reference_is_ignored(reference: str) -> None:
-    told: Any = next(entry for entry in BUG if isinstance(entry.event, e.LogTruncated))
-    entry = msgspec.structs.replace(told, event=msgspec.structs.replace(told.event, caused_by=Cause(reference)))
+    truncation: Any = next(entry for entry in BUG if isinstance(entry.event, e.LogTruncated))
+    entry = msgspec.structs.replace(
+        truncation, event=msgspec.structs.replace(truncation.event, caused_by=Cause(reference))
+    )
     causes = Causes()
     causes.see(entry)
     assert causes.chain(entry).steps == (entry,)

@@ -31,7 +31,7 @@ FAILOVER_US = (6_500_000, 6_527_000)
 
 
 @pytest.fixture(scope="module")
-def heard() -> tuple[MessageTap, list[Any]]:
+def recorded() -> tuple[MessageTap, list[Any]]:
     tap, tap_of_bug = MessageTap(), MessageTap()
     verdict = play(LIBRARY["kafka-1211"], tap, tap_of_bug)
     return tap, verdict.journal
@@ -48,8 +48,8 @@ def within(message: Message) -> bool:
     return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
 
 
-def test_every_message_of_a_window_is_shown_or_counted(heard: tuple[MessageTap, list[Any]]) -> None:
-    tap, _ = heard
+def test_every_message_of_a_window_is_shown_or_counted(recorded: tuple[MessageTap, list[Any]]) -> None:
+    tap, _ = recorded
     there = [message for message in tap.messages if within(message)]
     assert len(there) > 50
     messages = Messages(tap.messages)
@@ -67,8 +67,8 @@ def test_message_in_flight_during_the_window_is_included() -> None:
     assert messages.select(Window(1_000, 2_000, frozenset(), 10)).messages == [slow]
 
 
-def test_messages_of_a_kept_run_come_from_its_file(tmp_path: Path, heard: tuple[MessageTap, list[Any]]) -> None:
-    tap, journal = heard
+def test_messages_of_a_kept_run_come_from_its_file(tmp_path: Path, recorded: tuple[MessageTap, list[Any]]) -> None:
+    tap, journal = recorded
     with Server(tmp_path) as server:
         kept: KeptRuns = server.services.runs.kept
         file = tmp_path / "heard.jsonl"
@@ -175,11 +175,11 @@ def test_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pyt
     talking.lines = [sighted("peer-1", "sent", 1_000, "Notification#1"), ("peer-1", b'{"n": "\xff"}\n')]
     server.services.agents.all[:] = [talking]
     with server, ThreadPoolExecutor() as pool:
-        told = pool.submit(httpx.get, f"{server.url}/api/v1/runs/live/messages", timeout=30)
+        answer = pool.submit(httpx.get, f"{server.url}/api/v1/runs/live/messages", timeout=30)
         assert asked.wait(20)
         assert httpx.get(f"{server.url}/healthz", timeout=10).status_code == 200
         answered.set()
-        assert told.result(20).json()["messages"] == []
+        assert answer.result(20).json()["messages"] == []
 
 
 def test_invalid_message_requests_are_refused(tmp_path: Path) -> None:

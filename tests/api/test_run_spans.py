@@ -107,7 +107,7 @@ def span(lane: str, of: str, from_us: int, to_us: int | None, state: str) -> Spa
     return Span(lane, of, from_us, to_us, state, of, from_us)
 
 
-def told(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(s["from_us"], s["to_us"], s["state"], s.get("merged")) for s in found]
 
 
@@ -143,7 +143,7 @@ def test_spans_within_one_bin_are_merged_with_their_states() -> None:
     other = [span("isr:t-0", "-1", 44, 45, "leaderless")]
     [lane] = lanes(Lasted([*row, *other], 0, 100), (), 10)
 
-    assert told(lane["spans"]) == [
+    assert rows(lane["spans"]) == [
         (0, 40, "leader", None),
         (40, 49, "out", {"in_sync": 2, "out": 1}),
         (44, 45, "leaderless", None),
@@ -182,10 +182,10 @@ def test_answer_contains_the_lanes_unchanged() -> None:
     for entry in played():
         spans.apply(entry)
     lasted = Lasted([*spans.take_closed(), *spans.lasting()], played()[0].wall_us, played()[-1].wall_us)
-    for wanted, bins in (((), None), (("controller", "isr"), 10), (("nothing",), None)):
-        told = json.loads(encoded(lasted, wanted, bins))
-        assert told == {
+    for selected, bins in (((), None), (("controller", "isr"), 10), (("nothing",), None)):
+        answer = json.loads(encoded(lasted, selected, bins))
+        assert answer == {
             "first_us": lasted.first_us,
             "last_us": lasted.last_us,
-            "lanes": json.loads(msgspec.json.encode(lanes(lasted, wanted, bins))),
+            "lanes": json.loads(msgspec.json.encode(lanes(lasted, selected, bins))),
         }

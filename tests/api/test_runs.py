@@ -308,7 +308,7 @@ def test_answers_are_compressed(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("asked", "selected"),
     [
         ({"after": 5, "limit": 3}, lambda e: 5 < e.seq <= 8),
         ({"after": 5, "until": 7}, lambda e: 5 < e.seq <= 7),
@@ -321,12 +321,12 @@ def test_answers_are_compressed(http: httpx.Client) -> None:
     ],
 )  # fmt: skip
 def test_events_of_a_run_are_served_in_order_from_both_ends(
-    http: httpx.Client, asked: dict[str, Any], meant: Callable[[Entry], bool]
+    http: httpx.Client, asked: dict[str, Any], selected: Callable[[Entry], bool]
 ) -> None:
     answer = http.get(f"{V1}/runs/r0000000a/journal", params=asked)
 
-    told = [decode_line(msgspec.json.encode(event)) for event in answer.json()]
-    assert told == [entry for entry in played() if meant(entry)]
+    served = [decode_line(msgspec.json.encode(event)) for event in answer.json()]
+    assert served == [entry for entry in played() if selected(entry)]
 
 
 def test_event_page_reports_how_far_it_read(http: httpx.Client) -> None:

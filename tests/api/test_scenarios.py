@@ -58,8 +58,8 @@ def test_script_lists_its_expected_verdict_and_live_support(http: httpx.Client) 
 
 
 def test_run_is_accepted_and_ends_with_verdict_and_story(server: Server, http: httpx.Client) -> None:
-    wanted = {"seed": 7, "switches": ["no-broker-epoch"], "settings": {"tickTime": 250}}
-    started = http.post(f"{V1}/scenarios/kafka-708/runs", json=wanted)
+    body = {"seed": 7, "switches": ["no-broker-epoch"], "settings": {"tickTime": 250}}
+    started = http.post(f"{V1}/scenarios/kafka-708/runs", json=body)
     assert started.status_code == 202
     assert started.headers["location"] == f"{V1}/scenario-runs/{started.json()['id']}"
     assert (started.json()["scenario"], started.json()["verdict"]) == ("kafka-708", None)
@@ -94,7 +94,7 @@ def test_failed_run_reports_its_error_and_the_next_one_runs(http: httpx.Client) 
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "status", "said"),
+    ("name", "body", "status", "message"),
     [
         ("nope", {}, 404, "there is no scenario nope"),
         ("../etc.json", {}, 404, ""),
@@ -108,12 +108,12 @@ def test_failed_run_reports_its_error_and_the_next_one_runs(http: httpx.Client) 
     ],
 )
 def test_invalid_run_is_refused_before_it_is_played(
-    http: httpx.Client, name: str, body: dict[str, Any], status: int, said: str
+    http: httpx.Client, name: str, body: dict[str, Any], status: int, message: str
 ) -> None:
     answer = http.post(f"{V1}/scenarios/{name}/runs", json=body)
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert http.get(f"{V1}/scenario-runs/nope").status_code == 404
 
 
@@ -182,16 +182,16 @@ def test_script_is_played_in_its_own_process() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import time; time.sleep(60)", "did not end within 0 s"),
         ("raise SystemExit('out of memory')", "exited with code 1: out of memory"),
         ("import os; os.abort()", "exited with code -6: it printed nothing"),
     ],
 )
-def test_player_failure_is_reported_in_one_line(code: str, said: str) -> None:
+def test_player_failure_is_reported_in_one_line(code: str, message: str) -> None:
     patience_s = 0.1 if "sleep" in code else 10
-    with pytest.raises(PlayerFailed, match=said):
+    with pytest.raises(PlayerFailed, match=message):
         asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
 
 

@@ -11,11 +11,11 @@ import pytest
 from zabka.api.settings import Settings, load_settings
 
 
-def loaded(directory: Path, **said: Any) -> Settings:
+def loaded(directory: Path, **keys: Any) -> Settings:
     file = directory / "api.json"
     needed = {name: str(directory) for name in ("data", "cluster_data", "token_file", "agent_token_file", "tables")}
     addresses = {"agents": [], "peers": [1], "brokers": [], "zookeeper_connect": "a:1", "bootstrap": "b:1"}
-    file.write_text(json.dumps({**needed, **addresses, **said}))
+    file.write_text(json.dumps({**needed, **addresses, **keys}))
     return load_settings(file)
 
 

@@ -205,11 +205,11 @@ def test_interrupt_stops_every_server_and_removes_its_data(number: signal.Signal
             assert run.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         run.send_signal(number)
-        _, said = run.communicate(timeout=30)
+        _, output = run.communicate(timeout=30)
     finally:
         run.kill()
         run.wait(10)
     assert run.returncode == INTERRUPTED
-    assert "interrupted" in said and "Traceback" not in said
+    assert "interrupted" in output and "Traceback" not in output
     assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
     assert list(tmp_path.iterdir()) == []

@@ -40,15 +40,15 @@ def launched() -> Iterator[Browser]:
         browser.close()
 
 
-def wait_until(page: Page, told: str, arg: Any = None) -> None:
+def wait_until(page: Page, function: str, arg: Any = None) -> None:
     """Wait until a function of the page returns true; it can be asynchronous.
 
     `Page.wait_for_function` takes the promise of such a function as its result and waits for nothing. An expression
     that is no function can be evaluated only once, because the page's content policy forbids evaluating it again.
     """
     until = time.monotonic() + WAIT_MS / 1000
-    while not page.evaluate(told, arg):
-        assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {told}"
+    while not page.evaluate(function, arg):
+        assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {function}"
         page.wait_for_timeout(POLL_MS)
 
 
@@ -86,8 +86,8 @@ class Watched:
             self.page.goto("about:blank")
         self.page.set_viewport_size(VIEWPORT)
         self.page.mouse.move(0, 0)
-        said, self.complaints = self.complaints, []
-        return said
+        found, self.complaints = self.complaints, []
+        return found
 
     def _on_console(self, message: ConsoleMessage) -> None:
         # The browser itself logs every failed answer of the API and every refused connection; the page shows those. Any

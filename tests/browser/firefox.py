@@ -85,12 +85,12 @@ class Firefox:
 
     def _port(self, profile: Path) -> int:
         until = time.monotonic() + STARTS_S
-        told = profile / "MarionetteActivePort"
-        while not told.exists() or not told.read_text():
+        port_file = profile / "MarionetteActivePort"
+        while not port_file.exists() or not port_file.read_text():
             assert self._process.poll() is None, "Firefox ended while it began"
             assert time.monotonic() < until, "Firefox does not begin"
             time.sleep(POLL_S)
-        return int(told.read_text())
+        return int(port_file.read_text())
 
     def _read(self) -> Any:
         """Read one message: its length, a colon, JSON."""
@@ -147,8 +147,8 @@ class Firefox:
 
     def screenshot(self, path: Path) -> None:
         """Save a screenshot of the window as PNG."""
-        told = self.command("WebDriver:TakeScreenshot", {"full": False})["value"]
-        path.write_bytes(base64.b64decode(told))
+        image = self.command("WebDriver:TakeScreenshot", {"full": False})["value"]
+        path.write_bytes(base64.b64decode(image))
 
     def quit(self) -> None:
         """Quit the browser."""

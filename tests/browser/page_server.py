@@ -42,11 +42,11 @@ class JournallingAgent(FakeAgent):
         self.lines: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
 
-    def write(self, node: str, *told: Event) -> None:
+    def write(self, node: str, *events: Event) -> None:
         """Append these events to a node's journal, with the current time."""
         with self._lock:
             lines = self.lines.setdefault(node, [])
-            for event in told:
+            for event in events:
                 lines.append(encode_line(node, len(lines) + 1, time.time_ns() // 1000, 0, event))
 
     async def request_action(self, node: str, action: str) -> Any:
@@ -91,8 +91,8 @@ class PageServer:
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
         admin = FakeAdmin(self.ensemble)
-        tell = partial(self.agent.write, API_NODE)
-        joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
+        write = partial(self.agent.write, API_NODE)
+        joined = JoinedBrokers(self._settings.brokers, write, self._collector.state)
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
@@ -124,9 +124,9 @@ class PageServer:
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
-    def append_events(self, node: str, *told: Event) -> None:
+    def append_events(self, node: str, *events: Event) -> None:
         """Append events to a node's journal, and wait until they are numbered."""
-        self.agent.write(node, *told)
+        self.agent.write(node, *events)
         self.settle()
 
     @property

@@ -37,7 +37,7 @@ EVENTS = 20_000
 SEEKS = 100
 DRAWS = 50
 PER_S = 1_000
-EVENTS_S = 10
+RUN_S = 10
 KILLS = 20
 PROGRAMS = (Path(__file__).parent / "js" / "page_times.js").read_text().rstrip()
 
@@ -190,8 +190,8 @@ def measure_events(browser: Browser) -> None:
         ask(page, "hear")
         over = threading.Event()
 
-        def tell() -> None:
-            for place, (node, event) in enumerate(many_events(PER_S * (EVENTS_S + 2))):
+        def write_events() -> None:
+            for place, (node, event) in enumerate(many_events(PER_S * (RUN_S + 2))):
                 server.agent.write(node, event)
                 if place % 10 == 9:
                     time.sleep(10 / PER_S)
@@ -199,16 +199,16 @@ def measure_events(browser: Browser) -> None:
                     return
 
         server.agent.write("broker-1", e.TopicCreated("many", "id2", {n: [1, 2, 3] for n in range(PARTITIONS)}))
-        telling = threading.Thread(target=tell)
+        telling = threading.Thread(target=write_events)
         telling.start()
         busy = Busy(page)
         before, long_tasks = busy.ms(), LongTasks(page)
-        took = ask(page, "events", EVENTS_S)
+        took = ask(page, "events", RUN_S)
         spent = busy.ms() - before
         over.set()
         telling.join()
         typer.echo(
-            f"event to pixel: {len(took) / EVENTS_S:.0f} events/s for {EVENTS_S} s; processor {spent / EVENTS_S / 10:.0f} %"
+            f"event to pixel: {len(took) / RUN_S:.0f} events/s for {RUN_S} s; processor {spent / RUN_S / 10:.0f} %"
         )
         typer.echo(f"  {of(took)}; {long_tasks}")
 

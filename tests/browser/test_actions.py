@@ -133,7 +133,7 @@ def test_scenario_is_played_and_its_story_shown(page: Page) -> None:
 
 def test_page_can_be_used_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 3")).to_be_visible()
-    wanted = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
+    expected = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
     met = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -141,9 +141,9 @@ def test_page_can_be_used_with_the_keyboard_alone(page: Page, server: PageServer
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", f"{name} has no visible focus"
         met.append(name)
-        if name == wanted[-1]:
+        if name == expected[-1]:
             break
-    assert [name for name in met if name in wanted] == wanted
+    assert [name for name in met if name in expected] == expected
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")

@@ -29,9 +29,9 @@ def test_pipeline_shows_rows_lag_and_sparks_message(page: Page, tmp_path: Path) 
               "made_ms": 700, "broken": {"faults": {"no fault is one": 2}}}  # fmt: skip
     (lake / "_status.json").write_text(json.dumps(status))
     # Spark's last report is recent, however long the page takes to open.
-    said = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
+    progress = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
             "rows_per_second": 55.5, "durations_ms": {"triggerExecution": 720, "addBatch": 700}}  # fmt: skip
-    (lake / "_progress.json").write_text(json.dumps(said))
+    (lake / "_progress.json").write_text(json.dumps(progress))
     turn_to(page, "Lab")
     shown = region(page, "Pipeline")
     expect(shown).to_contain_text("1,234 lines, the tables lag 2.5 s behind the journals")
@@ -40,8 +40,8 @@ def test_pipeline_shows_rows_lag_and_sparks_message(page: Page, tmp_path: Path) 
     expect(shown.get_by_role("alert")).to_contain_text("faults: 2 rows violate the rule: no fault is one")
     button(page, "Show faults").click()
     expect(region(page, "Analytics")).to_contain_text("cut")
-    said["seen_us"] = time.time_ns() // 1000 - 60_000_000
-    (lake / "_progress.json").write_text(json.dumps(said))
+    progress["seen_us"] = time.time_ns() // 1000 - 60_000_000
+    (lake / "_progress.json").write_text(json.dumps(progress))
     expect(shown).to_contain_text("last report of Spark 1 min")
 
 
@@ -63,9 +63,9 @@ def test_campaign_report_is_shown_in_a_sandboxed_frame(page: Page, tmp_path: Pat
     directory = tmp_path / "analytics" / "campaigns" / "lag"
     directory.mkdir(parents=True)
     (directory / "report.html").write_text("<html><style>h1 { color: red }</style><h1>The report</h1></html>")
-    told = {"question": "Which lag?", "settings": 5, "seeds": 10, "ended": "every seed was played",
+    standing = {"question": "Which lag?", "settings": 5, "seeds": 10, "ended": "every seed was played",
             "answer": ["Best is 400."], "violations": 1}  # fmt: skip
-    (directory / "standing.json").write_text(json.dumps(told))
+    (directory / "standing.json").write_text(json.dumps(standing))
     (directory / "runs.jsonl").write_bytes(b"{}\n" * 50)
     turn_to(page, "Lab")
     shown = region(page, "Campaigns")

@@ -38,21 +38,21 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 
 @pytest.fixture
-def told(server: PageServer) -> PageServer:
+def failed_over(server: PageServer) -> PageServer:
     """A healthy cluster, and then a failover."""
     write_failover(server)
     return server
 
 
-def test_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
-    firefox.go(told.url)
+def test_page_works_in_firefox(firefox: Firefox, failed_over: PageServer) -> None:
+    firefox.go(failed_over.url)
     firefox.until(TEXT, ".when", "LIVE")
     firefox.until(PAINTED)
     firefox.until("return [...document.querySelectorAll('#events .events li')].length > 10")
 
     firefox.press("Home")
     firefox.until(TEXT, ".when.past", "event 1")
-    elected = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.RecordsLost))
+    elected = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.RecordsLost))
     firefox.press("x")
     firefox.until(TEXT, ".when.past", f"event {elected}")
     firefox.until(PAINTED)
@@ -68,7 +68,7 @@ def test_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
         assert firefox.ask("return document.documentElement.scrollWidth <= innerWidth"), f"{tab} scrolls sideways"
     firefox.press("End")
     firefox.until(TEXT, ".when", "LIVE")
-    assert firefox.complaints(told.url) == []
+    assert firefox.complaints(failed_over.url) == []
 
 
 def test_console_error_in_firefox_is_recorded(firefox: Firefox, server: PageServer) -> None:

@@ -39,8 +39,8 @@ def test_header_of_a_past_moment_with_six_faults_stays_low(page: Page, server: P
     slow = [HeldFault(f"peer-{peer}", "broker-2", "delay", id=f"d{peer}", delay_ms=9) for peer in (1, 2, 3)]
     server.agent.held = [*slow, *(HeldFault("broker-2", f"broker-{b}", "cut", id=f"c{b}") for b in (1, 3))]
     for fault in server.agent.held:
-        told = e.FaultInjected(fault.id, fault.kind, fault.source, fault.target, False, fault.delay_ms)
-        server.agent.write("host-1", told)
+        injected = e.FaultInjected(fault.id, fault.kind, fault.source, fault.target, False, fault.delay_ms)
+        server.agent.write("host-1", injected)
     server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2], 1, 4, 7, "lag"))
     page.set_viewport_size({"width": 1280, "height": 720})
     page.goto(f"{server.url}#at={server.last_seq}&tab=table")
@@ -61,10 +61,10 @@ def test_time_without_a_controller_has_the_width_of_its_reason(page: Page, serve
     elected = next(entry.seq for entry in reversed(server.numbered()) if isinstance(entry.event, e.ControllerElected))
     page.goto(f"{server.url}#at={elected}&tab=table")
 
-    told = region(page, "Why").get_by_text("No controller for")
-    expect(told).to_contain_text("election")
+    gap = region(page, "Why").get_by_text("No controller for")
+    expect(gap).to_contain_text("election")
     rule = region(page, "Why").locator(".effect .rule").bounding_box()
-    box = told.bounding_box()
+    box = gap.bounding_box()
     assert rule is not None
     assert box is not None
     assert abs(box["width"] - rule["width"]) < 20

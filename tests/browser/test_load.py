@@ -41,12 +41,12 @@ def bytes_received(network: CDPSession) -> list[int]:
         if "/events" in of["request"]["url"]:
             stream.append(of["requestId"])
 
-    def told(of: dict[str, Any]) -> None:
+    def on_data(of: dict[str, Any]) -> None:
         if of["requestId"] in stream:
             received.append(of["dataLength"])
 
     network.on("Network.requestWillBeSent", begun)
-    network.on("Network.dataReceived", told)
+    network.on("Network.dataReceived", on_data)
     network.on("Network.loadingFinished", lambda of: received.append(of["encodedDataLength"]))
     network.send("Network.enable")
     return received

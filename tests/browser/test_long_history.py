@@ -57,12 +57,12 @@ def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
     assert watched.leave() == []
 
 
-def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
+def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
     """Return Python's fold of each prefix, converted as the page does."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)
-        if entry.seq in wanted:
+        if entry.seq in numbers:
             found[entry.seq] = as_the_page_has_it(json.loads(msgspec.json.encode(state)))
     return found
 
@@ -89,8 +89,8 @@ def test_steps_across_a_page_end_visit_each_number_once(page: Page) -> None:
 
 def test_end_key_returns_to_live_without_a_gap(page: Page, long_history: PageServer) -> None:
     page.evaluate(GO, 700)
-    told = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
-    long_history.append_events("broker-1", *told)
+    changes = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
+    long_history.append_events("broker-1", *changes)
     page.evaluate(VISIT)
     page.keyboard.press("End")
     expect(page.locator(".when")).to_contain_text("LIVE")

@@ -48,9 +48,9 @@ def write_failover(server: PageServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
     """A cluster with a failover in its history."""
-    server = PageServer(tmp_path_factory.mktemp("told")).start()
+    server = PageServer(tmp_path_factory.mktemp("failed_over")).start()
     write_healthy_cluster(server)
     write_failover(server)
     yield server
@@ -58,9 +58,9 @@ def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
 
 
 @pytest.fixture
-def tracks(watched: Watched, told: PageServer) -> Iterator[Page]:
+def tracks(watched: Watched, failed_over: PageServer) -> Iterator[Page]:
     """The page of that cluster, as it opens."""
-    watched.page.goto(told.url)
+    watched.page.goto(failed_over.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
     assert watched.leave() == []
@@ -77,19 +77,19 @@ def folded(server: PageServer, seq: int) -> Any:
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
 
-def test_each_moment_is_the_fold_of_the_history_up_to_it(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_each_moment_is_the_fold_of_the_history_up_to_it(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     for seq in random.Random(7).sample(range(1, last), MOMENTS):
         go_to(tracks, seq)
         shown = tracks.evaluate(SHOWN)
         assert shown["seq"] == seq
-        assert shown["state"] == folded(told, seq)
+        assert shown["state"] == folded(failed_over, seq)
 
 
-def test_link_opens_a_past_moment_with_actions_off(watched: Watched, told: PageServer) -> None:
+def test_link_opens_a_past_moment_with_actions_off(watched: Watched, failed_over: PageServer) -> None:
     page = watched.page
-    elected = next(entry.seq for entry in told.numbered() if entry.event == e.ControllerElected(3, 4, 4))
-    page.goto(f"{told.url}#run=live&at={elected - 1}")
+    elected = next(entry.seq for entry in failed_over.numbered() if entry.event == e.ControllerElected(3, 4, 4))
+    page.goto(f"{failed_over.url}#run=live&at={elected - 1}")
     expect(page.locator(".when.past")).to_contain_text("PAST,")
     expect(page.get_by_label("controller epoch 3")).to_contain_text("none · epoch 3")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no controller")
@@ -100,12 +100,12 @@ def test_link_opens_a_past_moment_with_actions_off(watched: Watched, told: PageS
 
     turn_to(page, "Lab")
     expect(page.get_by_role("form", name="Inject a fault").get_by_role("button", name="Inject")).to_be_disabled()
-    assert told.agent.held == []
+    assert failed_over.agent.held == []
     assert watched.complaints == []
 
 
-def test_steps_visit_each_number_once_and_end_returns_to_live(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_steps_visit_each_number_once_and_end_returns_to_live(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     tracks.evaluate(
         """async () => {
           const {theMoment} = await import("/web/main.js");
@@ -127,7 +127,7 @@ def test_steps_visit_each_number_once_and_end_returns_to_live(tracks: Page, told
     assert tracks.evaluate("location.hash") == ""
     shown = tracks.evaluate(SHOWN)
     assert shown["live"]
-    assert shown["state"] == folded(told, last)
+    assert shown["state"] == folded(failed_over, last)
 
 
 def test_stream_continues_while_a_past_moment_is_shown(page: Page, server: PageServer) -> None:
@@ -146,21 +146,21 @@ def test_stream_continues_while_a_past_moment_is_shown(page: Page, server: PageS
 @pytest.mark.parametrize("late", ["**/api/v1/runs", "**/api/v1/events?snapshot=true"])
 @pytest.mark.parametrize(("key", "goes_to"), [("ArrowLeft", e.RecordsLost), ("e", e.LeaderElected)])
 def test_key_pressed_while_the_page_loads_takes_effect(
-    watched: Watched, told: PageServer, late: str, key: str, goes_to: type[e.Event]
+    watched: Watched, failed_over: PageServer, late: str, key: str, goes_to: type[e.Event]
 ) -> None:
     watched.page.route(late, lambda route: None)
-    watched.page.goto(told.url)
+    watched.page.goto(failed_over.url)
     watched.page.keyboard.press(key)
-    wanted = [entry.seq for entry in told.numbered() if isinstance(entry.event, goes_to)][-1]
-    expect(watched.page.locator(".when.past")).to_contain_text(f"event {wanted}")
+    target = [entry.seq for entry in failed_over.numbered() if isinstance(entry.event, goes_to)][-1]
+    expect(watched.page.locator(".when.past")).to_contain_text(f"event {target}")
 
 
-def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, told: PageServer) -> None:
-    numbers = {type(entry.event): entry.seq for entry in told.numbered()}
+def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, failed_over: PageServer) -> None:
+    numbers = {type(entry.event): entry.seq for entry in failed_over.numbered()}
     go_to(tracks, 1)
-    for key, wanted in (("x", e.RecordsLost), ("Shift+E", e.LeaderElected), ("i", e.IsrChanged)):
+    for key, kind in (("x", e.RecordsLost), ("Shift+E", e.LeaderElected), ("i", e.IsrChanged)):
         tracks.keyboard.press(key)
-        expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[wanted]}")
+        expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[kind]}")
     tracks.keyboard.press("x")
     expect(tracks.get_by_role("alert")).to_contain_text("There is no later loss of records.")
 
@@ -185,8 +185,8 @@ def test_jump_continues_across_several_answers_of_the_api(
         expect(page.locator(".when.past")).to_contain_text(re.compile(rf"event {loss}\b"))
 
 
-def test_pinned_moment_comparison_shows_only_changes(tracks: Page, told: PageServer) -> None:
-    killed = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
+def test_pinned_moment_comparison_shows_only_changes(tracks: Page, failed_over: PageServer) -> None:
+    killed = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
     go_to(tracks, killed - 1)
     tracks.keyboard.press("a")
     expect(region(tracks, "Changed since A")).to_contain_text("No differences.")
@@ -204,7 +204,7 @@ def test_pinned_moment_comparison_shows_only_changes(tracks: Page, told: PageSer
     expect(tracks.locator(".when.past")).to_contain_text(f"event {killed}")
 
 
-def test_playback_visits_events_and_can_be_paused(tracks: Page, told: PageServer) -> None:
+def test_playback_visits_events_and_can_be_paused(tracks: Page, failed_over: PageServer) -> None:
     go_to(tracks, 3)
     tracks.get_by_label("speed").select_option("10")
     tracks.locator("body").click(position={"x": 5, "y": 300})
@@ -277,8 +277,8 @@ def test_unanswered_moment_shows_an_error_and_returns_to_live(tracks: Page) -> N
     expect(tracks.get_by_role("alert")).to_have_count(0)
 
 
-def test_unknown_run_shows_an_error_over_the_live_cluster(watched: Watched, told: PageServer) -> None:
-    watched.page.goto(f"{told.url}#run=r0000000&at=5")
+def test_unknown_run_shows_an_error_over_the_live_cluster(watched: Watched, failed_over: PageServer) -> None:
+    watched.page.goto(f"{failed_over.url}#run=r0000000&at=5")
     expect(watched.page.get_by_role("alert")).to_contain_text("This moment cannot be shown:")
     expect(card(watched.page, "Broker 2")).to_be_visible()
 

@@ -106,7 +106,7 @@ def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServe
 
 
 @pytest.mark.parametrize(
-    ("action", "cause", "word"),
+    ("action", "cause", "reason"),
     [
         ("Kill", "expiry 0x10000a2c3d001", "killed, session expired"),
         ("Pause", "expiry 0x10000a2c3d001", "frozen, session expired"),
@@ -114,7 +114,9 @@ def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServe
         ("", "expiry 0x10000a2c3d001", "session expired"),
     ],
 )
-def test_controller_term_shows_why_it_ended(page: Page, server: PageServer, action: str, cause: str, word: str) -> None:
+def test_controller_term_shows_why_it_ended(
+    page: Page, server: PageServer, action: str, cause: str, reason: str
+) -> None:
     epoch = region(page, "Controller epoch")
     if action:
         act(page, action, "broker 1")
@@ -129,7 +131,7 @@ def test_controller_term_shows_why_it_ended(page: Page, server: PageServer, acti
 
     reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.first).to_contain_text("3@4")
-    expect(reigns.nth(1)).to_contain_text(word)
+    expect(reigns.nth(1)).to_contain_text(reason)
 
 
 def test_partitions_show_leader_isr_and_log_end_offsets(page: Page) -> None:
@@ -254,8 +256,8 @@ def test_progress_events_do_not_hide_older_events(page: Page, server: PageServer
 
 
 def test_producer_reports_do_not_hide_older_events(page: Page, server: PageServer) -> None:
-    told = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
-    server.append_events("api", *told)
+    reports = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
+    server.append_events("api", *reports)
     page.reload()
     expect(region(page, "Events")).to_contain_text("controller_elected")
     region(page, "Events").get_by_label("type").select_option("controller_elected")

@@ -78,8 +78,8 @@ def test_topic_with_requested_deletion_is_not_offline(crowded: PageServer, page:
     page.evaluate(
         """() => {
           const health = document.querySelector(".health");
-          window.said = [];
-          new MutationObserver(() => window.said.push(health.textContent))
+          window.shown = [];
+          new MutationObserver(() => window.shown.push(health.textContent))
             .observe(health, {subtree: true, childList: true, characterData: true});
         }"""
     )
@@ -91,6 +91,6 @@ def test_topic_with_requested_deletion_is_not_offline(crowded: PageServer, page:
 
     expect(page.get_by_role("heading", name="archive")).to_have_count(0)
     expect(health).not_to_contain_text("being deleted")
-    said = page.evaluate("window.said.join('\\n')")
-    assert "being deleted" in said
-    assert "offline" not in said
+    shown = page.evaluate("window.shown.join('\\n')")
+    assert "being deleted" in shown
+    assert "offline" not in shown

@@ -10,12 +10,12 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer
-from tests.browser.test_moments import told, tracks
+from tests.browser.test_moments import failed_over, tracks
 from tests.browser.test_page import button, card, region, turn_to
 from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
-__all__ = ["told", "tracks"]
+__all__ = ["failed_over", "tracks"]
 
 STAGE = """const {theStage} = await import("/web/tracks/tab.js"); const stage = theStage();
   while (stage.window === null) await new Promise(requestAnimationFrame);"""
@@ -47,8 +47,8 @@ def test_lanes_show_controllers_and_beliefs(tracks: Page) -> None:
     assert lanes["trouble:orders-0"] == ["orphan"]
 
 
-def test_tracks_are_a_slider_whose_value_is_the_moment(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_tracks_are_a_slider_whose_value_is_the_moment(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller broker 3 · epoch 4, "))
     slider(tracks).focus()
     tracks.keyboard.press("ArrowLeft")

@@ -39,9 +39,9 @@ def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: py
     }[verb]
     for file in _files(tmp_path).values():
         code = run(file)
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         assert code in (1, 2)
-        assert str(file) in said and len(said.splitlines()) == 1, said
+        assert str(file) in output and len(output.splitlines()) == 1, output
 
 
 def test_agent_file_of_another_host_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

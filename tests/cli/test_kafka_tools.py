@@ -121,7 +121,7 @@ def test_binary_file_is_reported_by_name_without_its_content(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "not a valid JSON"),
         ("[]", "not a valid JSON"),
@@ -129,10 +129,10 @@ def test_binary_file_is_reported_by_name_without_its_content(tmp_path: Path) -> 
         ('{"partitions":[{"topic":"t"}]}', "cannot be read"),
     ],
 )
-def test_unreadable_plan_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_unreadable_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(text)
-    with pytest.raises(CommandFailed, match=says):
+    with pytest.raises(CommandFailed, match=message):
         reassign.read_plan(plan)
 
 
@@ -164,7 +164,7 @@ def test_group_is_printed_as_kafkas_tool_prints_it(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "says"),
+    ("main", "arguments", "message"),
     [
         (consumer_groups.main, ["--list", "--describe"], "not allowed with argument"),
         (consumer_groups.main, ["--describe"], "[group] or [all-groups]"),
@@ -178,10 +178,10 @@ def test_group_is_printed_as_kafkas_tool_prints_it(capsys: pytest.CaptureFixture
     ],
 )
 def test_missing_option_is_reported_with_exit_code_1(
-    main: Callable[[list[str]], int], arguments: list[str], says: str
+    main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
     code, _, err = called(main, *arguments)
-    assert code == 1 and says in err and "usage: zabka" in err
+    assert code == 1 and message in err and "usage: zabka" in err
 
 
 def test_moving_partition_is_not_under_replicated() -> None:
@@ -209,8 +209,8 @@ def test_overrides_are_listed_in_java_hash_map_order() -> None:
         ConfigEntry(name=name, value="", source=1, read_only=False, is_sensitive=False, type=0, synonyms=())
         for name in names
     ]
-    wanted = ("cleanup.policy", "compression.type", "segment.bytes")
-    ordered = [entry.name for entry in topics.in_hash_order(entries) if entry.name in wanted]
+    overridden = ("cleanup.policy", "compression.type", "segment.bytes")
+    ordered = [entry.name for entry in topics.in_hash_order(entries) if entry.name in overridden]
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
 
 

@@ -31,7 +31,7 @@ HUGE = "9" * 5000
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "says"),
+    ("main", "arguments", "message"),
     [
         (topics.main, ["--create", "--topic", "t", "--partitions", "2147483648"], "does not fit into 32 bits"),
         (topics.main, ["--alter", "--topic", "t", "--partitions", HUGE], "is no whole number"),
@@ -47,15 +47,15 @@ HUGE = "9" * 5000
     ],
 )
 def test_number_that_no_request_can_carry_is_refused(
-    main: Callable[[list[str]], int], arguments: list[str], says: str
+    main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
     code, out, err = called(main, *arguments, *NO_BROKER)
     assert (code, out) == (1, "")
-    assert says in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--alter", "--topic", "t", "--broker", "1"], "may be specified together"),
         (["--alter", "--topic", "t", "--entity-type", "brokers"], "in conjunction with specific entity flags"),
@@ -64,10 +64,10 @@ def test_number_that_no_request_can_carry_is_refused(
         (["--describe", "--topic", "t"], 'Option "[describe]" can\'t be used with option "[add-config]"'),
     ],
 )
-def test_two_entities_at_once_are_refused(arguments: list[str], says: str) -> None:
+def test_two_entities_at_once_are_refused(arguments: list[str], message: str) -> None:
     code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NO_BROKER)
     assert (code, out) == (1, "")
-    assert says in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
@@ -157,8 +157,8 @@ def test_change_of_a_missing_object_does_not_succeed(zabka_cluster: LiveCluster,
     assert "does not exist" in called(consumer_groups.main, "--describe", "--group", "g", *here)[1]
     assert called(consumer_groups.main, *(each.replace(",7", "") for each in reset), *here)[0] == 0
     deleting = ("--delete-offsets", "--group", "g", "--topic", "there:7")
-    said = called(consumer_groups.main, *deleting, *here)[1]
-    assert "Encounter some partition level error" in said and "Request succeed" not in said
+    output = called(consumer_groups.main, *deleting, *here)[1]
+    assert "Encounter some partition level error" in output and "Request succeed" not in output
 
     altering = ("--alter", "--topic", "there", "--delete-config")
     code, _, err = called(configs.main, *altering, "retention.mss", *here)

@@ -42,9 +42,9 @@ def test_every_verb_has_a_module_with_its_command(verb: str) -> None:
 
 
 def test_list_of_verbs_imports_none_of_their_modules() -> None:
-    said = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
-    assert all(f"  {verb} " in said for verb in VERBS)
-    assert said.splitlines()[-1] == (
+    output = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
+    assert all(f"  {verb} " in output for verb in VERBS)
+    assert output.splitlines()[-1] == (
         "['zabka', 'zabka.cli', 'zabka.cli.broken_pipe', 'zabka.cli.command_group', 'zabka.cli.main', "
         "'zabka.cli.typer_verbs', 'zabka.cli.verbs', 'zabka.ensemble', 'zabka.ensemble.close_names', "
         "'zabka.ensemble.runtime', 'zabka.ensemble.runtime.extras']"
@@ -52,8 +52,8 @@ def test_list_of_verbs_imports_none_of_their_modules() -> None:
 
 
 def test_options_of_a_verb_load_without_its_implementation() -> None:
-    said = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
-    assert said == "[]\n"
+    output = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
+    assert output == "[]\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")

@@ -55,7 +55,7 @@ def test_rollback_plan_leaves_directories_to_the_brokers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([], "Partition reassignment list cannot be empty"),
         ([("t", 0, [], None)], "Partition replica list cannot be empty"),
@@ -63,8 +63,8 @@ def test_rollback_plan_leaves_directories_to_the_brokers() -> None:
         ([("t", 0, [1, 1], None)], "may not contain duplicate entries: t-0 contains multiple entries for 1"),
     ],
 )
-def test_invalid_plan_is_refused(tmp_path: Path, rows: list[tuple[str, int, list[int], None]], says: str) -> None:
-    with pytest.raises(CommandFailed, match=says):
+def test_invalid_plan_is_refused(tmp_path: Path, rows: list[tuple[str, int, list[int], None]], message: str) -> None:
+    with pytest.raises(CommandFailed, match=message):
         checked(read_plan(plan_file(tmp_path, *rows)))
 
 
@@ -85,7 +85,7 @@ def test_hash_order_is_that_of_javas_hash_map() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "says", "under_way"),
+    ("place", "message", "under_way"),
     [
         (Place(RIGHT), "Reassignment of replica t-0-2 completed successfully.", False),
         (Place(LEFT), "Partition t-0 on broker 2 is not being moved from log dir /left to /right.", False),
@@ -103,8 +103,8 @@ def test_hash_order_is_that_of_javas_hash_map() -> None:
         ),
     ],
 )
-def test_move_progress_is_printed_as_kafkas_tool_prints_it(place: Place, says: str, under_way: bool) -> None:
-    assert status(TopicPartitionReplica(2, T0), RIGHT, place) == says
+def test_move_progress_is_printed_as_kafkas_tool_prints_it(place: Place, message: str, under_way: bool) -> None:
+    assert status(TopicPartitionReplica(2, T0), RIGHT, place) == message
     assert is_under_way(place) == under_way
 
 

@@ -63,11 +63,11 @@ def test_invalid_token_is_refused_without_printing_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in ("gehe\u00efm", "gehe\nim"):
         file.write_text(content)
-        said = refused("http://127.0.0.1:1", "--token-file", str(file))
-        assert "contains no valid token" in said and "gehe" not in said
+        output = refused("http://127.0.0.1:1", "--token-file", str(file))
+        assert "contains no valid token" in output and "gehe" not in output
     file.write_bytes(b"gehe\xff")
-    said = refused("http://127.0.0.1:1", "--token-file", str(file))
-    assert said == f"{file} contains no token: it is not a text file\n"
+    output = refused("http://127.0.0.1:1", "--token-file", str(file))
+    assert output == f"{file} contains no token: it is not a text file\n"
     file.write_bytes(b"\n")
     assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} contains no token: it is empty\n"
 

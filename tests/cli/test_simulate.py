@@ -21,9 +21,9 @@ from zabka.simulation.settings import BadSetting, world_settings
 
 def test_held_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-2", "chaos", [], 1, False) == 0
-    said = capsys.readouterr().out
-    assert "3 seeds, 0 with violations" in said
-    assert "simulated hours" in said and "core-hours" in said and "faults injected" in said
+    output = capsys.readouterr().out
+    assert "3 seeds, 0 with violations" in output
+    assert "simulated hours" in output and "core-hours" in output and "faults injected" in output
 
 
 def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -54,25 +54,25 @@ def test_journal_and_messages_need_two_files(
 ) -> None:
     out = tmp_path / "both.jsonl"
     assert run(out) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be overwritten\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"--out and --messages both name {out}: the journal would be overwritten\n")
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
+    ("options", "message"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
 )
 def test_options_that_would_do_nothing_are_refused(
-    options: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as left:
         replay.command(**options)
     assert left.value.exit_code == 2
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("seeds", "scenario", "settings", "said"),
+    ("seeds", "scenario", "settings", "message"),
     [
         ("many", "chaos", [], "--seeds takes A-B"),
         ("9-3", "chaos", [], "smaller than the first"),
@@ -85,11 +85,11 @@ def test_options_that_would_do_nothing_are_refused(
     ],
 )
 def test_bad_arguments_get_one_clear_line(
-    capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], said: str
+    capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], message: str
 ) -> None:
     assert cli.simulate(seeds, scenario, settings, 1, False) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert len(error.splitlines()) == 1
 
 
@@ -109,8 +109,8 @@ def test_replay_writes_messages_or_refuses_without_a_network(
 ) -> None:
     messages = tmp_path / "seed.messages.jsonl"
     assert replay.replay(1, "ensemble", [], tmp_path / "seed.jsonl", messages) == 0
-    heard = [read_message(line) for line in messages.read_bytes().splitlines()]
-    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in heard}
+    recorded = [read_message(line) for line in messages.read_bytes().splitlines()]
+    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in recorded}
     bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
     assert replay.replay(1, bare, [], None, messages) == cli.USAGE
     assert f"--messages: {bare} has no simulated network" in capsys.readouterr().err

@@ -40,8 +40,8 @@ def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
         shown += read
     os.close(ours)
     assert process.wait() == 0
-    words = shown.decode().split()
-    assert [name for name in LIBRARY if name not in words] == []
+    printed = shown.decode().split()
+    assert [name for name in LIBRARY if name not in printed] == []
     assert max(map(len, shown.decode().splitlines())) <= 80
 
 

@@ -28,5 +28,7 @@ def test_unwritable_pipeline_log_is_reported(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(up, "is_installed", lambda extra: True)
     (tmp_path / "pipeline.log").mkdir()
-    said = up._pipeline_of(tmp_path)()
-    assert said.startswith("pipeline  not started: ") and said.endswith(f"Is a directory: '{tmp_path}/pipeline.log'")
+    output = up._pipeline_of(tmp_path)()
+    assert output.startswith("pipeline  not started: ") and output.endswith(
+        f"Is a directory: '{tmp_path}/pipeline.log'"
+    )

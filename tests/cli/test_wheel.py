@@ -103,5 +103,5 @@ def test_a_world(zabka_world):
 """
     )
     python = installed.directory / "bin" / "python"
-    said = run(python, "-P", "-m", "pytest", "-q", tmp_path, cwd=tmp_path, env=installed.environment)
-    assert "2 passed" in said
+    output = run(python, "-P", "-m", "pytest", "-q", tmp_path, cwd=tmp_path, env=installed.environment)
+    assert "2 passed" in output

@@ -10,7 +10,7 @@ class NoEngine(Exception):
     """No engine is available here; the message is the reason."""
 
 
-def says(*command: str, timeout_s: float = 60, directory: Path | None = None) -> tuple[bool, str]:
+def try_command(*command: str, timeout_s: float = 60, directory: Path | None = None) -> tuple[bool, str]:
     """Run a command, and return whether it succeeded and the last line of its output."""
     try:
         done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=timeout_s)
@@ -22,6 +22,6 @@ def says(*command: str, timeout_s: float = 60, directory: Path | None = None) ->
 
 def must(*command: str, timeout_s: float = 600, directory: Path | None = None) -> None:
     """Run a command; raises NoEngine with its last line of output if it fails."""
-    works, said = says(*command, timeout_s=timeout_s, directory=directory)
+    works, output = try_command(*command, timeout_s=timeout_s, directory=directory)
     if not works:
-        raise NoEngine(f"{' '.join(command[:4])}: {said}")
+        raise NoEngine(f"{' '.join(command[:4])}: {output}")

@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.compose.commands import NoEngine, must, says
+from tests.compose.commands import NoEngine, must, try_command
 from tests.compose.newer_engine import environment, newer_engine, old_engine
 from zabka.compose.image import dockerfile
 
@@ -31,9 +31,9 @@ CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 def engine() -> Iterator[None]:
     """Provide an engine that `docker` reaches, with Compose and the base images. Raises NoEngine."""
     with ExitStack() as ends:
-        if not says("docker", "info")[0]:
+        if not try_command("docker", "info")[0]:
             _install()
-            if old_engine("dockerd", "--version") or not says("docker", "compose", "version")[0]:
+            if old_engine("dockerd", "--version") or not try_command("docker", "compose", "version")[0]:
                 ends.enter_context(newer_engine())
             ends.enter_context(_started())
         _prepare()
@@ -42,7 +42,7 @@ def engine() -> Iterator[None]:
 
 def _install() -> None:
     usable = all(shutil.which(program) is not None for program in ("docker", "dockerd", "debootstrap"))
-    if usable and not old_engine("dockerd", "--version") and says("docker", "compose", "version")[0]:
+    if usable and not old_engine("dockerd", "--version") and try_command("docker", "compose", "version")[0]:
         return
     allowed = "CI" in os.environ or os.environ.get("ZABKA_INSTALL_ENGINE") == "1"
     if shutil.which("apt-get") is None or os.getuid() != 0 or not allowed:
@@ -77,19 +77,19 @@ def _started() -> Iterator[None]:
 
 def _await(daemon: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_S
-    while not says("docker", "info")[0]:
+    while not try_command("docker", "info")[0]:
         if daemon.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise NoEngine(f"dockerd does not come up here: {said[-1] if said else 'it says nothing'}")
+            output = log.read_text(errors="replace").strip().splitlines()
+            raise NoEngine(f"dockerd does not come up here: {output[-1] if output else 'it prints nothing'}")
         time.sleep(0.2)
 
 
 def _prepare() -> None:
     if reason := old_engine("docker", "version", "--format", "{{.Server.Version}}"):
         raise NoEngine(reason)
-    works, said = says("docker", "compose", "version")
+    works, output = try_command("docker", "compose", "version")
     if not works:
-        raise NoEngine(f"docker compose version: {said}")
+        raise NoEngine(f"docker compose version: {output}")
     prepare_bases(("docker",))
 
 
@@ -102,7 +102,7 @@ def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
 
 
 def _is_there(engine: Sequence[str], image: str) -> bool:
-    return says(*engine, "image", "inspect", image)[0] or says(*engine, "pull", image, timeout_s=600)[0]
+    return try_command(*engine, "image", "inspect", image)[0] or try_command(*engine, "pull", image, timeout_s=600)[0]
 
 
 def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
@@ -113,8 +113,8 @@ def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> 
         # A rootless engine reads it as another user.
         Path(place).chmod(0o755)
         root = Path(place, "root")
-        wanted = "python3,python3-venv,ca-certificates,libstdc++6"
-        must("debootstrap", "--variant=minbase", f"--include={wanted}", SUITE, str(root), timeout_s=1200)
+        packages = "python3,python3-venv,ca-certificates,libstdc++6"
+        must("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
             # Certificates of a proxy between this machine and the registries are trusted here.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)

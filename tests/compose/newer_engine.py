@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.compose.commands import NoEngine, must, says
+from tests.compose.commands import NoEngine, must, try_command
 
 SUITE = "trixie"
 PACKAGES = ("docker.io", "docker-cli", "docker-compose", "docker-buildx", "containerd")
@@ -23,11 +23,11 @@ MAJOR_MIN = 25
 
 def old_engine(*version: str) -> str:
     """Return why the engine with the version that this command prints cannot be used, or an empty string."""
-    works, said = says(*version)
-    digits = "".join(c if c.isdigit() else " " for c in said).split()
+    works, output = try_command(*version)
+    digits = "".join(c if c.isdigit() else " " for c in output).split()
     if works and digits and int(digits[0]) >= MAJOR_MIN:
         return ""
-    return f"Docker Engine {MAJOR_MIN} or newer is wanted, and here is: {said}"
+    return f"Docker Engine {MAJOR_MIN} or newer is wanted, and here is: {output}"
 
 
 @contextlib.contextmanager
@@ -59,11 +59,11 @@ def newer_engine() -> Iterator[None]:
 
 def _unpack(place: Path) -> None:
     # From the same sources as this machine's Debian packages.
-    told = subprocess.run(
+    done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
-    mirrors = [line for line in told.stdout.splitlines() if line.rstrip("/").endswith("/debian")]
+    mirrors = [line for line in done.stdout.splitlines() if line.rstrip("/").endswith("/debian")]
     if not mirrors:
         raise NoEngine("apt knows of no mirror of Debian's packages here")
     sources = place / "sources.list"

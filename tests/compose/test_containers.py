@@ -263,11 +263,11 @@ def test_every_imported_package_is_in_the_node_lock() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 named.add(node.module.partition(".")[0])
     owners = packages_distributions()
-    wanted = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
+    required = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
     # pyarrow belongs to the Spark image, and the Spark session is imported for types alone; packaging and setuptools
     # build locks and wheels in the source tree.
-    assert wanted - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
-    assert {"fastapi", "msgspec"} <= wanted
+    assert required - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
+    assert {"fastapi", "msgspec"} <= required
 
 
 def test_document_edits_do_not_invalidate_the_build_cache() -> None:

@@ -17,14 +17,14 @@ def test_refresh_waits_for_the_answer_to_its_own_request(tmp_path: Path) -> None
 
     async def scene() -> dict[str, object]:
         asked, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        words = iter(({"v": "old"}, {"v": "new"}))
+        statuses = iter(({"v": "old"}, {"v": "new"}))
 
         async def node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while line := await reader.readline():
                 if "status" in json.loads(line):
                     asked.set()
                     await begun.wait()
-                    writer.write(json.dumps(next(words)).encode() + b"\n")
+                    writer.write(json.dumps(next(statuses)).encode() + b"\n")
             writer.close()
             await writer.wait_closed()
             ended.set()

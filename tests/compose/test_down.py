@@ -32,7 +32,7 @@ def test_pid_left_by_an_earlier_run_is_not_signalled(
     save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.5)
 
-    def down_meanwhile(_wanted: Wanted, data: Path) -> NoReturn:
+    def down_meanwhile(_requested: Wanted, data: Path) -> NoReturn:
         with pytest.raises(running.CannotStart, match="does not say which process it is"):
             running.down(data)
         raise BadPlan("enough was seen")
@@ -68,10 +68,10 @@ def test_full_disk_while_saving_the_run_stops_its_processes(
 
     monkeypatch.setattr(running, "start_agent", start)
     monkeypatch.setattr(running, step, full)
-    wanted = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
+    requested = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
     try:
         with pytest.raises(OSError, match=r"No space left on device.*run\.json"):
-            running.up(wanted, tmp_path, PlainProgress(), detach=True)
+            running.up(requested, tmp_path, PlainProgress(), detach=True)
         assert agents[0].poll() is not None and not is_running(tmp_path)
     finally:
         for agent in agents:

@@ -62,10 +62,10 @@ def container(service: str) -> str:
     return f"zabka-test-{service}-1"
 
 
-def until(wanted: Callable[[], bool], within_s: float) -> float:
+def until(condition: Callable[[], bool], within_s: float) -> float:
     """Wait until the condition holds, and return how long it took in seconds."""
     begin = time.monotonic()
-    while not wanted():
+    while not condition():
         assert time.monotonic() - begin < within_s
         time.sleep(0.05)
     return time.monotonic() - begin
@@ -163,5 +163,5 @@ def test_stopped_container_exits_with_code_0(api: httpx.Client, service: str) ->
 def test_data_survives_the_containers(api: httpx.Client) -> None:
     docker(*FILE, "down")
     docker(*FILE, "up", "--wait")
-    told = docker(*FILE, "exec", "-T", "api", "zabka", "get-offsets", "--topic", "orders")
-    assert sum(int(line.rpartition(":")[2]) for line in told.split()) == 100
+    output = docker(*FILE, "exec", "-T", "api", "zabka", "get-offsets", "--topic", "orders")
+    assert sum(int(line.rpartition(":")[2]) for line in output.split()) == 100

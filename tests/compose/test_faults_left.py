@@ -16,14 +16,14 @@ def cut(fault_id: str) -> FaultInjected:
     return FaultInjected(fault_id, "cut", "peer-1", "peer-2", True)
 
 
-def tell(directory: Path, file: int, *events: Event) -> None:
+def write_journal(directory: Path, file: int, *events: Event) -> None:
     lines = [encode_line("host-1", file * 10 + n, n, n, event) for n, event in enumerate(events)]
     (directory / f"host-1.{file:012}.jsonl").write_bytes(b"".join(lines) + b'{"torn')
 
 
 def test_faults_left_are_those_injected_and_not_removed(tmp_path: Path) -> None:
-    tell(tmp_path, 1, cut("f1"), cut("f2"), cut("f3"), ProcessChanged("peer-1", "paused", 7, "pause"))
-    tell(tmp_path, 2, FaultRemoved("f2"), cut("f4"), FaultRemoved("f1"), cut("f1"))
+    write_journal(tmp_path, 1, cut("f1"), cut("f2"), cut("f3"), ProcessChanged("peer-1", "paused", 7, "pause"))
+    write_journal(tmp_path, 2, FaultRemoved("f2"), cut("f4"), FaultRemoved("f1"), cut("f1"))
     assert faults_left(tmp_path, "host-1") == ["f3", "f4", "f1"]
 
 
@@ -36,14 +36,14 @@ def test_agent_needs_the_whole_fault_list_to_know_its_faults(tmp_path: Path) -> 
     host = Host(topology, topology.hosts[0], tmp_path)
     fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")
 
-    async def tell(whole: bool) -> tuple[bool, list[HeldFault]]:
+    async def set_faults(whole: bool) -> tuple[bool, list[HeldFault]]:
         await host.set_faults([fault], whole=whole)
         return host.snapshot().faults_told, host.faults
 
     try:
         assert not host.snapshot().faults_told
-        assert asyncio.run(tell(whole=False)) == (False, [fault])
-        assert asyncio.run(tell(whole=True)) == (True, [fault])
+        assert asyncio.run(set_faults(whole=False)) == (False, [fault])
+        assert asyncio.run(set_faults(whole=True)) == (True, [fault])
     finally:
         host._journal.close()
     assert faults_left(tmp_path / "host-1" / "journal", "host-1") == ["f1"]

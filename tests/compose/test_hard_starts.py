@@ -39,10 +39,10 @@ def earlier(directory: Path) -> Path:
     packed = directory / "earlier.tar"
     done = subprocess.run(["git", "archive", "-o", str(packed), EARLIER], cwd=ROOT, check=False, capture_output=True)
     if done.returncode:
-        said = done.stderr.decode().strip()
+        output = done.stderr.decode().strip()
         if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(f"this clone lacks the earlier version: {said}")
+            pytest.fail(output)
+        pytest.skip(f"this clone lacks the earlier version: {output}")
     subprocess.run(["tar", "-C", str(directory), "-xf", str(packed)], check=True)
     return directory / "compose" / "compose.yaml"
 

@@ -72,7 +72,7 @@ def test_probe_imports_only_the_standard_library() -> None:
     assert foreign <= {"__main__", "zabka"}
 
 
-def cpu_s(argv: list[str], says: str, code: int) -> float:
+def cpu_s(argv: list[str], message: str, code: int) -> float:
     """Return the CPU time of a process in seconds, the least of three runs."""
     costs = []
     for _ in range(3):
@@ -81,7 +81,7 @@ def cpu_s(argv: list[str], says: str, code: int) -> float:
             argv, cwd=Path(healthcheck.__file__).parents[2], check=False, capture_output=True, text=True
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert (done.returncode, says in done.stderr) == (code, True)
+        assert (done.returncode, message in done.stderr) == (code, True)
         costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(costs)
 
@@ -95,7 +95,7 @@ def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         (b'HTTP/1.1 200 OK\r\n\r\n{"status":"ok"}', ""),
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\npeer-1 does not serve", "peer-1 does not serve"),
@@ -103,7 +103,7 @@ def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
         (b"SSH-2.0-x\r\n", "port"),
     ],
 )
-def test_only_a_200_is_healthy(answer: bytes, says: str) -> None:
+def test_only_a_200_is_healthy(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -116,7 +116,7 @@ def test_only_a_200_is_healthy(answer: bytes, says: str) -> None:
         thread.start()
         found = healthcheck.trouble(listener.getsockname()[1])
         thread.join()
-    assert says in found and bool(found) is bool(says)
+    assert message in found and bool(found) is bool(message)
 
 
 def test_host_with_serving_nodes_is_healthy(host: RunningHost) -> None:

@@ -53,10 +53,10 @@ def why_not() -> str:
     return f"ip link add: {made.stderr.strip()}" if made.returncode else ""
 
 
-def until(wanted: Callable[[], bool], within_s: float) -> float:
+def until(condition: Callable[[], bool], within_s: float) -> float:
     """Wait until the condition holds, and return how long it took in seconds."""
     begin = time.monotonic()
-    while not wanted():
+    while not condition():
         assert time.monotonic() - begin < within_s
         time.sleep(0.05)
     return time.monotonic() - begin
@@ -340,6 +340,6 @@ def test_full_disk_stops_its_broker_and_others_continue(cluster: Cluster) -> Non
     until(lambda: cluster.in_sync("full") == [1, 2, 3], BACK_S)
     assert cluster.ended(workload)["lost"] == 0
     until(cluster.ready, BACK_S)
-    told = cluster.get("/api/v1/journal?limit=100000")
-    ends = [e for e in told if e["type"] == "process_changed" and (e["target"], e["process"]) == ("broker-3", "down")]
+    events = cluster.get("/api/v1/journal?limit=100000")
+    ends = [e for e in events if e["type"] == "process_changed" and (e["target"], e["process"]) == ("broker-3", "down")]
     assert ends, "what the host's journal could not take while its disk was full is there when there is room"

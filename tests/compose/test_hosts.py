@@ -89,7 +89,7 @@ def test_host_list_in_another_order_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "message"),
     [
         ([], "name every host with --hosts and this one with --here"),
         (["--hosts", "a,b"], "name every host with --hosts and this one with --here"),
@@ -97,7 +97,7 @@ def test_host_list_in_another_order_is_refused(tmp_path: Path) -> None:
         (["--hosts", "a,b", "--here", "a", "--set", "nonsense=1"], "nonsense is neither"),
     ],
 )
-def test_agent_without_required_options_reports_them(tmp_path: Path, options: list[str], said: str) -> None:
+def test_agent_without_required_options_reports_them(tmp_path: Path, options: list[str], message: str) -> None:
     done = zabka("agent", *options, "--data", str(tmp_path))
     assert done.returncode == 1
-    assert said in done.stderr and "Traceback" not in done.stderr
+    assert message in done.stderr and "Traceback" not in done.stderr

@@ -18,7 +18,7 @@ from zabka.compose.journal_growth import IDLE_POLL_S, JournalGrowth
 FIRST, SECOND, MESSAGES = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl", "peer-1.messages.0000000001.jsonl"
 LONG_S = 30.0
 T = TypeVar("T")
-told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+needs_inotify = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
 
 
 def play(work: Coroutine[None, None, T]) -> T:
@@ -44,7 +44,7 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
     watched.close()
 
 
-@told
+@needs_inotify
 def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
@@ -57,7 +57,7 @@ def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     play(scene())
 
 
-@told
+@needs_inotify
 def test_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
@@ -68,7 +68,7 @@ def test_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: J
     play(scene())
 
 
-@told
+@needs_inotify
 def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
@@ -81,7 +81,7 @@ def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
     play(scene())
 
 
-@told
+@needs_inotify
 def test_message_log_does_not_end_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
@@ -92,7 +92,7 @@ def test_message_log_does_not_end_the_wait(journal: Path, growth: JournalGrowth)
     play(scene())
 
 
-@told
+@needs_inotify
 def test_new_file_is_watched_from_its_creation(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
@@ -105,7 +105,7 @@ def test_new_file_is_watched_from_its_creation(journal: Path, growth: JournalGro
     play(scene())
 
 
-@told
+@needs_inotify
 def test_recreated_directory_is_watched_again(
     journal: Path, growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +125,7 @@ def test_recreated_directory_is_watched_again(
     play(scene())
 
 
-@told
+@needs_inotify
 def test_replaced_directory_is_watched_after_a_timeout(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         growth.next_growth()

@@ -103,8 +103,8 @@ def test_settings_are_stored_in_a_secret() -> None:
 def test_selector_selects_the_pods_of_one_workload() -> None:
     labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in workloads().items()}
 
-    def selected(wanted: dict[str, str]) -> list[str]:
-        return [name for name, has in labels.items() if wanted.items() <= has.items()]
+    def selected(selector: dict[str, str]) -> list[str]:
+        return [name for name, has in labels.items() if selector.items() <= has.items()]
 
     for name, each in workloads().items():
         assert selected(each["spec"]["selector"]["matchLabels"]) == [name]
@@ -169,10 +169,10 @@ def test_environment_sources_of_containers_exist() -> None:
         (container,) = each["spec"]["template"]["spec"]["containers"]
         (source,) = container["envFrom"]
         assert source["configMapRef"]["name"] in of_kind("ConfigMap", found)
-        told = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
-        wanted = told["ZABKA_SETTINGS"]["secretKeyRef"]
-        assert wanted["key"] in of_kind("Secret", found)[wanted["name"]]["stringData"]
-        assert told["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        variables = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+        secret_key = variables["ZABKA_SETTINGS"]["secretKeyRef"]
+        assert secret_key["key"] in of_kind("Secret", found)[secret_key["name"]]["stringData"]
+        assert variables["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
 # ---- configuration of nodes -----------------------------------------------------------------------------------------

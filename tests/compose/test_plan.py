@@ -139,7 +139,7 @@ def test_picked_ports_are_below_the_ephemeral_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason"),
+    ("options", "reason"),
     [
         (Wanted(peers=0), "--peers takes 1 to 255"),
         (Wanted(brokers=256), "--brokers takes 0 to 255"),
@@ -147,9 +147,9 @@ def test_picked_ports_are_below_the_ephemeral_range() -> None:
         (Wanted(api_port=70_000), "is not a port"),
     ],
 )
-def test_impossible_options_are_refused(wanted: Wanted, reason: str) -> None:
+def test_impossible_options_are_refused(options: Wanted, reason: str) -> None:
     with pytest.raises(BadPlan, match=reason):
-        plan(wanted, None)
+        plan(options, None)
 
 
 # ---- settings ----------------------------------------------------------------------------------------------------

@@ -71,10 +71,10 @@ class Podman:
 
     def _serves(self) -> bool:
         try:
-            told = httpx.get("http://127.0.0.1:8080/readyz", trust_env=False, timeout=5)
+            answer = httpx.get("http://127.0.0.1:8080/readyz", trust_env=False, timeout=5)
         except httpx.HTTPError:
             return False
-        return told.status_code == 200 and len(told.json()["brokers"]) == 3
+        return answer.status_code == 200 and len(answer.json()["brokers"]) == 3
 
     @staticmethod
     def _run(*command: str) -> str:

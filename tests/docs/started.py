@@ -47,28 +47,28 @@ class Started:
             start_new_session=True,
             preexec_fn=_die_with_the_test_run,  # noqa: PLW1509  it calls the kernel alone, and takes no lock
         )
-        said = self._until_ready()
-        self.url = re.findall(r"zabka is ready: http://(\S+)", said)[0]
-        self.zookeeper = re.findall(r"ensemble +(\S+?)[,\s]", said)[0]
-        self.kafka = re.findall(r"brokers +(\S+?)[,\s]", said)[0]
+        output = self._until_ready()
+        self.url = re.findall(r"zabka is ready: http://(\S+)", output)[0]
+        self.zookeeper = re.findall(r"ensemble +(\S+?)[,\s]", output)[0]
+        self.kafka = re.findall(r"brokers +(\S+?)[,\s]", output)[0]
 
     def _until_ready(self) -> str:
-        said = ""
+        output = ""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said += line
+            output += line
             if "zabka is ready" in line:
-                return said
-        pytest.fail(f"`make up` ended with {self.process.wait()}:\n{said}")
+                return output
+        pytest.fail(f"`make up` ended with {self.process.wait()}:\n{output}")
 
     def end(self) -> str:
         """Send Ctrl-C to make alone, the harder case than a terminal's, which signals all. Return the last output."""
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
-        said = self.process.stdout.read()
+        output = self.process.stdout.read()
         self.process.stdout.close()
         self.process.wait(30)
-        return said
+        return output
 
     def settle(self) -> None:
         """Wait until every running broker is registered, as a reader takes a moment between two commands."""

@@ -42,13 +42,13 @@ def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: st
                 pytest.fail(f"CI is to have {tool}")
             pytest.skip(f"needs {tool}, which is not on this machine")
     done = started.run(command.replace("seed-7.jsonl", str(tmp_path / "seed-7.jsonl")))
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Traceback" not in output
     if "/start" in command:
         started.settle()
     if "curl" in command:
-        assert '"status":4' not in said and '"status":5' not in said, said
+        assert '"status":4' not in output and '"status":5' not in output, output
 
 
 @pytest.mark.parametrize("fixture", ["zabka_cluster", "zabka_world"])

@@ -80,15 +80,15 @@ def test_commands_of_a_page_work(started: Started, tmp_path: Path, path: Path) -
         have_an_outage(started)
     started.settle()
     done = started.run(_WRITTEN.sub(lambda found: str(tmp_path / found.group()), script(path)), timeout_s=120)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Traceback" not in output
 
 
 def test_history_hash_files_are_written(tmp_path: Path) -> None:
-    (told,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
-    shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", told)
-    assert shorter != told
+    (command,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
+    shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", command)
+    assert shorter != command
     file = tmp_path / "hashes.txt"
     subprocess.run(["bash", "-ec", shorter.replace("hashes.txt", str(file))], cwd=ROOT, check=True, timeout=120)
     assert re.fullmatch(r"ensemble 1 [0-9a-f]{64}\n", file.read_text())

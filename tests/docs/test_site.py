@@ -19,9 +19,9 @@ def test_every_package_of_the_site_generator_has_a_hash() -> None:
 
 def test_lock_has_the_packages_of_the_dependency_group() -> None:
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
-    wanted = {re.split(r"[<>=]", requirement)[0] for requirement in group}
+    required = {re.split(r"[<>=]", requirement)[0] for requirement in group}
     pinned = set(re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE))
-    assert wanted - pinned == set()
+    assert required - pinned == set()
 
 
 def test_running_zabka_does_not_install_the_site_generator() -> None:

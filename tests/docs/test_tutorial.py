@@ -45,12 +45,12 @@ def steps(part: str) -> list[tuple[str, list[str]]]:
 @pytest.mark.parametrize("part", PARTS, ids=title)
 @pytest.mark.timeout(300)
 def test_commands_of_a_part_print_the_documented_output(started: Started, part: str) -> None:
-    told = steps(part)
+    shown = steps(part)
     started.settle()
-    done = started.run("\n".join(f"echo '{_MARK}'\n{script}" for script, _ in told))
+    done = started.run("\n".join(f"echo '{_MARK}'\n{script}" for script, _ in shown))
     assert done.returncode == 0, done.stdout + done.stderr
-    for (script, expected), said in zip(told, done.stdout.split(_MARK + "\n")[1:], strict=True):
-        lines = iter(said.splitlines())
+    for (script, expected), output in zip(shown, done.stdout.split(_MARK + "\n")[1:], strict=True):
+        lines = iter(output.splitlines())
         for line in expected:
             pattern = pattern_of(line.strip())
-            assert any(pattern.fullmatch(one.strip()) for one in lines), f"{script}\ndid not say\n{line}\nbut\n{said}"
+            assert any(pattern.fullmatch(one.strip()) for one in lines), f"{script}\ndid not say\n{line}\nbut\n{output}"

@@ -148,8 +148,8 @@ STARTED = e.NodeStarted("peer", 1, {})
 
 def edited(line: bytes, *dropped: str, **changed: Any) -> bytes:
     """Return a JSON line without some fields, and with others."""
-    told = {name: value for name, value in json.loads(line).items() if name not in dropped}
-    return json.dumps({**told, **changed}, separators=(",", ":")).encode() + b"\n"
+    fields = {name: value for name, value in json.loads(line).items() if name not in dropped}
+    return json.dumps({**fields, **changed}, separators=(",", ":")).encode() + b"\n"
 
 
 def journal(directory: Path, *lines: bytes) -> Path:
@@ -293,12 +293,12 @@ def test_up_shows_why_the_api_does_not_start(tmp_path: Path) -> None:
          "--port", "0", "--zk-port", "0", "--kafka-port", "0"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    said = " ".join((ended.stdout + ended.stderr).split())
+    output = " ".join((ended.stdout + ended.stderr).split())
     assert ended.returncode == 1
-    assert f"api ended with exit code {NEWER_STATE}" in said
-    assert f"events of schema {SCHEMA_VERSION + 1}" in said
-    assert said.count("the API cannot start") == 1, "it was started again"
-    assert "Traceback" not in said
+    assert f"api ended with exit code {NEWER_STATE}" in output
+    assert f"events of schema {SCHEMA_VERSION + 1}" in output
+    assert output.count("the API cannot start") == 1, "it was started again"
+    assert "Traceback" not in output
 
 
 RUN = Run(
@@ -534,11 +534,11 @@ def read_meta_properties_without_version(tmp_path: Path) -> str:
 @newer("`meta.properties`")
 def refuse_newer_meta_properties(tmp_path: Path) -> str:
     """The error text is that of Kafka's MetaPropertiesVersion; 1 is the version of KRaft."""
-    for version, words in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
+    for version, message in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
                            ("x", "Invalid meta.properties version string 'x'")):  # fmt: skip
         directory = properties(tmp_path, "cluster.id=c", f"version={version}", "node.id=1", "broker.id=1")
         before = files_below(tmp_path)
-        with pytest.raises(InconsistentMetaProperties, match=words):
+        with pytest.raises(InconsistentMetaProperties, match=message):
             claim_log_directory(directory, "c", 1)
         assert files_below(tmp_path) == before
     return "refused"

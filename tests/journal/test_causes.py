@@ -203,9 +203,9 @@ def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
 def test_peer_that_follows_a_looking_leader_has_its_cause() -> None:
     history = History()
     history.add("peer-3", looking(3, silence_cause(1)))
-    told = history.add("peer-2", looking(2, looking_cause(3)))
+    state_change = history.add("peer-2", looking(2, looking_cause(3)))
 
-    chain = history.chain(told)
+    chain = history.chain(state_change)
     assert [step.node for step in chain.steps] == ["peer-2", "peer-3"]
     assert (chain.end, chain.says) == (End.TIMER, "silence peer-1")
 
@@ -235,11 +235,11 @@ PAUSED = e.FaultInjected("f1", "pause", "broker-1", "broker-1", False)
 CUT = e.FaultInjected("f2", "cut", "broker-1", "peer-3", False)
 
 
-def expired_after(*told: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
+def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
     """Return the chain of the expiry of broker-1's session at 20 s; the `told` events occur at these milliseconds."""
     causes = Causes()
     expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
-    each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *told, (20_000, "peer-1", expired)]
+    each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *events, (20_000, "peer-1", expired)]
     entries = [Entry(node, seq, ms * 1000, ms * 1000, event, seq) for seq, (ms, node, event) in enumerate(each, 1)]
     for entry in entries:
         causes.see(entry)
@@ -269,7 +269,7 @@ def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
 
 
 @pytest.mark.parametrize(
-    "told",
+    "events",
     [
         pytest.param([(18_000, "world", PAUSED)], id="it was silent long before"),
         pytest.param([(14_000, "world", PAUSED), (15_000, "world", e.FaultRemoved("f1"))], id="it went on"),
@@ -288,8 +288,8 @@ def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
         ),
     ],
 )  # fmt: skip
-def test_unexplained_expiry_ends_at_its_timer(told: list[tuple[int, str, Event]]) -> None:
-    chain = expired_after(*told)
+def test_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
+    chain = expired_after(*events)
     assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
 
 
@@ -304,10 +304,10 @@ def test_expiry_prefers_the_fault_closest_to_the_last_ping() -> None:
 CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 
 
-def leaving(*replicas: int, told: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
+def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
     """Return the causes of the proposal by which broker 1 drops followers; by default broker 3 is cut from it."""
     history = History()
-    for event in told:
+    for event in events:
         history.add("world", event)
     moved = [e.ReplicaStanding(replica, 90, 120, 90, 0, 10_000) for replica in replicas]
     isr = [each for each in (1, 2, 3) if each not in replicas]
@@ -322,7 +322,7 @@ def test_isr_shrink_is_caused_by_a_cut_link_to_the_leader() -> None:
 
 def test_follower_without_answers_is_silent_too() -> None:
     one_way = e.FaultInjected("f1", "cut", "broker-1", "broker-3", False)
-    assert leaving(3, told=[one_way]).end is End.FAULT
+    assert leaving(3, events=[one_way]).end is End.FAULT
 
 
 def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
@@ -331,8 +331,8 @@ def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
 
 def test_joint_isr_shrink_by_different_faults_ends_at_timer() -> None:
     stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
-    assert leaving(2, 3, told=[CUT_FROM_LEADER, stopped]).end is End.TIMER
-    assert leaving(2, told=[CUT_FROM_LEADER, stopped]).end is End.FAULT
+    assert leaving(2, 3, events=[CUT_FROM_LEADER, stopped]).end is End.TIMER
+    assert leaving(2, events=[CUT_FROM_LEADER, stopped]).end is End.FAULT
 
 
 @pytest.mark.parametrize(
@@ -381,7 +381,7 @@ def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
 
 
 @pytest.mark.parametrize(
-    ("told", "names"),
+    ("effect", "names"),
     [
         (e.SessionExpired(0xA1, 6000), e.SessionClosed(0xB2, 0x9, [], expiry_cause(0xA1))),
         (followed(7, "payments"), e.LogTruncated(1, "orders", 0, 9, 6, 7, event_cause("broker-1", 1))),
@@ -395,9 +395,9 @@ def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
         (followed(7), e.RecordsLost(1, "orders", 0, 6, 8, 3, 3, "diverging_epoch", START)),
     ],
 )
-def test_cause_that_does_not_match_its_effect_is_reported(told: Event, names: Event) -> None:
+def test_cause_that_does_not_match_its_effect_is_reported(effect: Event, names: Event) -> None:
     history = History()
-    history.add("broker-1", told)
+    history.add("broker-1", effect)
     history.add("broker-1", names)
     assert len(broken_chains(history.entries)) == 1
 
@@ -413,8 +413,8 @@ def test_wrong_election_candidates_are_reported() -> None:
 
 def test_checker_knows_every_request_that_can_be_a_cause() -> None:
     given = set()
-    for room in ("controller", "broker_sim", "ensemble"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("controller", "broker_sim", "ensemble"):
+        for path in (ROOT / package).rglob("*.py"):
             given |= set(re.findall(r'(?:request_cause|signals\.request)\(\s*"([^"]+)"', path.read_text()))
 
     assert len(given) > 10

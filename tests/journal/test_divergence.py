@@ -10,10 +10,10 @@ from zabka.journal.events import Entry, Event
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 
-def history(*told: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
+def history(*events: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
     seqs: dict[str, int] = {}
     found = []
-    for place, (node, event) in enumerate(told):
+    for place, (node, event) in enumerate(events):
         seqs[node] = seqs.get(node, 0) + 1
         found.append(Entry(node, seqs[node], clock_us + place, clock_us + place, event, place + 1))
     return found
@@ -33,7 +33,7 @@ def test_interleaving_of_nodes_is_no_difference() -> None:
 
 
 def test_durations_configs_and_line_numbers_do_not_differ() -> None:
-    def told(ms: int, config: str) -> list[Entry]:
+    def variant(ms: int, config: str) -> list[Entry]:
         proposed = e.IsrProposed(
             1, "t", 0, [1], 0, 0, "lag", [e.ReplicaStanding(2, 5, 9, 5, ms, 100)], f"broker-1#{ms}"
         )
@@ -43,12 +43,12 @@ def test_durations_configs_and_line_numbers_do_not_differ() -> None:
             ("broker-1", proposed),
         )
 
-    assert parting(told(3, ""), told(4, "x")) is None
-    changed = told(3, "")
+    assert parting(variant(3, ""), variant(4, "x")) is None
+    changed = variant(3, "")
     changed[2] = msgspec.structs.replace(changed[2], event=msgspec.structs.replace(changed[2].event, isr=[1, 2]))  # type: ignore[type-var]
-    found = parting(told(3, ""), changed)
+    found = parting(variant(3, ""), changed)
     assert found is not None
-    assert (found.one, found.other) == (told(3, "")[2], changed[2])
+    assert (found.one, found.other) == (variant(3, "")[2], changed[2])
 
 
 def test_longer_history_diverges_at_the_end_of_the_other() -> None:

@@ -159,8 +159,8 @@ def test_events_wait_while_the_disk_is_full(tmp_path: Path, capsys: pytest.Captu
     bad: list[BadLine] = []
     assert [entry.event for entry in read_directory(tmp_path, bad)] == [e.EpochAccepted(n) for n in range(51)]
     assert bad == []
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    errors = capsys.readouterr().err.splitlines()
+    assert errors == [
         "journal of peer-1: File too large; events wait until it can go on",
         "journal of peer-1: it goes on",
     ]
@@ -181,8 +181,8 @@ def test_oldest_waiting_events_are_dropped_as_whole_lines(
     epochs = [entry.node_seq for entry in read_directory(tmp_path, bad)]
     assert bad == [] and epochs == sorted(set(epochs))
     assert epochs[0] == 1 and epochs[-1] == 500 and 30 <= len(epochs) <= 80
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
 
 
 def test_exit_with_a_full_disk_reports_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -196,12 +196,12 @@ def test_exit_with_a_full_disk_reports_lost_events(tmp_path: Path, capsys: pytes
     torn = node_files(tmp_path)[0].read_bytes()
     whole = torn.count(b"\n")
     assert len(torn) == 1_000 and not torn.endswith(b"\n")
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == f"journal of peer-1: it ends, without {100 - whole} events that were lost"
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1] == f"journal of peer-1: it ends, without {100 - whole} events that were lost"
     again = writer(tmp_path)
     again.write(e.EpochAccepted(7_000))
     again.close()
     bad: list[BadLine] = []
-    told = [entry.node_seq for entry in read_directory(tmp_path, bad)]
-    assert told == list(range(1, whole + 2))
+    numbers = [entry.node_seq for entry in read_directory(tmp_path, bad)]
+    assert numbers == list(range(1, whole + 2))
     assert [line.number for line in bad] == [whole + 1]

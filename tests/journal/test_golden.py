@@ -63,7 +63,7 @@ def test_every_event_type_has_one_sentence() -> None:
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "text"),
     [
         ("{a} of {c:plural seed}", "7 of 1 seed"),
         ("{big:plural seed}", "1,234,567 seeds"),
@@ -76,9 +76,9 @@ def test_every_event_type_has_one_sentence() -> None:
         ("[word=two_words?the same]", "the same"),
     ],
 )
-def test_template_is_filled_in(template: str, said: str) -> None:
+def test_template_is_filled_in(template: str, text: str) -> None:
     fields = {"a": 7, "c": 1, "big": 1_234_567, "minus": -1, "map": {"x": 1, "y": 2}, "none": [], "word": "two_words"}
-    assert render(template, fields) == said
+    assert render(template, fields) == text
 
 
 @pytest.mark.parametrize("condition", ["absent", "a&absent", "a>many", "a ? b"])

@@ -44,11 +44,11 @@ def written(directory: Path, node: str = NODE) -> list[Sighting]:
 
 
 def test_both_ends_use_the_same_connection_and_message_keys(tmp_path: Path) -> None:
-    for node, ends, told in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
+    for node, ends, way in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
         log = MessageLog(tmp_path, node)
         line = log.line(Connected(*ends))
         for _ in range(2):
-            getattr(line, told)(VOTE)
+            getattr(line, way)(VOTE)
         log.close()
     ours, theirs = written(tmp_path, "peer-1"), written(tmp_path, "peer-2")
     assert [(each.line, each.key) for each in ours] == [(each.line, each.key) for each in theirs]
@@ -158,6 +158,6 @@ def test_line_has_the_number_of_messages_missed_before_it(tmp_path: Path, monkey
 
 def test_message_log_switched_off_writes_nothing(tmp_path: Path) -> None:
     assert open_message_log(tmp_path, NODE, "off") is None
-    heard = open_message_log(tmp_path, NODE, "all")
-    assert heard is not None and heard.hears_everything
-    heard.close()
+    log = open_message_log(tmp_path, NODE, "all")
+    assert log is not None and log.hears_everything
+    log.close()

@@ -7,7 +7,7 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import fold
 
 
-def told(*events: Event) -> list[Entry]:
+def as_entries(*events: Event) -> list[Entry]:
     return [
         Entry("host-1" if isinstance(event, e.ProcessChanged) else "broker-1", at, at * 1_000_000, 0, event)
         for at, event in enumerate(events, start=1)
@@ -15,7 +15,7 @@ def told(*events: Event) -> list[Entry]:
 
 
 def test_term_ends_with_its_session_after_a_broker_restart() -> None:
-    history = told(
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         e.NodeStarted("broker", 1, {}),
@@ -33,7 +33,7 @@ def _process(process: str, action: str) -> e.ProcessChanged:
 
 def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
     """A controller killed, started, paused and resumed within its session timeout once counted as active."""
-    history = told(
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         _process("down", "kill"),
@@ -46,7 +46,7 @@ def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
 
 
 def test_controller_killed_while_paused_is_dead() -> None:
-    history = told(
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         _process("paused", "pause"),
@@ -60,6 +60,6 @@ def test_started_process_is_not_the_elected_controller() -> None:
     """The host's agent died too, so no exit was journalled: the dead controller once counted as active until its
     session expired.
     """
-    history = told(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
+    history = as_entries(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
     [reign] = fold(history).reigns
     assert (reign.holder_lost_by, reign.holder_lost_us, reign.until_us) == ("exited", 3_000_000, None)

@@ -60,13 +60,13 @@ RARE = (
 
 def played() -> list[Event]:
     """Return the events of whole histories at the full level."""
-    told: list[Event] = []
+    events: list[Event] = []
     for name in PLAYED:
         scenario = LIBRARY[name]
         assert isinstance(scenario, WorldScenario)
         verdict = play(scenario)
-        told += [entry.event for entry in (*verdict.journal, *(verdict.shown.journal if verdict.shown else ()))]
-    return told
+        events += [entry.event for entry in (*verdict.journal, *(verdict.shown.journal if verdict.shown else ()))]
+    return events
 
 
 @pytest.mark.parametrize("kind", DECISIONS, ids=lambda kind: kind.__name__)
@@ -75,9 +75,9 @@ def test_type_of_decision_has_rules(kind: type[Event]) -> None:
 
 
 def test_every_decision_has_a_rule_and_every_rule_occurs() -> None:
-    told = [*played(), *RARE]
-    assert [event for event in told if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
-    met = {rule.name for event in told if (rule := rule_of(event))}
+    events = [*played(), *RARE]
+    assert [event for event in events if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
+    met = {rule.name for event in events if (rule := rule_of(event))}
     assert sorted(BY_NAME.keys() - met) == []
 
 

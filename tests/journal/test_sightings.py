@@ -97,8 +97,8 @@ def test_one_sided_message_is_marked() -> None:
     assert (message.source, message.target, message.arrived_us, message.lost) == ("peer-1", "peer-2", None, UNSEEN)
     (message,) = unsent.messages()
     assert (message.source, message.arrived_us, message.lost) == ("client", 20, OUT_OF_SIGHT)
-    told = matched(sighting("peer-2", "sent", 20))
-    (message,) = told.messages()
+    unmatched = matched(sighting("peer-2", "sent", 20))
+    (message,) = unmatched.messages()
     assert (message.target, message.arrived_us, message.lost) == ("client", None, OUT_OF_SIGHT)
 
 

@@ -49,7 +49,7 @@ REAL = {
 }
 
 
-def told(state: ClusterState) -> dict[tuple[str, str], Standing]:
+def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
     """Return each lane's rows as the module's docstring defines them, read from a state's JSON."""
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("nobody", None)}
@@ -69,8 +69,8 @@ def told(state: ClusterState) -> dict[tuple[str, str], Standing]:
             verdict = "ahead"
         elif believed == is_so or believed[0] == is_so[0] == -1:
             verdict = "right"
-        word = {"controller_id": believed[0], "controller_epoch": believed[1]}
-        found[f"belief:broker-{b['id']}", ""] = (verdict, word)
+        belief = {"controller_id": believed[0], "controller_epoch": believed[1]}
+        found[f"belief:broker-{b['id']}", ""] = (verdict, belief)
         found[f"process:broker-{b['id']}", ""] = (b["process"], None)
     for p in s["peers"].values():
         down = p["process"] == "down"
@@ -95,7 +95,7 @@ def by_brute_force(history: Sequence[Entry]) -> set[str]:
     moments: dict[tuple[str, str], list[tuple[int, int, Standing | None]]] = {}
     for entry in history:
         apply(state, entry)
-        now = told(state)
+        now = standing_rows(state)
         for row in {**moments, **now}:
             moments.setdefault(row, []).append((state.seq, state.at_us, now.get(row)))
     found = set()

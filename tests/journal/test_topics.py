@@ -7,7 +7,7 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import fold
 
 
-def told(*events: Event) -> list[Entry]:
+def as_entries(*events: Event) -> list[Entry]:
     return [Entry("broker-1", at, at * 1_000_000, 0, event) for at, event in enumerate(events, start=1)]
 
 
@@ -20,7 +20,7 @@ def test_recreated_topic_is_new_without_a_deletion_event() -> None:
     counted as late events about the old one.
     """
     state = fold(
-        told(
+        as_entries(
             e.TopicCreated("t", "first", {0: [1], 1: [1]}),
             e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}),
             elected(1, 7, 9),
@@ -37,5 +37,5 @@ def test_recreated_topic_is_new_without_a_deletion_event() -> None:
 
 def test_repeated_topic_creation_event_is_the_same_topic() -> None:
     made = e.TopicCreated("t", "first", {0: [1]})
-    state = fold(told(made, elected(1, 7, 9), made))
+    state = fold(as_entries(made, elected(1, 7, 9), made))
     assert [partition.leader_epoch for partition in state.partitions.values()] == [7]

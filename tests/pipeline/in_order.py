@@ -10,7 +10,7 @@ from zabka.pipeline.gold import TABLES
 from zabka.pipeline.rows import Journal
 
 
-def told(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:
+def rows_of(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:
     """Return the rows of the table that `build` makes, run by run, with all columns or only the given ones."""
     (table,) = (table for table in TABLES if table.build is build)
     rows = journal.in_order(build(journal), table.order).select(*(["run", *columns] if columns else ["*"])).collect()

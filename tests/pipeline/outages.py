@@ -74,13 +74,13 @@ class Standing:
 
 def unseen_ends(entries: list[Entry]) -> list[tuple[int, int, int]]:
     """Return unreported process exits: the broker, its last line, and the start after it."""
-    heard: dict[str, int] = {}
+    last_seen: dict[str, int] = {}
     silent: set[str] = set()
     found = []
     for entry in entries:
-        if isinstance(entry.event, e.NodeStarted) and entry.node in heard and entry.node not in silent:
-            found.append((int(entry.node.rpartition("-")[2]), heard[entry.node], entry.mono_us))
-        heard[entry.node] = entry.mono_us
+        if isinstance(entry.event, e.NodeStarted) and entry.node in last_seen and entry.node not in silent:
+            found.append((int(entry.node.rpartition("-")[2]), last_seen[entry.node], entry.mono_us))
+        last_seen[entry.node] = entry.mono_us
         silent.discard(entry.node)
         match entry.event:
             case e.NodeStopped():
@@ -112,7 +112,7 @@ def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
     found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
     for entry in read_file(path):
         if isinstance(entry.event, e.RecordsLost):
-            told = entry.event
-            offsets = range(told.first_offset, told.last_offset + 1)
-            found[told.topic, told.partition, told.topic_id].update(offsets)
+            loss = entry.event
+            offsets = range(loss.first_offset, loss.last_offset + 1)
+            found[loss.topic, loss.partition, loss.topic_id].update(offsets)
     return {name: sorted(offsets) for name, offsets in sorted(found.items())}

@@ -46,9 +46,9 @@ class Standalone:
         self._all.append(process)
         return process
 
-    def _await_log(self, log: str, wanted: re.Pattern[str]) -> str:
+    def _await_log(self, log: str, pattern: re.Pattern[str]) -> str:
         deadline = time.monotonic() + READY_S
-        while (found := wanted.search((self.directory / log).read_text())) is None:
+        while (found := pattern.search((self.directory / log).read_text())) is None:
             assert time.monotonic() < deadline, (self.directory / log).read_text()
             time.sleep(0.2)
         return found[0]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline import outages
 from tests.pipeline.folded import Folded, folded, play
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
 from zabka.pipeline.reigns import CLOSED, controller_reigns
@@ -74,31 +74,31 @@ class Seeds:
                 lines = path.read_bytes().splitlines(keepends=True)
                 path.write_bytes(b"".join(line for line in lines if untold not in line))
         self.directory = directory
-        self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
+        self.expected: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
         self.journal = jobs.read_journal(spark, directory)
 
     def rows(self, build: Callable[[Journal], DataFrame], *columns: str) -> dict[str, list[tuple[Any, ...]]]:
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-        for row in told(self.journal, build, *columns):
+        for row in rows_of(self.journal, build, *columns):
             found[row[0]].append(tuple(row)[1:])
-        return {run: found[run] for run in self.wanted}
+        return {run: found[run] for run in self.expected}
 
     def compare(self) -> None:
         assert self.rows(
             tables.partition_leaderships,
             "topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean",
-        ) == {run: wanted.leaderships for run, wanted in self.wanted.items()}  # fmt: skip
+        ) == {run: expected.leaderships for run, expected in self.expected.items()}  # fmt: skip
         assert self.rows(tables.isr_changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
-            run: wanted.isr_changes for run, wanted in self.wanted.items()
+            run: expected.isr_changes for run, expected in self.expected.items()
         }
         reigns = self.rows(
             controller_reigns,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
         found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
-        assert found == {run: wanted.reigns for run, wanted in self.wanted.items()}
-        for run, wanted in self.wanted.items():
-            for row, durations in zip(reigns[run], wanted.durations, strict=True):
+        assert found == {run: expected.reigns for run, expected in self.expected.items()}
+        for run, expected in self.expected.items():
+            for row, durations in zip(reigns[run], expected.durations, strict=True):
                 assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
         self.compare_outages()
 
@@ -106,10 +106,10 @@ class Seeds:
         """Compare availability up to rounding, and lost records exactly."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
         lost = self.rows(records_lost, "topic", "partition", "topic_id", "first_offset", "last_offset", "count")
-        for run in self.wanted:
-            wanted = outages.availability(self.directory / run)
-            assert [row[:2] for row in spent[run]] == list(wanted), run
-            for row, states in zip(spent[run], wanted.values(), strict=True):
+        for run in self.expected:
+            expected = outages.availability(self.directory / run)
+            assert [row[:2] for row in spent[run]] == list(expected), run
+            for row, states in zip(spent[run], expected.values(), strict=True):
                 assert row[2:] == pytest.approx(tuple(states.values()), abs=ROUNDED_MS), (run, row)
             offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
             for topic, partition, topic_id, first, last, count in lost[run]:
@@ -139,7 +139,7 @@ def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
         return [(Path(row[0]).name, *row[1:]) for row in connection.execute(query).fetchall()]
 
     def found(build: Callable[[Journal], DataFrame], *columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in told(seeds.journal, build, *columns)]
+        return [tuple(row) for row in rows_of(seeds.journal, build, *columns)]
 
     columns = ["topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"]
     assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)

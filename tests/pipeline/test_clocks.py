@@ -19,20 +19,20 @@ Delays = list[tuple[int, int]]
 """Delay of the second peer's report of each session after the first's, by its wall clock and its monotonic clock."""
 
 
-def is_one_clock(spark: SparkSession, directory: Path, told: Delays) -> bool:
+def is_one_clock(spark: SparkSession, directory: Path, delays: Delays) -> bool:
     """Return whether the monotonic clock is used for the run. One more session is reported by the first peer alone."""
     lines = []
-    for number, (wall_later, mono_later) in enumerate([*told, (0, 0)], 1):
+    for number, (wall_later, mono_later) in enumerate([*delays, (0, 0)], 1):
         at, event = number * 1_000 * MS, SessionCreated(session_id=number, timeout_ms=6_000, zxid=number)
         lines.append(encode_line("peer-1", number, WALL + at, at, event))
-        if number <= len(told):
+        if number <= len(delays):
             lines.append(encode_line("peer-2", number, WALL + at + wall_later, at + mono_later, event))
     (directory / "run.jsonl").write_bytes(b"".join(lines))
     return run_clocks(jobs.read_journal(spark, directory)).count() == 1
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("delays", "expected"),
     [
         # One machine, or a simulated world: the second peer's wall clock is 300 ms slow, and most sessions reach it
         # late.
@@ -45,6 +45,6 @@ def is_one_clock(spark: SparkSession, directory: Path, told: Delays) -> bool:
     ],
 )
 def test_monotonic_clock_is_used_if_peers_agree_by_it(
-    spark: SparkSession, tmp_path: Path, told: Delays, expected: bool
+    spark: SparkSession, tmp_path: Path, delays: Delays, expected: bool
 ) -> None:
-    assert is_one_clock(spark, tmp_path, told) is expected
+    assert is_one_clock(spark, tmp_path, delays) is expected

@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("verb", ["tables", "stream"])
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--data", "sc://host"], "sc://host is a Spark Connect server"),
         (["--data", "kafka://host/topic"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
@@ -36,13 +36,13 @@ ROOT = Path(__file__).resolve().parents[2]
     ],
 )
 def test_bad_directory_or_master_is_refused_before_spark(
-    verb: str, arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    verb: str, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seed-1.jsonl").touch()
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(jobs_of_spark, [verb, *arguments])
     assert answer.exit_code == 2
-    assert said in " ".join(answer.output.split())
+    assert message in " ".join(answer.output.split())
 
 
 def test_tables_of_another_file_system_need_the_out_option() -> None:
@@ -109,20 +109,20 @@ def test_unreadable_directory_is_reported_in_one_sentence(
 def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
     assert replay(11, "chaos", [], tmp_path / "data" / "seed-11.jsonl") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow"]
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
     ) as stream:
         assert stream.stderr is not None
         for line in stream.stderr:
-            said.append(line)
+            output.append(line)
             if line.startswith("streaming"):
                 # The query is about to start; its first batch is in progress when it is asked to stop.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
-    stopping = said.index("stopping after the current batch\n")
-    assert [line.split(":")[0] for line in said[stopping + 1 :]] in ([], ["batch 0"])
-    assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
+    stopping = output.index("stopping after the current batch\n")
+    assert [line.split(":")[0] for line in output[stopping + 1 :]] in ([], ["batch 0"])
+    assert not [line for line in output if "Traceback" in line or "Exception" in line or "\tat " in line]
     with versions.locked(tmp_path / "data" / "analytics"):
         pass
 
@@ -158,5 +158,5 @@ def test_replayed_journal_becomes_tables_from_a_relative_path(tmp_path: Path) ->
     )
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "tables" / "controller_reigns").to_pylist()
-    wanted = folded(tmp_path / "any-name")
-    assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == wanted.reigns
+    expected = folded(tmp_path / "any-name")
+    assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == expected.reigns

@@ -135,25 +135,25 @@ def test_directory_without_journals_has_no_rows(spark: SparkSession, tmp_path: P
 
 def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> None:
     head = '{"node":"peer-1","node_seq":1,"wall_us":%d,"mono_us":%d,"type":"node_stopped","reason":""}\n'
-    told = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
-    (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in told))
+    readings = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
+    (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in readings))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
     # The first and the last line are returned as the node's first and last.
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
 def test_lines_that_show_when_a_node_ran_are_always_read(tmp_path: Path) -> None:
-    def told(node: str, event: Event) -> None:
+    def add_line(node: str, event: Event) -> None:
         lines.append(encode_line(node, len(lines), 0, 0, event))
 
     lines: list[bytes] = []
-    said, start = e.EpochAccepted(1), e.NodeStarted("broker", 1, {})
+    accepted, start = e.EpochAccepted(1), e.NodeStarted("broker", 1, {})
     for node in ("broker-1", "broker-1", "broker-2", "broker-1", "broker-2"):
-        told(node, said)
-    told("broker-1", start)
-    told("world", e.FaultInjected("f", "pause", "broker-2", "broker-2", False))
+        add_line(node, accepted)
+    add_line("broker-1", start)
+    add_line("world", e.FaultInjected("f", "pause", "broker-2", "broker-2", False))
     for node in ("broker-1", "broker-2", "broker-1", "broker-2", "broker-1", "broker-2"):
-        told(node, said)
+        add_line(node, accepted)
     (path := tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
     # For each broker: the first line (0, 2), the last (11, 12), the last before a start, and the first after a pause;
@@ -181,8 +181,8 @@ def test_shares_contain_every_line_once_and_end_at_line_ends(tmp_path: Path) -> 
 def test_bad_lines_are_counted_with_their_place(spark: SparkSession, history: Any, outage: Any, tmp_path: Path) -> None:
     outage(history)
     path = history.directory / "peer-3.000000000001.jsonl"
-    wanted = ("controller_elected", "leader_elected", "session_closed")
-    beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in wanted]
+    types = ("controller_elected", "leader_elected", "session_closed")
+    beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in types]
     lines = [line + b"\n" for line in [*(line for line, _ in POISON.values()), *beyond]]
     path.write_bytes(b"".join(lines))
     counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
@@ -208,15 +208,15 @@ def test_unparsable_or_too_large_numbers_are_null_in_tables(
     history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0))
     history.write("broker-2", e.ControllerReady(2, 2, most, most))
     names = ("availability", "client_availability", "failovers", "records_lost")
-    wanted = [table for table in TABLES if table.name in names]
-    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=wanted)
+    selected = [table for table in TABLES if table.name in names]
+    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=selected)
     assert written.broken == {}
-    told = {name: pq.read_table(tmp_path / "out" / name).to_pylist() for name in names}
-    assert [row["under_min_isr_ms"] for row in told["availability"]] == [0]
-    assert sorted((row["topic"], row["count"]) for row in told["records_lost"]) == [("t", None), ("u", 2)]
-    assert sorted((row["workload_id"], row["share"]) for row in told["client_availability"]) == [
+    written_rows = {name: pq.read_table(tmp_path / "out" / name).to_pylist() for name in names}
+    assert [row["under_min_isr_ms"] for row in written_rows["availability"]] == [0]
+    assert sorted((row["topic"], row["count"]) for row in written_rows["records_lost"]) == [("t", None), ("u", 2)]
+    assert sorted((row["workload_id"], row["share"]) for row in written_rows["client_availability"]) == [
         ("1", None),
         ("2", 0.5),
     ]
     # The total is computed from the clocks, not from the duration that the event reports.
-    assert [(row["read_ms"], row["total_ms"]) for row in told["failovers"]] == [(most, 16_000)]
+    assert [(row["read_ms"], row["total_ms"]) for row in written_rows["failovers"]] == [(most, 16_000)]

@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
 from zabka.pipeline.ensembles import elections, sessions
@@ -26,7 +26,7 @@ def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> Non
     write("broker-2", e.ControllerElected(2, 2, 2, 6))
     write("broker-2", e.ControllerReady(2, 2, 30, 20))
     write("broker-2", e.ControllerPropagated(2, 2, 1, 7))
-    (row,) = told(jobs.read_journal(spark, history.directory), failovers)
+    (row,) = rows_of(jobs.read_journal(spark, history.directory), failovers)
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
@@ -41,9 +41,9 @@ def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, 
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
     history.write("broker-2", e.ControllerReady(2, 2, 30, 20))
     journal = jobs.read_journal(spark, history.directory)
-    first, second = told(journal, controller_reigns)
+    first, second = rows_of(journal, controller_reigns)
     assert (first["ended_by"], second["gap_before_ms"]) == ("superseded", None)
-    (row,) = told(journal, failovers)
+    (row,) = rows_of(journal, failovers)
     assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)
 
 
@@ -58,7 +58,7 @@ def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSessi
     history.write("peer-1", e.NodeStarted("peer", 1, {}))
     history.write("peer-1", state("LOOKING", "ELECTION"))
     history.write("peer-1", e.NodeStopped("shutdown"))
-    rows = told(jobs.read_journal(spark, history.directory), elections)
+    rows = rows_of(jobs.read_journal(spark, history.directory), elections)
     assert [(row["election_ms"], row["discovery_ms"], row["total_ms"]) for row in rows] == [
         (1_000, None, None),
         (1_000, None, None),
@@ -68,7 +68,7 @@ def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSessi
 def test_losses_reported_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
-    rows = told(jobs.read_journal(spark, history.directory), records_lost)
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert [(r["first_offset"], r["last_offset"], r["count"], r["broker_ids"]) for r in rows] == [
         (10, 25, 16, [1, 2, 3]),
         (40, 41, 2, [1]),
@@ -80,7 +80,7 @@ def test_committed_records_of_several_losses_count_once(spark: SparkSession, his
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
         history.write(f"broker-{broker}", event)
-    (row,) = told(jobs.read_journal(spark, history.directory), records_lost)
+    (row,) = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
@@ -89,7 +89,7 @@ def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, hist
     for broker, first, last, topic_id in reported:
         lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
         history.write(f"broker-{broker}", lost)
-    rows = told(jobs.read_journal(spark, history.directory), records_lost)
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert [(r["topic_id"], r["first_offset"], r["last_offset"], r["count"]) for r in rows] == [
         ("", 25, 26, 2),
         ("new", 15, 30, 16),
@@ -114,13 +114,13 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     for peer in ("peer-1", "peer-2"):
         write(peer, e.SessionClosed(7, 9, ["/brokers/ids/1"], "expiry 0x7"))
     journal = jobs.read_journal(spark, history.directory)
-    (session,) = told(journal, sessions)
+    (session,) = rows_of(journal, sessions)
     assert (session["duration_ms"], session["ended_by"], session["timeout_ms"]) == (9_000, "expired", 6_000)
     assert session["ephemerals"] == ["/brokers/ids/1"]
-    (election,) = told(journal, elections)
+    (election,) = rows_of(journal, elections)
     assert (election["election_ms"], election["discovery_ms"], election["total_ms"]) == (2_000, 2_000, 4_000)
     assert (election["rounds"], election["state"], election["leader_id"]) == (2, "FOLLOWING", 3)
-    assert [(row["fault_id"], row["duration_ms"]) for row in told(journal, faults)] == [("f1", 2_000), ("f1", None)]
+    assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
 def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_path: Path) -> None:

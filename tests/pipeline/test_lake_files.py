@@ -34,10 +34,10 @@ def test_sparks_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
     last = {"batchId": 3, "numInputRows": 40, "processedRowsPerSecond": 12.5, "durationMs": {"addBatch": 900}}
     query: Any = SimpleNamespace(status={"message": "Waiting"}, lastProgress=last)
     stream.note_progress(query, tmp_path)
-    told = read.pipeline_stands(tmp_path, tmp_path).spark
-    assert told is not None
-    assert (told.message, told.batch, told.rows, told.rows_per_second) == ("Waiting", 3, 40, 12.5)
-    assert told.durations_ms == {"addBatch": 900}
+    progress = read.pipeline_stands(tmp_path, tmp_path).spark
+    assert progress is not None
+    assert (progress.message, progress.batch, progress.rows, progress.rows_per_second) == ("Waiting", 3, 40, 12.5)
+    assert progress.durations_ms == {"addBatch": 900}
 
 
 def test_progress_of_a_campaign_is_returned(tmp_path: Path) -> None:
@@ -45,6 +45,6 @@ def test_progress_of_a_campaign_is_returned(tmp_path: Path) -> None:
     directory.mkdir(parents=True)
     stands = standing.Standing(question="Which?", settings=2, seeds=3, ended="clear", answer=["This."], violations=1)
     standing.write(directory, stands)
-    (told,) = read.campaigns(tmp_path)
-    assert (told.name, told.question, told.settings, told.seeds) == ("lag", "Which?", 2, 3)
-    assert (told.ended, told.answer, told.violations) == ("clear", ["This."], 1)
+    (campaign,) = read.campaigns(tmp_path)
+    assert (campaign.name, campaign.question, campaign.settings, campaign.seeds) == ("lag", "Which?", 2, 3)
+    assert (campaign.ended, campaign.answer, campaign.violations) == ("clear", ["This."], 1)

@@ -58,7 +58,7 @@ def pause(run: str, node: str, at: int) -> dict[str, Any]:
     )
 
 
-def words(needed: Needed) -> list[tuple[str, str, int]]:
+def kept_lines(needed: Needed) -> list[tuple[str, str, int]]:
     return sorted(
         (row["run"], row["node"], row["node_seq"]) for row in needed.rows().to_pylist() if row["type"] == "word"
     )
@@ -67,14 +67,14 @@ def words(needed: Needed) -> list[tuple[str, str, int]]:
 def test_lines_around_pauses_and_starts_are_kept_as_evidence(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
     needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
-    assert words(needed) == []
+    assert kept_lines(needed) == []
     others = [line("r", "n", 14), line("r", "n", 12), line("s", "n", 11), line("r", "m", 11)]
     needed.add_commit(committed(tmp_path, 1, other=others, another=[line("r", "n", 13)]))
-    assert words(needed) == [("r", "n", 12)]
+    assert kept_lines(needed) == [("r", "n", 12)]
     needed.add_commit(committed(tmp_path, 2, node_started=[line("r", "n", 20)], other=[line("r", "n", 21)]))
-    assert words(needed) == [("r", "n", 12), ("r", "n", 14)]
+    assert kept_lines(needed) == [("r", "n", 12), ("r", "n", 14)]
     needed.add_commit(committed(tmp_path, 3, node_started=[line("r", "n", 30), line("r", "m", 30)]))
-    assert words(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
+    assert kept_lines(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
 
 
 def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def rows_below(directory: Path) -> pa.Table:
     return pa.Table.from_batches([batch for share in shares for batch in read_share(share)], ARROW_SCHEMA)
 
 
-def told(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def read_rows(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in columns) for row in pq.read_table(place).to_pylist() if row["run"] == run]
 
 
@@ -46,14 +46,14 @@ def test_tables_of_growing_rows_equal_fold_and_batch_job(spark: SparkSession, tm
         assert list(made) == [table.name for table in TABLES]
         assert not any(each.broken for each in made.values())
         for path in histories.iterdir():
-            wanted = folded(path)
-            assert told(out / "partition_leaderships", path.name, LEADERSHIPS) == wanted.leaderships
-            assert told(out / "isr_changes", path.name, CHANGES) == wanted.isr_changes
-            assert told(out / "controller_reigns", path.name, REIGNS) == wanted.reigns
+            expected = folded(path)
+            assert read_rows(out / "partition_leaderships", path.name, LEADERSHIPS) == expected.leaderships
+            assert read_rows(out / "isr_changes", path.name, CHANGES) == expected.isr_changes
+            assert read_rows(out / "controller_reigns", path.name, REIGNS) == expected.reigns
     jobs.write_tables(jobs.read_journal(spark, histories), tmp_path / "batch")
     for table in TABLES:
-        found, wanted_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))
-        assert sorted(found, key=str) == sorted(wanted_rows, key=str), table.name
+        found, expected_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))
+        assert sorted(found, key=str) == sorted(expected_rows, key=str), table.name
         assert made[table.name].rows == len(found)
 
 

@@ -44,8 +44,8 @@ def test_columns_equal_arrows_own_conversion(rows: list[Row]) -> None:
     (batch,) = batches(rows)
     batch.validate(full=True)
     names = ARROW_SCHEMA.names
-    told = [dict(zip(names, row, strict=True)) for row in rows]
-    assert batch.equals(pa.RecordBatch.from_pylist(told, schema=ARROW_SCHEMA))
+    dicts = [dict(zip(names, row, strict=True)) for row in rows]
+    assert batch.equals(pa.RecordBatch.from_pylist(dicts, schema=ARROW_SCHEMA))
 
 
 def test_journal_readers_do_not_load_pandas(tmp_path: Path) -> None:
@@ -55,25 +55,25 @@ def test_journal_readers_do_not_load_pandas(tmp_path: Path) -> None:
     assert done.stdout.split() == ["3", "False"]
 
 
-def counting(spark: SparkSession, told: Path) -> DataFrame:
+def counting(spark: SparkSession, directory: Path) -> DataFrame:
     """Return ROWS from each of two tasks, which create a file each time they read."""
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in numbers:
-            tempfile.mkstemp(dir=told)
+            tempfile.mkstemp(dir=directory)
             yield from batches(ROWS)
 
     return spark.range(0, 2, 1, 2).mapInArrow(rows, SCHEMA)
 
 
 def test_journals_are_read_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
-    (told := tmp_path / "told").mkdir()
-    journal = Journal(counting(spark, told))
+    (reads := tmp_path / "told").mkdir()
+    journal = Journal(counting(spark, reads))
     once = journal.once("stopped", lambda: journal.rows.where("type = 'node_stopped'"))
     # Both tasks return the same rows, and a repeated event counts once.
     assert [once.count(), once.count(), journal.rows.count()] == [2, 2, 3]
     journal.read()
-    assert len(list(told.iterdir())) == 2
+    assert len(list(reads.iterdir())) == 2
 
 
 def test_unreadable_journal_fails_the_read_and_not_the_planning(spark: SparkSession, tmp_path: Path) -> None:

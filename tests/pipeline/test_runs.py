@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
@@ -70,7 +70,7 @@ def test_controller_terms_of_two_clusters_are_independent(spark: SparkSession, h
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = told(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 
@@ -85,18 +85,18 @@ def test_recreated_partition_starts_a_new_life(spark: SparkSession, history: Any
     # A repeated event, and one logged late: neither changes what was written when.
     history.write("broker-2", elected(2, 1, 6))
     journal = jobs.read_journal(spark, history.directory)
-    spans = told(journal, tables.partition_leaderships)
+    spans = rows_of(journal, tables.partition_leaderships)
     assert [(row["life"], row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
         (0, 1, 0, 1_000),
         (0, 2, 1, 1_000),
         (1, 1, 0, None),
     ]
-    assert [(row["life"], row["isr_before"], row["isr"]) for row in told(journal, tables.isr_changes)] == [
+    assert [(row["life"], row["isr_before"], row["isr"]) for row in rows_of(journal, tables.isr_changes)] == [
         (0, [], [1]),
         (0, [1], [2]),
         (1, [], [1]),
     ]
-    (share,) = told(journal, availability)
+    (share,) = rows_of(journal, availability)
     # Five lines, a second apart: two seconds before the deletion and one after the recreation.
     assert share["observed_ms"] == 3_000
 

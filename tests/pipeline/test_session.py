@@ -31,10 +31,10 @@ def test_interrupted_call_is_no_spark_failure() -> None:
 
 
 def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
-    said = [
+    records = [
         logging.makeLogRecord({"msg": f"{what} while sending command."}) for what in ("KeyboardInterrupt", "Exception")
     ]
-    assert not any(map(_is_no_interruption, said))
+    assert not any(map(_is_no_interruption, records))
     assert _is_no_interruption(logging.makeLogRecord({"msg": "something else"}))
 
 

@@ -46,8 +46,8 @@ def test_row_equals_its_line(kind: str) -> None:
     assert typed(kind, [], []).schema == SCHEMAS[kind]
     for line, row in zip(lines, rows, strict=True):
         for name in line.keys() - {"seq", "schema", "type"}:
-            wanted = line[name]
-            empty = wanted == {} or wanted == []
-            assert comparable(row[name]) or empty or wanted in (0, "", False, None), name
+            expected = line[name]
+            empty = expected == {} or expected == []
+            assert comparable(row[name]) or empty or expected in (0, "", False, None), name
             if not empty:
-                assert comparable(row[name]) == comparable(wanted), name
+                assert comparable(row[name]) == comparable(expected), name

@@ -48,9 +48,9 @@ def run(master: str, *arguments: str, directory: Path) -> subprocess.Popen[str]:
 
 
 def ended(job: subprocess.Popen[str]) -> str:
-    said = job.communicate()[0]
-    assert job.returncode == 0, said
-    return said
+    output = job.communicate()[0]
+    assert job.returncode == 0, output
+    return output
 
 
 def when(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:

@@ -37,12 +37,12 @@ def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[byt
     """Return the only availability row of a history whose parts are taken by successive streams."""
     lake, path = directory / "lake", directory / "data" / "seed-1.jsonl"
     path.parent.mkdir()
-    wanted = [table for table in TABLES if table.name == "availability"]
+    selected = [table for table in TABLES if table.name == "availability"]
     for part in parts:
         with path.open("ab") as file:
             file.write(b"".join(part))
         with versions.locked(lake):
-            stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
+            stream.start(spark, path.parent, lake, follow=False, wanted=selected).awaitTermination()
     (row,) = pq.read_table(lake / "availability").to_pylist()
     return row
 
@@ -87,13 +87,13 @@ def test_stream_takes_each_line_once_across_restarts(
         assert found or table.name == "faults"
     # The lines set aside have no numbers, and no number is missing among the others.
     assert pq.read_table(lake / stream.GAPS).to_pylist() == []
-    told = stream.read_status(lake)
-    assert told is not None
-    assert (told.lines, told.set_aside, told.broken) == (len(lines), 3, {})
-    assert told.latest_us == history.now_us
+    status = stream.read_status(lake)
+    assert status is not None
+    assert (status.lines, status.set_aside, status.broken) == (len(lines), 3, {})
+    assert status.latest_us == history.now_us
     shown = pipeline_stands(lake, history.directory)
     assert shown.stream is not None
-    assert (shown.stream.batch, shown.stream.lines, shown.stream.set_aside) == (told.batch, len(lines), 3)
+    assert (shown.stream.batch, shown.stream.lines, shown.stream.set_aside) == (status.batch, len(lines), 3)
     assert {table.name: table.rows for table in shown.tables} == {
         name: pq.read_table(lake / name).num_rows for name in (*(table.name for table in SOME), stream.GAPS)
     }
@@ -206,8 +206,8 @@ def test_histories_of_a_lake_have_the_verdicts_of_the_files(
     # Written by a batch that was never committed.
     bronze_file = next((lake / "bronze").rglob("batch-*.parquet"))
     bronze_file.with_name("batch-000000009-00000.parquet").write_bytes(bronze_file.read_bytes())
-    found, wanted = histories(lake), histories(history.directory)
-    assert [each.run for each in found] == sorted(each.run for each in wanted) == [".", "seed-7.jsonl"]
-    for of_lake, of_files in zip(found, sorted(wanted, key=lambda each: each.run), strict=True):
+    found, expected = histories(lake), histories(history.directory)
+    assert [each.run for each in found] == sorted(each.run for each in expected) == [".", "seed-7.jsonl"]
+    for of_lake, of_files in zip(found, sorted(expected, key=lambda each: each.run), strict=True):
         assert list(rows(of_lake)) == list(rows(of_files))
         assert of_lake.command == of_files.command

@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.journal.golden_files import GOLDEN, entries_of
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from tests.pipeline.pauses import paused_twice_and_a_third_time
 from zabka.journal import events as e
 from zabka.journal.controller_gaps import gap_before, gap_milliseconds
@@ -28,7 +28,7 @@ PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 
 
 def rows(spark: SparkSession, history: Any, build: Callable[[Journal], DataFrame]) -> list[dict[str, Any]]:
-    return [row.asDict() for row in told(jobs.read_journal(spark, history.directory), build)]
+    return [row.asDict() for row in rows_of(jobs.read_journal(spark, history.directory), build)]
 
 
 def test_page_offers_every_table_except_bad_lines() -> None:
@@ -62,13 +62,13 @@ def test_controller_gap_runs_from_death_to_first_decision(
 def test_controller_gaps_of_the_golden_history_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
-    found = told(jobs.read_journal(spark, tmp_path), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path), controller_reigns)
     names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
     folded = fold(entries_of(history)).reigns
     gaps = [gap_before(folded, place) for place in range(len(folded))]
-    wanted = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
-    assert wanted[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
-    for row, gap in zip(found, wanted, strict=True):
+    expected = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
+    assert expected[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
+    for row, gap in zip(found, expected, strict=True):
         assert [row[name] for name in names] == ([None] * 4 if gap is None else [int(ms or 0) for ms in gap])
 
 
@@ -185,7 +185,7 @@ def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, hi
 
 def test_paused_simulated_leader_runs_from_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
-    (row,) = told(jobs.read_journal(spark, tmp_path), availability)
+    (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
     # Twice three seconds, and five at the end, of 35.
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
 

@@ -143,8 +143,8 @@ def test_topic_rows_equal_file_rows_including_bad_lines(history: Any, outage: Ca
         file.write(b'\xff\n{"a":' + b"[" * 100_000 + b"\n" + b"x" * 9_000_000 + b'\n\n{"half')
     brokers = Brokers()
     assert published(history.directory, brokers) == len(of_the_files(history.directory))
-    found, wanted = of_the_topic(brokers), of_the_files(history.directory)
-    assert [row[:6] + row[7:] for row in found] == [row[:6] + row[7:] for row in wanted]
+    found, expected = of_the_topic(brokers), of_the_files(history.directory)
+    assert [row[:6] + row[7:] for row in found] == [row[:6] + row[7:] for row in expected]
     assert any(row[-1] == "a line of 9,000,001 bytes" for row in found)
 
 
@@ -393,10 +393,10 @@ def test_topic_on_failing_brokers_equals_their_files(spark: SparkSession, tmp_pa
             shutil.copyfile(file.path, copy)
         rounds.append(publish_now(kept, place))
         assert sum(rounds) >= sum(path.read_bytes().count(b"\n") for path in kept.rglob("*.jsonl"))
-        wanted, found = jobs.read_journal(spark, kept), jobs.read_journal(spark, place)
+        expected, found = jobs.read_journal(spark, kept), jobs.read_journal(spark, place)
         assert rows(found.rows.drop("body")) and len(rounds) > 3
         for table in TABLES:
-            assert rows(table.build(found)) == rows(table.build(wanted)), table.name
+            assert rows(table.build(found)) == rows(table.build(expected)), table.name
 
 
 @pytest.mark.long
@@ -421,14 +421,14 @@ def test_stream_of_a_topic_equals_the_stream_of_the_files(
                     stream.start(spark, source, lake, follow=False).awaitTermination()
             assert published_now and in_lake(tmp_path / "topic") == in_lake(tmp_path / "files")
     for table in TABLES:
-        found, wanted = (pq.read_table(tmp_path / lake / table.name).to_pylist() for lake in ("topic", "files"))
-        assert found == wanted, table.name
+        found, expected = (pq.read_table(tmp_path / lake / table.name).to_pylist() for lake in ("topic", "files"))
+        assert found == expected, table.name
     assert pq.read_table(tmp_path / "topic" / "bad_lines").num_rows == 2
 
 
 def in_lake(lake: Path) -> list[str]:
-    told = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table()
-    return sorted(map(str, told.select(sorted(told.column_names)).to_pylist()))
+    table = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table()
+    return sorted(map(str, table.select(sorted(table.column_names)).to_pylist()))
 
 
 def publish_now(root: Path, place: TopicPlace) -> int:

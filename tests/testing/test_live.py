@@ -51,13 +51,13 @@ def test_paused_controller_is_shown_with_its_last_status_and_age(zabka_cluster: 
     controller.pause()
     zabka_cluster.until(lambda: zabka_cluster.controller_epoch > epoch and zabka_cluster.controller)
 
-    said = controller.describe()
-    assert said["process"] == "paused"
-    assert said["is_controller"] is True
-    assert said["believes"]["controller_id"] == controller.id
-    assert said["believes"]["controller_epoch"] == epoch
+    shown = controller.describe()
+    assert shown["process"] == "paused"
+    assert shown["is_controller"] is True
+    assert shown["believes"]["controller_id"] == controller.id
+    assert shown["believes"]["controller_epoch"] == epoch
     session_ms = int(zabka_cluster.settings()["zookeeper.session.timeout.ms"])
-    assert said["believes"]["age_ms"] > session_ms / 2
+    assert shown["believes"]["age_ms"] > session_ms / 2
     controller.resume()
     zabka_cluster.until(lambda: not controller.is_controller and controller.registered)
     zabka_cluster.until(
@@ -264,10 +264,10 @@ def test_elections_are_printed_as_by_kafka_leader_election(zabka_cluster: LiveCl
 
 
 def test_data_directory_in_use_is_a_clear_error(zabka_cluster: LiveCluster) -> None:
-    said = zabka(zabka_cluster.data, "up", *FREE, code=1)
+    output = zabka(zabka_cluster.data, "up", *FREE, code=1)
 
-    assert "is in use by a cluster that runs" in said
-    assert "Traceback" not in said
+    assert "is in use by a cluster that runs" in output
+    assert "Traceback" not in output
 
 
 def test_status_lists_every_process_with_its_pid(zabka_cluster: LiveCluster) -> None:
@@ -388,6 +388,6 @@ def test_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = zabka(tmp_path, "up", "--port", str(port), "--zk-port", "0", "--kafka-port", "0", code=1)
-    assert f"port {port} on 127.0.0.1, wanted for the dashboard (--port), is in use" in said
+        output = zabka(tmp_path, "up", "--port", str(port), "--zk-port", "0", "--kafka-port", "0", code=1)
+    assert f"port {port} on 127.0.0.1, wanted for the dashboard (--port), is in use" in output
     assert load(tmp_path) is None

@@ -45,17 +45,17 @@ def test_report_names_the_decision_that_it_explains() -> None:
         next(broker for broker in world.brokers.values() if broker.id != leader and not broker.is_controller).kill()
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
-        said = report(world.journal()).partition("causes of the newest ")[2]
+        output = report(world.journal()).partition("causes of the newest ")[2]
     # A leader change outweighs an ISR change, although it was not the newest decision.
-    assert said.startswith("leader_elected:\n")
+    assert output.startswith("leader_elected:\n")
 
 
-@pytest.mark.parametrize("wanted", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
-def test_world_that_cannot_be_made_raises_cluster_failed(wanted: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**wanted):
+@pytest.mark.parametrize("options", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
+def test_world_that_cannot_be_made_raises_cluster_failed(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**options):
         pass
     with pytest.raises(ClusterFailed, match="cannot be started"):
-        start_live(tmp_path, **wanted)
+        start_live(tmp_path, **options)
 
 
 def test_cluster_that_cannot_be_driven_is_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,9 +78,9 @@ def run_pytest(directory: Path, *arguments: str, path: str = str(ROOT), code: in
         cwd=directory, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert done.returncode == code, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    return output
 
 
 def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> None:
@@ -91,13 +91,13 @@ def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> 
         "    zabka_world.until(lambda: zabka_world.controller_epoch == 2)\n"
         "    assert False\n"
     )
-    said = run_pytest(tmp_path, "--zabka-seed", "4", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+    output = run_pytest(tmp_path, "--zabka-seed", "4", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
 
-    assert "the last 20 of" in said
-    assert "is controller, epoch 2" in said
-    assert "causes of the newest leader_elected:" in said
-    assert "first cause:" in said
-    assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
+    assert "the last 20 of" in output
+    assert "is controller, epoch 2" in output
+    assert "causes of the newest leader_elected:" in output
+    assert "first cause:" in output
+    assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in output
 
 
 def test_world_of_another_size_is_replayed_in_that_size(tmp_path: Path) -> None:
@@ -108,8 +108,8 @@ def test_world_of_another_size_is_replayed_in_that_size(tmp_path: Path) -> None:
         "    assert len(zabka_world.brokers) != 4 or zabka_world.peers.keys() != {1}\n"
     )
     size = ("--zabka-brokers", "4", "--zabka-peers", "1")
-    said = run_pytest(tmp_path, *size, f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
-    command = next(line for line in said.splitlines() if line.startswith("pytest "))
+    output = run_pytest(tmp_path, *size, f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+    command = next(line for line in output.splitlines() if line.startswith("pytest "))
     assert shlex.split(command)[1:] == [
         "test_mine.py::test_it[it's]", "--zabka-seed", "0", "--zabka-peers", "1", "--zabka-brokers", "4",
     ]  # fmt: skip
@@ -125,10 +125,10 @@ def test_marker_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
         "def test_other(zabka_cluster):\n"
         "    pass\n"
     )
-    said = run_pytest(tmp_path, "test_mine.py", code=1)
-    assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in said
-    assert "not zabka(peer=5)" in said
-    assert "2 errors" in said
+    output = run_pytest(tmp_path, "test_mine.py", code=1)
+    assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in output
+    assert "not zabka(peer=5)" in output
+    assert "2 errors" in output
 
 
 def test_two_clusters_never_claim_the_same_ports() -> None:
@@ -164,10 +164,10 @@ def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> Non
         "        time.sleep(0.05)\n"
         "    assert zabka_cluster.consume('orders') == ['a']\n"
     )
-    said = run_pytest(
+    output = run_pytest(
         tmp_path, "-p", "xdist.plugin", "-n", "2", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=0
     )
-    assert "2 passed" in said
+    assert "2 passed" in output
     (one, own), (other, others) = (json.loads((tmp_path / f"{half}.json").read_text()) for half in (0, 1))
     assert {one, other} == {"gw0", "gw1"}
     assert len({*own, *others}) == len(own) + len(others)

@@ -90,8 +90,10 @@ def test_partial_batch_without_a_compaction_is_no_excuse() -> None:
 
 
 def test_compaction_does_not_excuse_a_recreated_topic() -> None:
-    anew = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
-    rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *anew]
+    without_event = [
+        row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted
+    ]
+    rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *without_event]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 

@@ -49,10 +49,10 @@ def elected(
 
 def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
     """Brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR; then 1 leads."""
-    told = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
-    lost = msgspec.structs.replace(told, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
+    election = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
+    lost = msgspec.structs.replace(election, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
     return [
-        ("broker-3", told),
+        ("broker-3", election),
         *power_lost(2),
         *power_lost(1),
         ("broker-3", lost),

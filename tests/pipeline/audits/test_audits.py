@@ -54,9 +54,9 @@ class Written(NamedTuple):
 
 
 def play(
-    scenario: str, seed: int, bug: str | None, directory: Path, harm_ms: int = 12_000
+    scenario: str, seed: int, bug: str | None, directory: Path, fault_ms: int = 12_000
 ) -> tuple[str, list[Violation]]:
-    settings = world_settings([f"harm.ms={harm_ms}"])
+    settings = world_settings([f"harm.ms={fault_ms}"])
     with PLANTED[bug]() if bug else nullcontext():
         run = SeedRun(seed, SCENARIOS[scenario], settings)
         run.execute()
@@ -87,7 +87,7 @@ def key(found: Violation) -> tuple[str, str, str, int, int]:
     return found.invariant, found.detail, found.node, found.node_seq, found.mono_us
 
 
-def told(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     """Return an audit's violations by run."""
     found: dict[str, list[tuple[Any, ...]]] = {row["run"]: [] for row in audited}
     for row in audited:
@@ -97,7 +97,7 @@ def told(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def test_verdicts_equal_those_of_the_checkers_during_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
-    assert told(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
+    assert violations_by_run(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
 
 
 def test_verdicts_of_a_uri_equal_those_of_the_files(
@@ -133,7 +133,7 @@ def test_thousand_runs_have_the_verdicts_of_their_checkers(spark: SparkSession, 
     assert all(shown.values()), shown
     with versions.locked(own_place(tmp_path)):
         audit(spark, histories(journals), tmp_path)
-    assert told(pq.read_table(tmp_path / "audits").to_pylist()) == sat_by
+    assert violations_by_run(pq.read_table(tmp_path / "audits").to_pylist()) == sat_by
 
 
 def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
@@ -143,8 +143,8 @@ def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audi
 
 
 def test_every_run_has_a_verdict_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
-    said = {(row["run"], row["invariant"]) for row in audited}
-    assert said == {(name, invariant) for name in written.found for invariant in INVARIANTS}
+    judged = {(row["run"], row["invariant"]) for row in audited}
+    assert judged == {(name, invariant) for name in written.found for invariant in INVARIANTS}
 
 
 def test_invariant_without_events_is_not_judged(audited: list[dict[str, Any]]) -> None:
@@ -178,9 +178,9 @@ def test_command_file_next_to_a_journal_is_its_replay_command(tmp_path: Path) ->
 
 def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
     """A stream names the second journal `seed-7.jsonl~2`; by their clocks, these two lines are in the reverse order."""
-    told = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
-    assert list(in_order("seed-7.jsonl~2", iter(told))) == told
-    assert list(in_order("live~2", iter(told))) == told[::-1]
+    entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
+    assert list(in_order("seed-7.jsonl~2", iter(entries))) == entries
+    assert list(in_order("live~2", iter(entries))) == entries[::-1]
 
 
 def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_path: Path) -> None:
@@ -196,11 +196,11 @@ def test_line_that_only_the_reader_refuses_is_set_aside(tmp_path: Path, strange:
     whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
     path = tmp_path / "seed-1.jsonl"
     path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)
-    told = pa.Table.from_batches(batches(read_range(FileRange(path.name, str(path), 0, path.stat().st_size))))
-    assert told["problem"].null_count == 2
+    table = pa.Table.from_batches(batches(read_range(FileRange(path.name, str(path), 0, path.stat().st_size))))
+    assert table["problem"].null_count == 2
     of_files: list[BadLine] = []
     of_rows: list[BadLine] = []
-    assert list(lines_of(told, of_rows)) == list(read_file(path, of_files))
+    assert list(lines_of(table, of_rows)) == list(read_file(path, of_files))
     assert [bad.reason for bad in of_rows] == [bad.reason for bad in of_files]
 
 

@@ -106,11 +106,11 @@ def test_row_returned_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -
         Players()(runs, keep)
         Players()(runs, keep)
 
-    told: list[Progress] = []
+    reports: list[Progress] = []
     with opened(tmp_path, TEXT) as ledger:
-        run_campaign(campaign, ledger, twice, told.append)
+        run_campaign(campaign, ledger, twice, reports.append)
     assert len((tmp_path / RUNS).read_bytes().splitlines()) == 18
-    assert [progress.done for progress in told] == list(range(19))
+    assert [progress.done for progress in reports] == list(range(19))
 
 
 def test_missing_runs_are_no_evidence(campaign: Campaign, tmp_path: Path) -> None:

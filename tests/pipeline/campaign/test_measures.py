@@ -45,9 +45,9 @@ def measured(run: SeedRun) -> Measures:
 # -- brute force at every instant -------------------------------------------------------------------------------------
 
 
-def works(told: Sequence[Entry], node: str, last: Entry) -> bool:
+def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
     """Search backwards from the end: the last event about the node decides."""
-    for entry in reversed(told):
+    for entry in reversed(entries):
         event = entry.event
         if entry.node == node and isinstance(event, e.NodeStarted):
             return True
@@ -56,7 +56,7 @@ def works(told: Sequence[Entry], node: str, last: Entry) -> bool:
         if isinstance(event, e.FaultInjected) and event.target == node and event.kind in ("crash", "power_loss"):
             return False
         if isinstance(event, e.FaultInjected) and event.target == node and event.kind == "pause":
-            return any(later.node == node for later in told[told.index(entry) + 1 :]) or last.node == node
+            return any(later.node == node for later in entries[entries.index(entry) + 1 :]) or last.node == node
     return False
 
 
@@ -71,11 +71,11 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     # Only these events can change the result; so can a paused node's first line.
     kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
-    told = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
+    relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
     times: dict[str, tuple[int, int, int]] = {}
-    moments = sorted({begin_us, end_us, *(x.mono_us for x in told if begin_us < x.mono_us < end_us)})
+    moments = sorted({begin_us, end_us, *(x.mono_us for x in relevant if begin_us < x.mono_us < end_us)})
     for at_us, until_us in pairwise(moments):
-        past = [x for x in told if x.mono_us <= at_us]
+        past = [x for x in relevant if x.mono_us <= at_us]
         written: dict[str, list[e.LeaderElected | e.IsrChanged]] = {}
         for entry in past:
             if isinstance(entry.event, e.LeaderElected | e.IsrChanged) and not entry.event.topic.startswith("__"):
@@ -131,8 +131,8 @@ def test_failover_lasts_from_the_fault_to_the_new_leadership(run: SeedRun) -> No
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def history(*told: tuple[int, str, Event]) -> list[Entry]:
-    return [Entry(node, place, 0, at_ms * MS, event) for place, (at_ms, node, event) in enumerate(told, start=1)]
+def history(*events: tuple[int, str, Event]) -> list[Entry]:
+    return [Entry(node, place, 0, at_ms * MS, event) for place, (at_ms, node, event) in enumerate(events, start=1)]
 
 
 def elected(leader: int, isr: list[int], zxid: int, epoch: int = 0) -> e.LeaderElected:
@@ -166,20 +166,20 @@ def test_failover_is_measured_by_stage() -> None:
 
 
 def test_topics_min_insync_replicas_counts_while_it_is_set() -> None:
-    told = (
+    events = (
         (0, "broker-1", elected(1, [1], 6)),
         (1_000, "broker-1", e.ConfigChanged("topics/other", {"min.insync.replicas": "3"})),
         (2_000, "broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "1"})),
         (5_000, "broker-1", e.ConfigChanged("topics/t", {"retention.ms": "1000"})),
     )
-    found = measure(history(*told), Asked(Window(0, 6_000 * MS), min_insync_replicas=2))
+    found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=2))
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
 def test_min_isr_above_the_replica_count_needs_all_replicas() -> None:
     one = e.LeaderElected("one", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 5)
-    told = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
-    found = measure(history(*told), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
+    events = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
+    found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
     assert {times.partition: (times.writable_us, times.under_min_isr_us) for times in found.partitions} == {
         "one-0": (6_000_000, 0),
         "t-0": (4_000_000, 2_000_000),
@@ -187,14 +187,14 @@ def test_min_isr_above_the_replica_count_needs_all_replicas() -> None:
 
 
 def test_recreated_topic_does_not_end_a_failover() -> None:
-    told = (
+    events = (
         (0, "broker-1", elected(1, [1], 6)),
         (1_000, "world", e.FaultInjected("f1", "crash", "broker-1", "broker-1", False)),
         (2_000, "broker-2", e.TopicDeleted("t")),
         (9_000, "broker-2", elected(2, [2], 9)),
         (9_002, "broker-2", e.LeadershipTaken(2, "t", 0, 0, 0, 0)),
     )
-    (failover,) = measure(history(*told), Asked(Window(0, 10_000 * MS))).failovers
+    (failover,) = measure(history(*events), Asked(Window(0, 10_000 * MS))).failovers
     assert (failover.subject, failover.elect_ms, failover.total_ms, failover.ended_by) == ("t-0", None, None, None)
 
 
@@ -258,31 +258,31 @@ def test_measures_that_need_clients_are_none_for_a_journal() -> None:
 
 
 def test_read_below_an_acknowledged_offset_is_stale() -> None:
-    told = KafkaHistory()
-    told.sent = [
+    kafka = KafkaHistory()
+    kafka.sent = [
         Sent("p", "t-0", "a", 0, 100, 0),
         Sent("p", "t-0", "b", 100, 200, 1),
         Sent("p", "t-0", "c", 0, 9, None),
     ]
-    told.reads = [
+    kafka.reads = [
         Read("t-0", 50, 0),  # no record was acknowledged yet
         Read("t-0", 150, 1),  # shows offset 0
         Read("t-0", 150, 0),  # does not show offset 0
         Read("t-0", 250, 1),  # does not show offset 1
         Read("t-1", 250, 0),  # no record was ever written there
     ]
-    assert stale_reads(told) == (2, 5)
+    assert stale_reads(kafka) == (2, 5)
 
 
 def test_waiting_producer_counts_as_not_served() -> None:
-    told = KafkaHistory()
-    told.sent = [
+    kafka = KafkaHistory()
+    kafka.sent = [
         Sent("p", "t-0", "a", 0, 10 * MS, 0),
         Sent("p", "t-0", "b", 1_000 * MS, 5_000 * MS, None),
         Sent("p", "t-0", "c", 6_000 * MS, 8_000 * MS, 1),
         Sent("p", "t-0", "late", 99_000 * MS, 99_001 * MS, 2),
     ]
-    (view,) = client_views(told, Window(0, 10_000 * MS))
+    (view,) = client_views(kafka, Window(0, 10_000 * MS))
     assert (view.sent, view.acknowledged, view.refused) == (3, 2, 1)
     assert (view.waited_ms, view.silence_ms) == (6_000, 7_990)
     assert (view.latency_p50_ms, view.latency_p99_ms) == (10, 2_000)

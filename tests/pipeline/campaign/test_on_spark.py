@@ -55,8 +55,8 @@ def kept(directory: Path) -> list[dict[str, object]]:
 
 def test_executors_need_nothing_installed(tmp_path: Path) -> None:
     done = start(tmp_path, "local-cluster[1,2,1024]")
-    said = done.communicate()[0]
-    assert done.returncode == 0, said
+    output = done.communicate()[0]
+    assert done.returncode == 0, output
     rows = kept(tmp_path)
     assert len(rows) == 4
     # Played by the code of the archive, unpacked in an executor's working directory.
@@ -75,8 +75,8 @@ def test_restarted_driver_plays_no_run_twice(tmp_path: Path) -> None:
     before = kept(tmp_path)
     assert 1 <= len(before) < 4
     second = start(tmp_path, "local[1]")
-    said = second.communicate()[0]
-    assert second.returncode == 0, said
+    output = second.communicate()[0]
+    assert second.returncode == 0, output
     after = kept(tmp_path)
     assert after[: len(before)] == before
     assert sorted((row["point"], row["seed"]) for row in after) == [(0, 1), (0, 2), (1, 1), (1, 2)]
