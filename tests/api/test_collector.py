@@ -443,7 +443,7 @@ def test_line_that_is_no_event_does_not_use_up_its_number(
     again.accept_chunk(chunk("peer-2", *[(i, 10 + i, A) for i in range(1, 6)]))
     again.number_due()
     of_2 = [(4 + i, "peer-2", i) for i in range(1, 6)]
-    assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was free"
+    assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was not used"
     assert served(again, 4) == of_2
 
 
@@ -465,7 +465,7 @@ def test_older_file_is_indexed_only_as_far_as_requested(tmp_path: Path, monkeypa
     assert [n.seq for n in again.read(10, 20)] == list(range(10, 30))
     assert len(looked) <= 1_025
     assert [n.seq for n in again.read(4_990, 99)] == list(range(4_990, 5_002))
-    assert len(looked) <= 5_005, "no line is looked at twice"
+    assert len(looked) <= 5_005, "no line is parsed twice"
 
 
 def test_missing_numbers_in_a_file_hide_no_later_ones(tmp_path: Path) -> None:

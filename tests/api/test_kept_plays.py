@@ -82,11 +82,13 @@ def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> N
     decisive = next(e for e in entries if e.seq == bug.decisive_seq)
     assert isinstance(decisive.event, LogTruncated)
     assert ("broker-4", 6, 5) in cuts
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], "nothing is left behind"
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], (
+        "no temporary file is left"
+    )
     messages = wait_for(KeptMessages().of(runs.kept.path(bug.id) / MESSAGES))
     found = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
     written = (runs.kept.path(bug.id) / MESSAGES).read_bytes().count(b"\n")
-    assert len(found) > written * 0.9, "they are served on the clock of the events"
+    assert len(found) > written * 0.9, "messages are served on the clock of the events"
     assert bug.first_us <= min(each.sent_us for each in found)
     collector.close()
 

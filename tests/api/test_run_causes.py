@@ -143,7 +143,7 @@ def test_two_runs_diverge_at_the_first_different_event(http: httpx.Client) -> No
     assert found["same"] is False
     cut = found["at"]["b"]["event"]
     assert (cut["node"], cut["type"], cut["from_offset"], cut["to_offset"]) == ("broker-4", "log_truncated", 6, 5)
-    assert found["at"]["a"] is None, "as it is, broker 4 cuts nothing"
+    assert found["at"]["a"] is None, "without the bug, broker 4 truncates nothing"
     assert found["before"]["b"] == found["at"]["b"]["seq"] - 1
     then = http.get(f"{V1}/runs/r0000000a/journal", params={"after": found["before"]["a"] - 1, "limit": 2}).json()
     assert then[0]["wall_us"] <= cut["wall_us"] < then[1]["wall_us"]

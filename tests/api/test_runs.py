@@ -187,7 +187,7 @@ def test_incompletely_written_run_is_not_listed(tmp_path: Path) -> None:
     (tmp_path / "r00000002.unfinished").mkdir()
     (tmp_path / "r00000003").mkdir()
     assert KeptRuns(tmp_path).all() == []
-    assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "what is not understood is let be"
+    assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "an unknown directory is left unchanged"
 
 
 def test_run_lists_its_pair_while_the_pair_is_kept(kept: KeptRuns) -> None:

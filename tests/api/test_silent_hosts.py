@@ -162,7 +162,7 @@ def test_failed_poll_ends_the_others_and_is_raised() -> None:
         assert failed.group_contains(ValueError, match="a fault of ours")
         return frozen.ended
 
-    assert asyncio.run(run()), "who begins anew has not two polls of a host"
+    assert asyncio.run(run()), "a restarted poll must not run next to the old one"
 
 
 def test_agents_are_polled_more_often_while_clients_read() -> None:

@@ -56,7 +56,7 @@ def test_unknown_work_is_refused_with_the_known_ones(text: str) -> None:
     ],
 )  # fmt: skip
 def test_bad_option_is_refused_before_anything_starts(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble, "build_zkload", lambda directory: pytest.fail("it began"))
+    monkeypatch.setattr(ensemble, "build_zkload", lambda directory: pytest.fail("the run started"))
     answer = CliRunner().invoke(app_of("ensemble"), options)
     assert answer.exit_code == 2
     assert "Error" in answer.output and "Traceback" not in answer.output

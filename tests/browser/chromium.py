@@ -48,7 +48,7 @@ def wait_until(page: Page, function: str, arg: Any = None) -> None:
     """
     until = time.monotonic() + WAIT_MS / 1000
     while not page.evaluate(function, arg):
-        assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {function}"
+        assert time.monotonic() < until, f"not true within {WAIT_MS} ms: {function}"
         page.wait_for_timeout(POLL_MS)
 
 

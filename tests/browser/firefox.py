@@ -87,8 +87,8 @@ class Firefox:
         until = time.monotonic() + STARTS_S
         port_file = profile / "MarionetteActivePort"
         while not port_file.exists() or not port_file.read_text():
-            assert self._process.poll() is None, "Firefox ended while it began"
-            assert time.monotonic() < until, "Firefox does not begin"
+            assert self._process.poll() is None, "Firefox exited during its start"
+            assert time.monotonic() < until, "Firefox does not start"
             time.sleep(POLL_S)
         return int(port_file.read_text())
 
@@ -126,7 +126,7 @@ class Firefox:
         """Wait until a function body of the page returns true."""
         until = time.monotonic() + WAIT_S
         while not self.ask(program, *arguments):
-            assert time.monotonic() < until, f"not so within {WAIT_S} s: {program}"
+            assert time.monotonic() < until, f"not true within {WAIT_S} s: {program}"
             time.sleep(POLL_S)
 
     def press(self, *keys: str) -> None:

@@ -47,7 +47,7 @@ def press_until(page: Page, key: str, name: str) -> None:
         page.keyboard.press(key)
         if name in str(page.evaluate(FOCUSED)):
             return
-    pytest.fail(f"{name} is not to be reached with {key}")
+    pytest.fail(f"{name} cannot be reached with {key}")
 
 
 def test_lesson_goes_from_question_to_rule_by_keyboard(pupil: Page) -> None:

@@ -110,7 +110,7 @@ def test_no_docker_socket_is_mounted_and_volumes_have_names() -> None:
         assert service["volumes"] == [f"{name}:/data", "tokens:/tokens"]
     assert set(document()["volumes"]) == {*services(), "tokens", "tables"}
     assert "docker.sock" not in (HERE / "compose.yaml").read_text()
-    assert "VOLUME" not in dockerfile(), "what a service does not name would be an anonymous volume"
+    assert "VOLUME" not in dockerfile(), "an unnamed volume would be anonymous"
 
 
 def test_spark_starts_on_demand_with_read_only_journals() -> None:

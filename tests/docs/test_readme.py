@@ -39,7 +39,7 @@ def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: st
     for beginning, tool in TOOLS.items():
         if command.startswith(beginning) and shutil.which(tool) is None:
             if os.environ.get("CI"):
-                pytest.fail(f"CI is to have {tool}")
+                pytest.fail(f"CI must have {tool}")
             pytest.skip(f"needs {tool}, which is not on this machine")
     done = started.run(command.replace("seed-7.jsonl", str(tmp_path / "seed-7.jsonl")))
     output = done.stdout + done.stderr

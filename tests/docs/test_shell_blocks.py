@@ -59,7 +59,7 @@ def have_an_outage(started: Started) -> None:
         http.post(f"{api}/brokers/{killed}/kill").raise_for_status()
         deadline = time.monotonic() + 60
         while leader() in (killed, -1):
-            assert time.monotonic() < deadline, "nobody else was elected"
+            assert time.monotonic() < deadline, "no other leader was elected"
             time.sleep(0.2)
         http.post(f"{api}/brokers/{killed}/start").raise_for_status()
 

@@ -14,7 +14,7 @@ LOCK = (DOCS / "site/requirements.lock").read_text()
 def test_every_package_of_the_site_generator_has_a_hash() -> None:
     pins = [line for line in LOCK.splitlines() if "==" in line]
     assert pins
-    assert all(line.rstrip().endswith("\\") for line in pins), "a pin without its hashes"
+    assert all(line.rstrip().endswith("\\") for line in pins), "a pinned package without hashes"
 
 
 def test_lock_has_the_packages_of_the_dependency_group() -> None:

@@ -297,7 +297,7 @@ def test_up_shows_why_the_api_does_not_start(tmp_path: Path) -> None:
     assert ended.returncode == 1
     assert f"api ended with exit code {NEWER_STATE}" in output
     assert f"events of schema {SCHEMA_VERSION + 1}" in output
-    assert output.count("the API cannot start") == 1, "it was started again"
+    assert output.count("the API cannot start") == 1, "the API was started again"
     assert "Traceback" not in output
 
 

@@ -78,7 +78,7 @@ def test_controller_election_is_caused_by_a_session_expiry() -> None:
     history.add("peer-1", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
     won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x100000008, transaction_cause(0x100000007)))
     assert history.types(won) == ["controller_elected", "session_closed", "session_expired"]
-    assert history.chain(won).steps[1].node == "peer-2", "the first peer that told of the transaction"
+    assert history.chain(won).steps[1].node == "peer-2", "the first peer that logged the transaction"
     assert history.chain(won)[1:] == (End.TIMER, "timer session-expiry")
 
 

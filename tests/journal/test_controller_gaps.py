@@ -53,7 +53,7 @@ def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
         )
     ).reigns
     assert gap_before(reigns, 1) == ControllerGap(5_000, 9_500, None, 4_000, 500)
-    assert gap_before(reigns, 2) is None, "nothing tells when controller 2 stopped"
+    assert gap_before(reigns, 2) is None, "no event shows when controller 2 stopped"
 
 
 def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:

@@ -29,7 +29,7 @@ def test_same_events_on_other_clocks_are_no_difference() -> None:
 def test_interleaving_of_nodes_is_no_difference() -> None:
     assert parting(history(ONE, TWO, THREE), history(TWO, ONE, THREE)) is None
     found = parting(history(ONE, THREE), history(THREE, ONE))
-    assert found is not None, "but the order of a node's own events is"
+    assert found is not None, "the order of a node's own events is a difference"
 
 
 def test_durations_configs_and_line_numbers_do_not_differ() -> None:

@@ -72,7 +72,7 @@ class Standing:
                         self.paused[fault] = target
 
 
-def unseen_ends(entries: list[Entry]) -> list[tuple[int, int, int]]:
+def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
     """Return unreported process exits: the broker, its last line, and the start after it."""
     last_seen: dict[str, int] = {}
     silent: set[str] = set()
@@ -95,7 +95,7 @@ def availability(path: Path) -> dict[Partition, dict[str, float]]:
     """Return for each partition the milliseconds spent in each state."""
     standing = Standing()
     entries = list(read_file(path))
-    ends = unseen_ends([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
+    ends = unseen_exits([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
     now = 0
     for entry in entries:
         unseen = {broker for broker, last, start in ends if last <= now and entry.mono_us <= start}

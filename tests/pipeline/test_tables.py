@@ -44,7 +44,7 @@ def test_controller_term_ends_when_its_session_is_closed(
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
     assert (second["broker_id"], second["to_us"]) == (2, None)
-    assert second["gap_before_ms"] is None, "it has not decided yet"
+    assert second["gap_before_ms"] is None, "the controller has not decided yet"
 
 
 def test_controller_gap_runs_from_death_to_first_decision(

@@ -74,13 +74,13 @@ def test_nodes_of_a_frozen_host_are_unknown(zabka_cluster: LiveCluster) -> None:
             lambda: (c := zabka_cluster.get("/api/v1/cluster"))["peers"][0]["process"] == "unknown" and c
         )
         assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
-        assert whole["controller"]["broker_id"] > 0, "the ensemble's own word stands"
+        assert whole["controller"]["broker_id"] > 0, "the controller is known from the ensemble"
         with pytest.raises(ClusterFailed, match=r"host-1 .*has not responded since"):
             zabka_cluster.get("/readyz")
         began_s = time.monotonic()
         with pytest.raises(ClusterFailed, match=r"no action on broker-1.*zabka up --data"):
             zabka_cluster.brokers[1].start()
-        assert time.monotonic() - began_s < CALL_TIMEOUT_S, "it waited for an answer"
+        assert time.monotonic() - began_s < CALL_TIMEOUT_S, "the call waited for an answer"
     finally:
         os.kill(agent.agent_pid, signal.SIGCONT)
     zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/brokers/1")["process"] == "running")

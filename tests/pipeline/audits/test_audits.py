@@ -114,26 +114,26 @@ def test_verdicts_of_a_uri_equal_those_of_the_files(
 def test_thousand_runs_have_the_verdicts_of_their_checkers(spark: SparkSession, tmp_path: Path) -> None:
     journals = tmp_path / "journals"
     journals.mkdir()
-    sat_by: dict[str, list[tuple[Any, ...]]] = {}
+    online: dict[str, list[tuple[Any, ...]]] = {}
     runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
     # Each bug has its own seeds: without an effect, a run equals that of its seed without the bug, and copies count
     # once.
-    planted_ones = [
+    buggy_runs = [
         (scenario, seed, bug)
         for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
         for seed in range(first, first + 40)
     ]
-    for scenario, seed, bug in [*runs, *planted_ones]:
+    for scenario, seed, bug in [*runs, *buggy_runs]:
         name, violations = play(scenario, seed, bug, journals, 12_000 if scenario == "ensemble" else 4_000)
-        sat_by[name] = sorted(map(key, violations))
-    assert len(sat_by) == 1000
-    assert not [name for name, violations in sat_by.items() if violations and "-seed-" in name]
-    shown = {bug: sum(bool(sat_by[f"{bug.replace(' ', '-')}-{seed}.jsonl"]) for _, seed, own in planted_ones
+        online[name] = sorted(map(key, violations))
+    assert len(online) == 1000
+    assert not [name for name, violations in online.items() if violations and "-seed-" in name]
+    shown = {bug: sum(bool(online[f"{bug.replace(' ', '-')}-{seed}.jsonl"]) for _, seed, own in buggy_runs
                       if own == bug) for _, _, bug in BROKEN if bug}  # fmt: skip
     assert all(shown.values()), shown
     with versions.locked(own_place(tmp_path)):
         audit(spark, histories(journals), tmp_path)
-    assert violations_by_run(pq.read_table(tmp_path / "audits").to_pylist()) == sat_by
+    assert violations_by_run(pq.read_table(tmp_path / "audits").to_pylist()) == online
 
 
 def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
