@@ -236,7 +236,7 @@ class _Selector(selectors.DefaultSelector):
 
 
 class _VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop on virtual time, in which an hour passes at once."""
+    """An event loop on virtual time: waiting takes no real time."""
 
     def __init__(self) -> None:
         self._waits = _Selector()
@@ -322,7 +322,7 @@ def test_ensemble_that_did_not_answer_is_read_often() -> None:
 
 
 def looked_at(own: list[int]) -> EnsembleView:
-    """Return a view after two looks at brokers, of which only `own` write journals themselves."""
+    """Return a view after two looks at brokers; only the brokers in `own` write journals."""
 
     async def look() -> EnsembleView:
         view = EnsembleView("127.0.0.1:1", 6000)

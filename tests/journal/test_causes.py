@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class History:
-    """Journal entries in the order in which they are written."""
+    """Journal entries in the order of their writes."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
@@ -305,7 +305,7 @@ CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 
 
 def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
-    """Return the causes of the proposal by which broker 1 drops followers; by default broker 3 is cut from it."""
+    """Return the causes of broker 1's proposal to drop followers; by default its link to broker 3 is cut."""
     history = History()
     for event in events:
         history.add("world", event)

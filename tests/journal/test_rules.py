@@ -70,7 +70,7 @@ def played() -> list[Event]:
 
 
 @pytest.mark.parametrize("kind", DECISIONS, ids=lambda kind: kind.__name__)
-def test_type_of_decision_has_rules(kind: type[Event]) -> None:
+def test_every_decision_type_has_rules(kind: type[Event]) -> None:
     assert RULES.get(kind)
 
 

@@ -1,4 +1,4 @@
-"""Lines that are journal entries, and lines that are set aside."""
+"""Valid journal entries, and lines set aside."""
 
 from __future__ import annotations
 

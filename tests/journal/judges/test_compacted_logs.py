@@ -39,7 +39,7 @@ def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def fetched_thinned(broker: int, first: int, last: int) -> tuple[str, Event]:
-    """A batch from which compaction removed some records."""
+    """A batch that lost some records to compaction."""
     thinned = msgspec.structs.replace(replicated(broker, first, last), checksum=99, compacted=True)
     return f"broker-{broker}", thinned
 

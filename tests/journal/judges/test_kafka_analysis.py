@@ -1,4 +1,4 @@
-"""Each anomaly of Jepsen's Kafka workload is found where it occurs, and nowhere else."""
+"""Each anomaly of Jepsen's Kafka workload is found exactly where it occurs."""
 
 from __future__ import annotations
 

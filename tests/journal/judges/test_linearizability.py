@@ -59,7 +59,7 @@ def test_write_of_unknown_outcome_can_take_effect_late() -> None:
     assert is_linearizable(*lost_then_seen)
 
 
-def test_write_of_unknown_outcome_can_never_take_effect() -> None:
+def test_write_of_unknown_outcome_need_not_take_effect() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, None, b"2", None), read(5, 6, b"1", 0))
 
 
