@@ -1,4 +1,4 @@
-"""A real uvicorn around the real application, with hand-made agents, ensemble, brokers and workloads behind it."""
+"""A real uvicorn server running the real application with fake agents, ensemble, brokers and workloads."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NODES = ["peer-1", "peer-2", "peer-3", "broker-1", "broker-2", "broker-3"]
 
 
 def settings(directory: Path, **changes: Any) -> Settings:
-    """The settings of a cluster of three and three."""
+    """Return the settings of a cluster of three peers and three brokers."""
     values: dict[str, Any] = {
         "data": directory / "api",
         "cluster_data": directory,
@@ -66,7 +66,7 @@ def settings(directory: Path, **changes: Any) -> Settings:
 
 
 class FakeAgent(Agent):
-    """An agent that obeys, and that answers nothing while it is frozen: its clock stands still then, put on."""
+    """An agent that obeys every request, or answers none while it is frozen: its clock then stands still."""
 
     def __init__(self, address: AgentAddress) -> None:
         self.frozen = False
@@ -77,8 +77,8 @@ class FakeAgent(Agent):
         self.faults_told = True
         self.processes = {n: ProcessInfo(n, "running", 100 + i, None, 1) for i, n in enumerate(NODES)}
         self.statuses: dict[str, tuple[float, dict[str, Any]]] = {}
-        self.says_when_asked: dict[str, dict[str, Any]] = {}
-        """What nodes say of themselves when they are asked, and not before."""
+        self.fresh_statuses: dict[str, dict[str, Any]] = {}
+        """Statuses by node that arrive only when a fresh snapshot is requested."""
         self._show()
 
     def _now_s(self) -> float:
@@ -86,17 +86,17 @@ class FakeAgent(Agent):
 
     def _show(self) -> None:
         now_s = time.monotonic()
-        ages = {name: int((now_s - said_s) * 1000) for name, (said_s, _) in self.statuses.items()}
+        ages = {name: int((now_s - received_s) * 1000) for name, (received_s, _) in self.statuses.items()}
         statuses = [NodeStatus(name, ages[name], status) for name, (_, status) in self.statuses.items()]
         self.hear(Snapshot("host-1", list(self.processes.values()), statuses, time.time_ns() // 1000, self.faults_told))
 
-    def say(self, node: str, age_ms: int, **status: Any) -> None:
-        """Let a node have said this so long ago; its word ages from then on."""
+    def set_status(self, node: str, age_ms: int, **status: Any) -> None:
+        """Set the node's last status to `status`, received `age_ms` ago; its age grows from then on."""
         self.statuses[node] = (time.monotonic() - age_ms / 1000, status)
         self._show()
 
     def freeze(self, for_s: float) -> None:
-        """Answer nothing from now on, and let so much time pass since the last answer, and no more."""
+        """Stop answering, and advance the clock by exactly `for_s` seconds since the last answer."""
         self._stands_at_s = self._now_s()
         self.frozen = True
         self._show()
@@ -107,8 +107,8 @@ class FakeAgent(Agent):
         if self.frozen:
             raise AgentSilent("frozen")
         if fresh_ms:
-            for node, status in self.says_when_asked.items():
-                self.say(node, 0, **status)
+            for node, status in self.fresh_statuses.items():
+                self.set_status(node, 0, **status)
         self._show()
 
     async def request_action(self, node: str, action: str) -> ProcessInfo:
@@ -121,8 +121,8 @@ class FakeAgent(Agent):
         self._show()
         return self.processes[node]
 
-    def begin_anew(self) -> None:
-        """Forget, as an agent's new process does."""
+    def restart_process(self) -> None:
+        """Forget all faults, as a restarted agent process does."""
         self.frozen, self.held, self.faults_told = False, [], False
 
     async def faults(self) -> list[HeldFault]:
@@ -137,7 +137,7 @@ class FakeAgent(Agent):
 
 
 class FakeEnsemble(EnsembleView):
-    """An ensemble that says what it is told to say."""
+    """An ensemble that answers with what the test has set."""
 
     def __init__(self) -> None:
         super().__init__("127.0.0.1:1", 6000)
@@ -162,7 +162,7 @@ class FakeEnsemble(EnsembleView):
 
 
 class FakeAdmin:
-    """Brokers that agree to everything but one topic name."""
+    """Brokers that refuse only to create a topic that exists or to change a missing one."""
 
     def __init__(self, ensemble: FakeEnsemble) -> None:
         self._ensemble = ensemble
@@ -195,7 +195,7 @@ class FakeAdmin:
 
 
 class FakeWorkloads:
-    """No workload ever."""
+    """A workload manager without any workload."""
 
     async def create(self, wanted: NewWorkload) -> Workload:
         raise Problem(404, f"there is no topic {wanted.topic}; create it first")
@@ -214,7 +214,7 @@ class FakeWorkloads:
 
 
 class FakePlayer:
-    """A library of three scripts; the last one is never played to its end, and the second cannot be played."""
+    """A library of three scripts: the second cannot be played, and the last one is never played to its end."""
 
     SCRIPTS: ClassVar[list[dict[str, Any]]] = [
         {"name": "kafka-708", "title": "An empty ISR", "hypothesis": "The last member stays.", "source": "KAFKA-708",
@@ -252,7 +252,7 @@ class FakePlayer:
 
 
 class Server:
-    """The application on a free port, in a thread."""
+    """Run the application on a free port in a thread."""
 
     def __init__(self, directory: Path, token: str | None = None, **changes: Any) -> None:
         chosen = settings(directory, **changes)
@@ -264,8 +264,8 @@ class Server:
         agents = Agents([self.agent])
         views = Views(chosen, agents, self.ensemble, self.collector)
         admin = FakeAdmin(self.ensemble)
-        self.told: list[Event] = []
-        joined = JoinedBrokers(chosen.brokers, self.told.append, self.collector.state)
+        self.reported: list[Event] = []
+        joined = JoinedBrokers(chosen.brokers, self.reported.append, self.collector.state)
         self.player = FakePlayer()
         runs = Runs(self.collector, KeptRuns(directory / "api" / "runs"))
         scenarios = ScenarioRuns(self.player, runs.kept, HERE)
@@ -302,7 +302,7 @@ class Server:
             yield
 
     def collect(self, chunk: JournalChunk) -> None:
-        """What an agent would tell, taken and numbered in the server's own loop, as everything of the collector is."""
+        """Accept and number a chunk from an agent in the server's own event loop, where the collector runs."""
 
         async def take() -> None:
             self.collector.accept_chunk(chunk)

@@ -1,4 +1,4 @@
-"""Real histories for tests of what can be rewound: plays of the simulated world."""
+"""Real histories for the tests of kept runs and past states, from runs of the simulated world."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from zabka.journal.writer import encode_line
 from zabka.simulation.run import run_with_journal
 
 PIECE = 100
-"""As many events as the server of these tests serves."""
+"""Number of events in a piece: the page size of the server in these tests."""
 
 
 @cache
 def played(scenario: str = "kafka-1211", seed: int = 1) -> tuple[Entry, ...]:
-    """The journal of a play, numbered from 1."""
+    """Return the journal of a simulated run, numbered from 1."""
     _, lines = run_with_journal(seed, scenario)
     entries = map(decode_line, lines)
     return tuple(msgspec.structs.replace(entry, seq=seq) for seq, entry in enumerate(entries, 1))
 
 
 def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
-    """A longer history: the same again and again, each a while later."""
+    """Return a longer history: the same events repeated, each copy later than the one before it."""
     span = max(entry.wall_us for entry in history) - min(entry.wall_us for entry in history) + 1
     last = {}
     for entry in history:
@@ -48,7 +48,7 @@ def copies(history: tuple[Entry, ...], times: int) -> list[Entry]:
 
 
 def kept_run(run_id: str, created_ms: int, history: tuple[Entry, ...], **about: object) -> Run:
-    """What is known of a run of that history."""
+    """Return the description of a run of that history."""
     known = {
         "id": run_id, "kind": "upload", "title": run_id, "first_seq": 1, "last_seq": len(history), "first_us": 0,
         "last_us": 0, "events": len(history), "created_ms": created_ms,
@@ -63,8 +63,8 @@ def keep(kept: KeptRuns, run: Run, history: tuple[Entry, ...]) -> Run:
     return run
 
 
-def tell(collector: Collector, history: list[Entry]) -> list[Entry]:
-    """Tell a collector a history in pieces; what it made of it, with its numbers."""
+def collect_history(collector: Collector, history: list[Entry]) -> list[Entry]:
+    """Feed a history to a collector in pieces, and return its events with the collector's numbers."""
     numbered: list[Entry] = []
     for begin in range(0, len(history), PIECE):
         piece = history[begin : begin + PIECE]

@@ -1,4 +1,4 @@
-"""What peers answer to admin words."""
+"""Parsing of the peers' replies to four-letter words."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from zabka.api.views.admin_words import is_watch_list, sessions_of
 WATCHED = "/controller\n\t0x1a\n\t0x1b\n/brokers/ids\n\t0x1a\n"
 
 
-def test_the_sessions_of_a_path_are_those_below_it() -> None:
+def test_watch_list_yields_the_sessions_of_a_path() -> None:
     assert is_watch_list(WATCHED)
     assert sessions_of(WATCHED, "/controller") == ["0x1a", "0x1b"]
     assert sessions_of(WATCHED, "/brokers/ids") == ["0x1a"]
@@ -17,12 +17,12 @@ def test_the_sessions_of_a_path_are_those_below_it() -> None:
 
 
 @pytest.mark.parametrize("answer", ["", "\n", "wchp is not executed because it is not in the whitelist.\n"])
-def test_a_refusal_is_no_list(answer: str) -> None:
+def test_refused_command_is_not_a_watch_list(answer: str) -> None:
     assert not is_watch_list(answer)
 
 
 @pytest.mark.parametrize("path", ["/a\u2028b", "/a\x85b", "/a\x0bb", "/a\nb", "/a\u2028"])
-def test_a_watched_path_that_holds_an_end_of_line_hides_no_other_paths_watchers(path: str) -> None:
+def test_watched_path_with_newline_hides_no_other_watchers(path: str) -> None:
     answer = f"/before\n\t0x1\n{path}\n\t0x2\n/after\n\t0x3\n"
 
     assert is_watch_list(answer)
@@ -30,5 +30,5 @@ def test_a_watched_path_that_holds_an_end_of_line_hides_no_other_paths_watchers(
     assert sessions_of(answer, "/after") == ["0x3"]
 
 
-def test_a_path_that_holds_an_end_of_line_of_texts_has_its_own_watchers() -> None:
+def test_watched_path_with_unicode_line_end_keeps_its_watchers() -> None:
     assert sessions_of("/a\u2028b\n\t0x2\n", "/a\u2028b") == ["0x2"]

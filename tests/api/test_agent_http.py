@@ -1,4 +1,4 @@
-"""Calls to a host agent: on connections that are kept, and what comes of those that nobody answers."""
+"""HTTP calls to a host agent: kept connections, and the outcome of calls that get no answer."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def agent(serve: Serve) -> AsyncIterator[AgentHttp]:
         http.close()
 
 
-def test_calls_share_a_kept_connection_and_carry_the_token() -> None:
+def test_calls_share_a_connection_and_send_the_token() -> None:
     heads: list[bytes] = []
     connections = 0
 
@@ -55,7 +55,7 @@ def test_calls_share_a_kept_connection_and_carry_the_token() -> None:
     assert all(b"authorization: Bearer secret\r\n" in head for head in heads)
 
 
-def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connection_idle_too_long_is_not_reused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(agent_http, "IDLE_S_MAX", 0.0)
     connections = 0
 
@@ -75,7 +75,7 @@ def test_a_connection_that_was_idle_for_long_is_not_used_again(monkeypatch: pyte
     assert connections == 3
 
 
-def test_a_connection_that_the_agent_closed_is_not_used_again() -> None:
+def test_connection_closed_by_agent_is_not_reused() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
@@ -87,7 +87,7 @@ def test_a_connection_that_the_agent_closed_is_not_used_again() -> None:
     assert asyncio.run(play()) == [200, 200, 200]
 
 
-def test_an_answer_in_chunks_is_put_together() -> None:
+def test_chunked_answer_is_joined() -> None:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await request_head(reader)
         writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n")
@@ -99,7 +99,7 @@ def test_an_answer_in_chunks_is_put_together() -> None:
     assert asyncio.run(play()) == b"abc"
 
 
-def test_where_nobody_listens_the_call_was_not_heard() -> None:
+def test_call_to_closed_port_raises_agent_unreachable() -> None:
     async def play() -> None:
         async with agent(lambda *_: asyncio.sleep(0)) as http:
             pass
@@ -128,7 +128,7 @@ async def _garbage(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -
 
 
 @pytest.mark.parametrize("serve", [_silence, _goodbye, _half, _garbage])
-def test_an_agent_that_gives_no_whole_answer_may_have_heard(serve: Serve) -> None:
+def test_incomplete_answer_leaves_the_outcome_unknown(serve: Serve) -> None:
     async def play() -> None:
         async with agent(serve) as http:
             await http.call("POST", "/v1/processes/broker-1/kill", timeout_s=1.5)
@@ -138,7 +138,7 @@ def test_an_agent_that_gives_no_whole_answer_may_have_heard(serve: Serve) -> Non
     assert not isinstance(raised.value, AgentUnreachable)
 
 
-def test_a_call_that_is_given_up_takes_its_connection_with_it() -> None:
+def test_cancelled_call_closes_its_connection() -> None:
     async def play() -> bytes:
         asked = asyncio.Event()
         rest: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

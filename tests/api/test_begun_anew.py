@@ -1,4 +1,4 @@
-"""A node whose disk was emptied counts its lines from 1 again: none is lost, none comes twice."""
+"""A node with an emptied disk numbers its lines from 1 again: no line is lost and none is collected twice."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NODE = "broker-1"
 
 
 class Host:
-    """A node's journal, an agent that serves it and the API that collects it; each may be begun again."""
+    """A node's journal, an agent that serves it and the API that collects it; each can be restarted."""
 
     def __init__(self, directory: Path) -> None:
         self.journal = directory / "journal"
@@ -49,13 +49,13 @@ class Host:
         self._tail = JournalTail(self.journal, NODE)
 
     def begin_api(self) -> None:
-        # The one before was killed: it is not closed.
+        # The collector before was killed: it is not closed.
         clock = self.clock
         self.collector = Collector(self._collected, wall_us=lambda: clock.wall_us, mono_s=lambda: clock.mono_s)
         self.collectors.append(self.collector)
         self._position = self.collector.position(NODE)
 
-    def tell(self, *epochs: int) -> None:
+    def write_epochs(self, *epochs: int) -> None:
         for epoch in epochs:
             self.writer.write(EpochAccepted(epoch))
         self.writer.flush()
@@ -67,7 +67,7 @@ class Host:
         self.collector.number_due(everything=True)
 
     def collected(self) -> list[tuple[int, int, int]]:
-        """Each event: its number, the node's number, and the epoch that it tells."""
+        """Return each event's number, the node's own number and the accepted epoch."""
         entries = [decode_line(event.json) for event in self.collector.after(0, 10_000)]
         return [(e.seq, e.node_seq, e.event.accepted_epoch) for e in entries if isinstance(e.event, EpochAccepted)]
 
@@ -87,13 +87,11 @@ def once(*epochs: int) -> list[tuple[int, int, int]]:
 
 @pytest.mark.parametrize("new", [[7], [7, 8, 9], [6, 7, 8, 9, 10]], ids=["shorter", "as long", "longer"])
 @pytest.mark.parametrize("again", ["nobody", "api", "agent", "both"])
-def test_what_a_node_says_on_an_emptied_disk_is_told_behind_what_it_said(
-    host: Host, new: list[int], again: str
-) -> None:
-    host.tell(1, 2, 3)
+def test_events_after_an_emptied_disk_follow_the_earlier_ones(host: Host, new: list[int], again: str) -> None:
+    host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
-    host.tell(*new)
+    host.write_epochs(*new)
     if again in ("api", "both"):
         host.begin_api()
     if again in ("agent", "both"):
@@ -101,31 +99,31 @@ def test_what_a_node_says_on_an_emptied_disk_is_told_behind_what_it_said(
     host.collect()
     assert host.collected() == once(1, 2, 3, *new)
 
-    host.tell(20)
+    host.write_epochs(20)
     host.begin_api()
     host.collect()
     assert host.collected() == once(1, 2, 3, *new, 20)
 
 
-def test_a_disk_may_be_emptied_again_and_again(host: Host) -> None:
-    host.tell(1, 2)
+def test_disk_emptied_repeatedly_loses_no_event(host: Host) -> None:
+    host.write_epochs(1, 2)
     host.collect()
     for epoch in (3, 4, 5):
         host.empty_disk()
-        host.tell(epoch)
+        host.write_epochs(epoch)
         host.collect()
         host.begin_api()
 
     assert host.collected() == once(1, 2, 3, 4, 5)
 
 
-def test_all_files_of_the_new_journal_are_read_also_where_the_api_begins_again(host: Host) -> None:
-    host.tell(*range(1, 31))
+def test_all_files_of_the_new_journal_are_read_after_api_restart(host: Host) -> None:
+    host.write_epochs(*range(1, 31))
     host.collect()
     host.empty_disk(file_bytes_max=300, files_max=50)
-    host.tell(*range(31, 51))
+    host.write_epochs(*range(31, 51))
     for epoch in range(51, 61):
-        host.tell(epoch)
+        host.write_epochs(epoch)
     assert len(list(host.journal.iterdir())) == 5
     host.begin_api()
     host.collect()
@@ -133,11 +131,11 @@ def test_all_files_of_the_new_journal_are_read_also_where_the_api_begins_again(h
     assert host.collected() == once(*range(1, 61))
 
 
-def test_rotation_and_restarts_are_no_new_journal(host: Host) -> None:
+def test_rotation_and_restarts_do_not_count_as_a_new_journal(host: Host) -> None:
     host.writer.close()
     host.start_node(file_bytes_max=300, files_max=3)
     for epoch in range(1, 31):
-        host.tell(epoch)
+        host.write_epochs(epoch)
         host.collect()
         if epoch % 7 == 0:
             host.begin_api()
@@ -150,8 +148,9 @@ def test_rotation_and_restarts_are_no_new_journal(host: Host) -> None:
     assert host.collector.begun_anew == ""
 
 
-def test_a_line_that_names_one_of_its_own_journal_names_it_after_the_beginning_anew(host: Host) -> None:
-    host.tell(1, 2)
+def test_cause_in_a_restarted_journal_is_renumbered(host: Host) -> None:
+    """A cause in the node's own journal follows its new number; one in another node's journal stays."""
+    host.write_epochs(1, 2)
     host.collect()
     host.empty_disk()
     cause = host.writer.write(EpochAccepted(3))
@@ -164,7 +163,7 @@ def test_a_line_that_names_one_of_its_own_journal_names_it_after_the_beginning_a
     assert [e.caused_by for e in events if isinstance(e, ControllerElected)] == ["broker-1#3", "broker-2#1"]
 
 
-def test_the_state_is_that_of_the_new_words(host: Host) -> None:
+def test_state_follows_the_new_journal(host: Host) -> None:
     host.writer.write(ControllerElected(1, 5, 5))
     host.writer.flush()
     host.collect()
@@ -176,11 +175,11 @@ def test_the_state_is_that_of_the_new_words(host: Host) -> None:
     assert host.collector.state.controller_epoch == 6
 
 
-def test_an_agent_that_does_not_say_so_is_seen_through(host: Host) -> None:
-    host.tell(1, 2, 3)
+def test_restarted_journal_is_detected_without_the_agents_flag(host: Host) -> None:
+    host.write_epochs(1, 2, 3)
     host.collect()
     host.empty_disk()
-    host.tell(4)
+    host.write_epochs(4)
     found = JournalTail(host.journal, NODE).read_on(Position(after=3))
     assert found is not None
     assert not found.anew
@@ -190,26 +189,26 @@ def test_an_agent_that_does_not_say_so_is_seen_through(host: Host) -> None:
     assert host.collected() == once(1, 2, 3, 4)
 
 
-def test_what_waited_when_the_disk_was_emptied_is_numbered_before(host: Host) -> None:
-    host.tell(1)
+def test_events_waiting_at_the_restart_are_numbered_first(host: Host) -> None:
+    host.write_epochs(1)
     host.collect()
-    host.tell(2)
+    host.write_epochs(2)
     waiting = JournalTail(host.journal, NODE).read_on(host.collector.position(NODE))
     assert waiting is not None
     host.collector.accept_chunk(waiting)
     host.empty_disk()
-    host.tell(3)
+    host.write_epochs(3)
     host.collect()
 
     assert host.collected() == once(1, 2, 3)
 
 
-def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None:
-    host.tell(1)
+def test_restarted_journal_is_reported_for_ten_minutes(host: Host) -> None:
+    host.write_epochs(1)
     host.collect()
     assert host.collector.begun_anew == ""
     host.empty_disk()
-    host.tell(2)
+    host.write_epochs(2)
     host.collect()
     assert "the journal of broker-1 started again" in host.collector.begun_anew
     host.clock.mono_s += ANEW_TOLD_S + 1
@@ -217,7 +216,7 @@ def test_it_is_told_for_ten_minutes_whose_journal_began_anew(host: Host) -> None
     assert host.collector.begun_anew == ""
 
 
-def test_a_first_journal_is_none_that_began_anew(host: Host) -> None:
+def test_first_journal_does_not_count_as_restarted(host: Host) -> None:
     line = encode_line("peer-1", 1, 1, 1, EpochAccepted(1))
     host.collector.accept_chunk(JournalChunk("peer-1", line, Position("f", len(line)), anew=True))
     host.collector.number_due(everything=True)

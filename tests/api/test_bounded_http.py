@@ -1,4 +1,4 @@
-"""Bodies, slow requests and connections are bounded, before anything of them is kept."""
+"""Limits on bodies, slow requests and connections, applied before the server keeps any data of them."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 @pytest.fixture
 def hasty(server: Server, monkeypatch: pytest.MonkeyPatch) -> Server:
-    """It waits for a request for so short a time that a busy machine may come too late."""
+    """Wait for a request for so short a time that a busy machine may miss it."""
     monkeypatch.setattr(bounded_http, "REQUEST_S", HASTY_S)
     return server
 
@@ -50,27 +50,27 @@ def dial(server: Server) -> socket.socket:
     return link
 
 
-def said(link: socket.socket) -> bytes:
-    """Everything up to the end of the connection."""
-    heard = b""
+def read_all(link: socket.socket) -> bytes:
+    """Return everything up to the end of the connection."""
+    received = b""
     try:
         while data := link.recv(65_536):
-            heard += data
+            received += data
     except ConnectionResetError:
         pass
-    return heard
+    return received
 
 
-def test_a_body_that_says_it_is_too_large_is_refused_unread(server: Server) -> None:
+def test_body_with_too_large_content_length_is_refused_unread(server: Server) -> None:
     with dial(server) as link:
         link.sendall(HEAD + b"content-length: %d\r\n\r\n" % (512 * 1024 * 1024))
-        answer = said(link)
+        answer = read_all(link)
     assert answer.startswith(b"HTTP/1.1 413 ")
     assert b"application/problem+json" in answer and b"a body can have at most 1048576 bytes" in answer
     assert b"content-security-policy" in answer
 
 
-def test_a_body_that_turns_out_too_large_is_refused(server: Server) -> None:
+def test_chunked_body_that_grows_too_large_is_refused(server: Server) -> None:
     chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
     with dial(server) as link:
         link.sendall(HEAD + b"transfer-encoding: chunked\r\n\r\n")
@@ -79,20 +79,22 @@ def test_a_body_that_turns_out_too_large_is_refused(server: Server) -> None:
                 link.sendall(chunk)
         except OSError:
             pass
-        assert said(link).startswith(b"HTTP/1.1 413 ")
+        assert read_all(link).startswith(b"HTTP/1.1 413 ")
 
 
-def test_a_lawful_body_in_pieces_is_taken(server: Server) -> None:
+def test_body_within_the_limit_is_accepted_byte_by_byte(server: Server) -> None:
     body = b'{"name":"a","partitions":1,"replication_factor":1}'
     with dial(server) as link:
         link.sendall(HEAD + b"connection: close\r\ncontent-length: %d\r\n\r\n" % len(body))
         for byte in body:
             link.sendall(bytes([byte]))
-        assert said(link).startswith(b"HTTP/1.1 201 ")
+        assert read_all(link).startswith(b"HTTP/1.1 201 ")
 
 
 def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
-    """A connection on which a request was sent in time, as a busy machine may not do at once; and what came first."""
+    """Return a connection on which a request arrived in time (a busy machine may need retries) and its first reply
+    bytes.
+    """
     deadline = time.monotonic() + PATIENCE_S
     while True:
         link = dial(server)
@@ -105,22 +107,22 @@ def answered(server: Server, request: bytes) -> tuple[socket.socket, bytes]:
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET / HT", HEAD, HEAD + b"content-length: 5\r\n\r\n{"])
-def test_a_request_that_does_not_arrive_in_time_loses_its_connection(hasty: Server, beginning: bytes) -> None:
+def test_slow_request_loses_its_connection(hasty: Server, beginning: bytes) -> None:
     with dial(hasty) as link:
         link.sendall(beginning)
         began = time.monotonic()
-        assert said(link) == b""
+        assert read_all(link) == b""
         assert time.monotonic() - began < 5
 
 
-def test_a_second_request_on_a_connection_has_to_arrive_in_time_too(hasty: Server) -> None:
+def test_slow_second_request_loses_its_connection(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\nGET /he")
     with link:
-        answer = begun + said(link)
+        answer = begun + read_all(link)
     assert answer.startswith(b"HTTP/1.1 200 ") and answer.count(b"HTTP/1.1") == 1
 
 
-def test_a_stream_lasts_longer_than_a_request_may_take(hasty: Server) -> None:
+def test_stream_outlasts_the_request_timeout(hasty: Server) -> None:
     link, begun = answered(hasty, b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
     assert begun.startswith(b"HTTP/1.1 200 ")
     with link:
@@ -130,13 +132,13 @@ def test_a_stream_lasts_longer_than_a_request_may_take(hasty: Server) -> None:
                 continue
 
 
-def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Server) -> None:
+def test_connection_over_the_limit_is_answered_503(server: Server) -> None:
     links = [dial(server) for _ in range(3)]
     for link in links:
         link.sendall(b"GET /api/v1/events HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert link.recv(65_536).startswith(b"HTTP/1.1 200 ")
     with dial(server) as late:
-        answer = said(late)
+        answer = read_all(late)
         assert answer.startswith(b"HTTP/1.1 503 ")
         head, _, body = answer.partition(b"\r\n\r\n")
         assert b"content-length: %d" % len(body) in head
@@ -146,7 +148,7 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
     while True:
         with dial(server) as again:
             again.sendall(b"GET /healthz HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
-            if said(again).startswith(b"HTTP/1.1 200 "):
+            if read_all(again).startswith(b"HTTP/1.1 200 "):
                 break
         assert time.monotonic() < deadline
     for link in links:
@@ -163,10 +165,10 @@ def test_a_connection_too_many_is_told_so_and_the_others_are_served(server: Serv
         HEAD + b"transfer-encoding: chunked\r\n\r\n2\r\n{}\r\nno length\r\n",
     ],
 )
-def test_what_is_no_http_is_refused_with_a_problem_document_too(server: Server, request_: bytes) -> None:
+def test_malformed_http_is_refused_with_a_problem_document(server: Server, request_: bytes) -> None:
     with dial(server) as link:
         link.sendall(request_)
-        head, _, body = said(link).partition(b"\r\n\r\n")
+        head, _, body = read_all(link).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400 ")
     assert b"application/problem+json" in head and b"content-length: %d" % len(body) in head
     assert json.loads(body)["detail"] == "Invalid HTTP request received."
@@ -175,12 +177,12 @@ def test_what_is_no_http_is_refused_with_a_problem_document_too(server: Server, 
 LONG = b"x" * (1 << 20)
 LONG_COUNT = 8
 KERNEL_KEEPS = 1 << 16
-"""So little on each side that most of it has to wait here, and what is taken is seen here soon."""
+"""Small socket buffers: most of the answer waits in the server, which soon notices what the client reads."""
 
 
 @pytest.fixture
-def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
-    """A client with room for little, to whom something long is said, and who says it."""
+def long_answer(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvicorn.Server]]:
+    """A client with small buffers, and the server that sends it a long answer."""
     monkeypatch.setattr(bounded_http, "STALLED_S", 1.0)
 
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
@@ -206,31 +208,31 @@ def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket, uvico
         assert not thread.is_alive()
 
 
-def test_a_client_that_takes_nothing_of_its_answer_loses_its_connection(
-    told: tuple[socket.socket, uvicorn.Server],
+def test_client_that_reads_nothing_loses_its_connection(
+    long_answer: tuple[socket.socket, uvicorn.Server],
 ) -> None:
-    link, server = told
+    link, server = long_answer
     deadline = time.monotonic() + PATIENCE_S
     for is_there in (True, False):
         while bool(server.server_state.connections) is not is_there:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-    assert len(said(link)) < len(LONG) * LONG_COUNT
+    assert len(read_all(link)) < len(LONG) * LONG_COUNT
 
 
-def test_a_client_that_takes_its_answer_slowly_gets_all_of_it(told: tuple[socket.socket, uvicorn.Server]) -> None:
-    link, _ = told
-    heard, began = 0, time.monotonic()
+def test_client_that_reads_slowly_gets_the_whole_answer(long_answer: tuple[socket.socket, uvicorn.Server]) -> None:
+    link, _ = long_answer
+    received, began = 0, time.monotonic()
     while data := link.recv(1 << 20):
-        heard += len(data)
-        # For longer than nothing may be taken.
+        received += len(data)
+        # Keep reading slowly for longer than a client may go without reading.
         if time.monotonic() - began < 3:
             time.sleep(0.1)
-    assert heard > len(LONG) * LONG_COUNT
+    assert received > len(LONG) * LONG_COUNT
 
 
 def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
-    """The status that the agent answers, and how many pieces of the body it asked for before."""
+    """Return the agent's status, and the number of pieces of the body that it read before it answered."""
     topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     app = create_app(host, "secret")
@@ -256,16 +258,16 @@ def ask_agent(tmp_path: Path, token: str, body_bytes: int) -> tuple[int, int]:
     return status, asked
 
 
-def test_the_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
+def test_agent_checks_its_token_before_it_reads_a_body(tmp_path: Path) -> None:
     assert ask_agent(tmp_path, "wrong", 512 * 1024 * 1024) == (401, 0)
 
 
-def test_the_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
+def test_agent_stops_reading_a_body_that_is_too_large(tmp_path: Path) -> None:
     status, asked = ask_agent(tmp_path, "secret", 512 * 1024 * 1024)
     assert status == 413 and asked <= 5
 
 
-def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass() -> None:
+def test_large_bodies_are_limited_and_small_ones_pass() -> None:
     async def scene() -> list[int]:
         released = asyncio.Event()
 
@@ -289,7 +291,7 @@ def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass()
 
         large = [(b"content-length", b"11")]
         taken = [asyncio.create_task(ask(large)) for _ in range(LARGE_AT_ONCE - 2)]
-        # In chunks as much may come.
+        # A chunked body counts as large.
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked")])))
         taken.append(asyncio.create_task(ask([(b"transfer-encoding", b"chunked"), (b"content-length", b"1")])))
         taken += [asyncio.create_task(ask([(b"content-length", b"10")])) for _ in range(20)]
@@ -303,11 +305,11 @@ def test_only_so_many_large_bodies_are_in_memory_at_a_time_and_small_ones_pass()
     assert asyncio.run(scene()) == [503, *[201] * (LARGE_AT_ONCE + 20), 201]
 
 
-def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:
-    heard: list[str] = []
+def test_disconnect_during_a_body_reaches_the_application() -> None:
+    received: list[str] = []
 
     async def app(scope: object, receive: object, send: object) -> None:
-        heard.append((await receive())["type"])  # type: ignore[operator]
+        received.append((await receive())["type"])  # type: ignore[operator]
 
     messages: list[Message] = [{"type": "http.disconnect"}, {"type": "http.request", "body": b"x", "more_body": True}]
 
@@ -319,4 +321,4 @@ def test_a_client_that_leaves_in_the_middle_of_its_body_is_passed_on() -> None:
 
     scope = {"type": "http", "path": "/", "headers": [(b"content-length", b"5")]}
     asyncio.run(BodyLimit(app)(scope, receive, send))
-    assert heard == ["http.disconnect"]
+    assert received == ["http.disconnect"]

@@ -1,4 +1,4 @@
-"""Campaigns, audits and the lake's tables over HTTP: what lies there, and nothing that does not."""
+"""Campaigns, audits and the lake's tables over HTTP: stored data is returned, and missing data is reported."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ def lake(tmp_path: Path) -> Path:
 def campaign(lake: Path, name: str, **stands: object) -> Path:
     directory = lake / "campaigns" / name
     directory.mkdir(parents=True)
-    told = {"question": "Which <b>?", "settings": 2, "seeds": 3, **stands}
-    (directory / "standing.json").write_text(json.dumps(told))
+    standing = {"question": "Which <b>?", "settings": 2, "seeds": 3, **stands}
+    (directory / "standing.json").write_text(json.dumps(standing))
     return directory
 
 
-def test_a_table_of_which_a_file_is_damaged_is_not_told_as_if_the_rest_were_all(http: httpx.Client, lake: Path) -> None:
+def test_table_with_a_damaged_file_is_unavailable(http: httpx.Client, lake: Path) -> None:
     table = lake / "failovers"
     table.mkdir()
     pq.write_table(pa.table({"x": [1, 2]}), table / "part-0.parquet")
@@ -58,29 +58,29 @@ def test_a_table_of_which_a_file_is_damaged_is_not_told_as_if_the_rest_were_all(
     assert "1 of 2 files cannot be read" in answer.json()["detail"]
 
 
-def test_there_are_no_campaigns_before_one_was_begun(http: httpx.Client) -> None:
+def test_campaign_list_is_empty_before_the_first_campaign(http: httpx.Client) -> None:
     assert http.get(f"{V1}/campaigns").json() == []
 
 
-def test_a_campaign_under_way_says_how_far_it_is(http: httpx.Client, lake: Path) -> None:
+def test_running_campaign_reports_its_progress(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "lag")
     (directory / "runs.jsonl").write_bytes(b'{"point":0}\n{"point":1}\n{"torn')
     (lake / "campaigns" / "not one").mkdir()
-    (told,) = http.get(f"{V1}/campaigns").json()
-    assert (told["name"], told["runs"], told["settings"], told["seeds"]) == ("lag", 2, 2, 3)
-    assert (told["ended"], told["answer"], told["report"]) == (None, [], False)
-    assert told["last_run_ms"] > 0
-    assert http.get(f"{V1}/campaigns/lag").json() == told
+    (body,) = http.get(f"{V1}/campaigns").json()
+    assert (body["name"], body["runs"], body["settings"], body["seeds"]) == ("lag", 2, 2, 3)
+    assert (body["ended"], body["answer"], body["report"]) == (None, [], False)
+    assert body["last_run_ms"] > 0
+    assert http.get(f"{V1}/campaigns/lag").json() == body
     assert http.get(f"{V1}/campaigns/lag/report").status_code == 404
 
 
 @pytest.mark.parametrize("name", ["none", "..", "%2e%2e%2fapi", "..%2f..%2fetc%2fpasswd", "not one"])
-def test_what_is_no_campaign_is_not_there(http: httpx.Client, lake: Path, name: str) -> None:
+def test_directory_that_is_no_campaign_is_not_found(http: httpx.Client, lake: Path, name: str) -> None:
     (lake / "campaigns" / "not one").mkdir(parents=True)
     assert http.get(f"{V1}/campaigns/{name}/report").status_code == 404
 
 
-def test_a_report_can_run_nothing_and_is_shown_in_frames_of_ours_alone(http: httpx.Client, lake: Path) -> None:
+def test_report_is_sandboxed_and_framed_by_our_page_only(http: httpx.Client, lake: Path) -> None:
     directory = campaign(lake, "a campaign", ended="every seed was played", answer=["Yes."], violations=1)
     (directory / "report.html").write_text("<html><script>alert(1)</script></html>")
     answer = http.get(f"{V1}/campaigns/a%20campaign/report")
@@ -90,17 +90,17 @@ def test_a_report_can_run_nothing_and_is_shown_in_frames_of_ours_alone(http: htt
     assert "script" not in policy
     assert answer.headers["x-frame-options"] == "SAMEORIGIN"
     assert answer.headers.get_list("content-security-policy") == [policy]
-    (told,) = http.get(f"{V1}/campaigns").json()
-    assert (told["answer"], told["violations"], told["report"]) == (["Yes."], 1, True)
+    (body,) = http.get(f"{V1}/campaigns").json()
+    assert (body["answer"], body["violations"], body["report"]) == (["Yes."], 1, True)
 
 
-def test_an_audit_that_was_not_made_is_answered_with_its_command(http: httpx.Client) -> None:
-    told = http.get(f"{V1}/audits").json()
-    assert (told["runs"], told["verdicts"], told["written_ms"]) == (0, [], None)
-    assert "zabka pipeline audit" in told["command"]
+def test_missing_audit_is_answered_with_its_command(http: httpx.Client) -> None:
+    body = http.get(f"{V1}/audits").json()
+    assert (body["runs"], body["verdicts"], body["written_ms"]) == (0, [], None)
+    assert "zabka pipeline audit" in body["command"]
 
 
-def test_an_audit_is_told_by_invariants_and_violations(http: httpx.Client, lake: Path) -> None:
+def test_audit_is_summarised_by_invariant_and_violation(http: httpx.Client, lake: Path) -> None:
     rows = [
         {"run": run, "invariant": name, "verdict": verdict, "events": 10, "set_aside": aside, "detail": "d",
          "node": "peer-1", "node_seq": 3, "chain": ["because"], "command": None}
@@ -111,30 +111,28 @@ def test_an_audit_is_told_by_invariants_and_violations(http: httpx.Client, lake:
     ]  # fmt: skip
     (lake / "audits").mkdir()
     pq.write_table(pa.Table.from_pylist(rows), lake / "audits" / "part-0.parquet")
-    told = http.get(f"{V1}/audits").json()
-    assert (told["runs"], told["events"], told["set_aside"], told["violated"]) == (2, 20, 2, 2)
-    assert told["verdicts"] == [
+    body = http.get(f"{V1}/audits").json()
+    assert (body["runs"], body["events"], body["set_aside"], body["violated"]) == (2, 20, 2, 2)
+    assert body["verdicts"] == [
         {"invariant": "no loss", "held": 1, "violated": 0, "not_judged": 1},
         {"invariant": "one leader", "held": 1, "violated": 1, "not_judged": 0},
     ]
-    assert [(each["run"], each["chain"]) for each in told["violations"]] == [("b", ["because"])] * 2
+    assert [(each["run"], each["chain"]) for each in body["violations"]] == [("b", ["because"])] * 2
 
 
-def test_an_audit_that_is_vacuumed_just_then_is_answered_as_one_that_was_not_made(
-    lake: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_audit_vacuumed_during_the_read_counts_as_missing(lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def then_vacuumed(place: Path) -> tuple[int, int]:
         place.rmdir()
         return 5, 1_000
 
     (lake / "audits").mkdir()
     monkeypatch.setattr("zabka.api.analytics.audits.rows_of", then_vacuumed)
-    told = audits(lake, lake.parent)
-    assert (told.runs, told.verdicts, told.written_ms) == (0, [], None)
-    assert "zabka pipeline audit" in told.command
+    body = audits(lake, lake.parent)
+    assert (body.runs, body.verdicts, body.written_ms) == (0, [], None)
+    assert "zabka pipeline audit" in body.command
 
 
-def test_the_pipeline_tells_its_tables_its_lag_and_what_spark_says(http: httpx.Client, lake: Path) -> None:
+def test_pipeline_reports_tables_lag_and_spark_progress(http: httpx.Client, lake: Path) -> None:
     empty = http.get(f"{V1}/pipeline").json()
     assert (empty["tables"], empty["stream"], empty["spark"]) == ([], None, None)
     assert "zabka pipeline stream --follow" in empty["command"]
@@ -146,8 +144,8 @@ def test_the_pipeline_tells_its_tables_its_lag_and_what_spark_says(http: httpx.C
         '"broken":{"faults":{"x":1}}}'
     )
     (lake / "_progress.json").write_text('{"seen_us":5000000,"message":"Waiting","batch":3,"rows":4}')
-    told = http.get(f"{V1}/pipeline").json()
-    assert [(table["name"], table["rows"]) for table in told["tables"]] == [("faults", 2), ("gaps", 2)]
-    assert told["missing"] == 2
-    assert (told["stream"]["lag_ms"], told["stream"]["broken"]) == (2_500, {"faults": {"x": 1}})
-    assert (told["spark"]["message"], told["spark"]["rows"], told["spark"]["seen_ms"]) == ("Waiting", 4, 5_000)
+    body = http.get(f"{V1}/pipeline").json()
+    assert [(table["name"], table["rows"]) for table in body["tables"]] == [("faults", 2), ("gaps", 2)]
+    assert body["missing"] == 2
+    assert (body["stream"]["lag_ms"], body["stream"]["broken"]) == (2_500, {"faults": {"x": 1}})
+    assert (body["spark"]["message"], body["spark"]["rows"], body["spark"]["seen_ms"]) == ("Waiting", 4, 5_000)

@@ -1,4 +1,4 @@
-"""One numbered history: order, numbers that are never given twice, and what is kept."""
+"""The numbered history: its order, its numbers (each given once), and how much of it is kept."""
 
 from __future__ import annotations
 
@@ -50,15 +50,15 @@ MakeCollector = Callable[..., Collector]
 
 
 @pytest.fixture(autouse=True)
-def said() -> Iterator[list[MutableMapping[str, Any]]]:
-    """What goes to the log, kept from the file that pytest reads: its size is limited here, too."""
+def log_entries() -> Iterator[list[MutableMapping[str, Any]]]:
+    """Return the log entries, captured so that they do not go to pytest's file, whose size is limited here too."""
     with capture_logs() as entries:
         yield entries
 
 
 @pytest.fixture
 def collector(tmp_path: Path) -> Iterator[MakeCollector]:
-    """Makes collectors over one directory, and closes them."""
+    """Make collectors over one directory, and close them."""
     made: list[Collector] = []
 
     def make(clock: Clock, **bounds: int) -> Collector:
@@ -95,12 +95,12 @@ def test_lines_of_several_nodes_are_ordered_by_wall_clock(collector: MakeCollect
 @pytest.mark.parametrize(
     ("agents", "since_s", "passed_s"),
     [
-        (["host-1"], 1.0, 0.06),  # It looks every 25 ms.
-        (["host-1"], 3.0, 0.13),  # It has found nothing for long, and looks every 100 ms.
-        (["host-1", "host-2"], 1.0, 0.13),  # Their lines come over a network.
+        (["host-1"], 1.0, 0.06),  # The agent looks every 25 ms.
+        (["host-1"], 3.0, 0.13),  # The agent found no events for long and looks every 100 ms.
+        (["host-1", "host-2"], 1.0, 0.13),  # The lines of several agents arrive over a network.
     ],
 )
-def test_a_line_is_held_back_for_as_long_as_others_of_its_time_may_take(
+def test_line_waits_as_long_as_concurrent_lines_may_take(
     collector: MakeCollector, agents: list[str], since_s: float, passed_s: float
 ) -> None:
     clock = Clock()
@@ -113,7 +113,7 @@ def test_a_line_is_held_back_for_as_long_as_others_of_its_time_may_take(
     assert found.number_due() == 1
 
 
-def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeCollector) -> None:
+def test_line_waits_briefly_for_concurrent_lines(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us, A)))
@@ -126,22 +126,22 @@ def test_a_line_is_held_back_a_moment_for_others_of_its_time(collector: MakeColl
 
 
 @pytest.mark.parametrize(("agents", "numbered_then"), [(["host-1"], 1), (["host-1", "host-2"], 0)])
-def test_a_line_is_held_back_less_while_every_agent_brings_something(
+def test_line_waits_less_while_every_agent_sends_lines(
     collector: MakeCollector, agents: list[str], numbered_then: int
 ) -> None:
     clock = Clock()
     found = collector(clock)
-    told = chunk("peer-1", (1, clock.wall_us - 80_000, A))
+    line = chunk("peer-1", (1, clock.wall_us - 80_000, A))
 
     async def scenario() -> None:
         asked_again = asyncio.Event()
 
         class Telling(Agent):
-            """The first host tells one line; the others tell nothing."""
+            """The first host sends one line, the others send none."""
 
             async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
                 if self.name == "host-1" and positions["peer-1"].after == 0:
-                    return JournalAnswer([msgspec.structs.replace(told, next=Position(after=1))])
+                    return JournalAnswer([msgspec.structs.replace(line, next=Position(after=1))])
                 if self.name == "host-1":
                     asked_again.set()
                 return await asyncio.Future()
@@ -162,7 +162,7 @@ def test_a_line_is_held_back_less_while_every_agent_brings_something(
     asyncio.run(asyncio.wait_for(scenario(), 20))
 
 
-def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeCollector) -> None:
+def test_node_with_a_clock_ahead_waits_briefly(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 3_600_000_000, A)))
@@ -172,7 +172,7 @@ def test_a_node_with_a_clock_ahead_is_not_held_back_for_long(collector: MakeColl
     assert found.number_due() == 1
 
 
-def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
+def test_node_order_is_kept_when_its_clock_steps_back(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, clock.wall_us + 10_000_000, A), (2, 5, A)))
@@ -183,12 +183,12 @@ def test_a_nodes_own_order_is_kept_when_its_clock_steps_back(collector: MakeColl
     assert [row[2] for row in served(found)] == [1, 2]
 
 
-def test_numbers_go_on_after_a_restart_and_nothing_is_taken_twice(collector: MakeCollector) -> None:
+def test_numbering_continues_after_a_restart_without_duplicates(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
     first.number_due()
-    # Killed: not closed.
+    # The first collector was killed: it is not closed.
     second = collector(clock)
     second.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A), (3, 30, A)))
     second.number_due()
@@ -196,7 +196,7 @@ def test_numbers_go_on_after_a_restart_and_nothing_is_taken_twice(collector: Mak
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2), (3, "peer-1", 3)]
 
 
-def test_a_torn_line_of_a_killed_collector_is_numbered_again(tmp_path: Path, collector: MakeCollector) -> None:
+def test_torn_line_of_a_killed_collector_is_renumbered(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A), (2, 20, A)))
@@ -210,7 +210,7 @@ def test_a_torn_line_of_a_killed_collector_is_numbered_again(tmp_path: Path, col
     assert served(second) == [(1, "peer-1", 1), (2, "peer-1", 2)]
 
 
-def test_a_quiet_node_is_remembered_when_older_files_are_gone(tmp_path: Path, collector: MakeCollector) -> None:
+def test_quiet_node_is_known_after_its_files_are_deleted(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -226,7 +226,7 @@ def test_a_quiet_node_is_remembered_when_older_files_are_gone(tmp_path: Path, co
     assert served(third) == [(2, "peer-2", 1)]
 
 
-def test_the_fold_is_that_of_the_history_also_after_a_restart(collector: MakeCollector) -> None:
+def test_fold_equals_the_history_after_a_restart(collector: MakeCollector) -> None:
     clock = Clock()
     first = collector(clock)
     first.accept_chunk(chunk("broker-2", (1, 10, ControllerElected(2, 5, 5))))
@@ -250,12 +250,10 @@ def test_bad_lines_are_set_aside_and_counted(collector: MakeCollector) -> None:
 
 
 LINE_ENDS_OF_TEXT = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\x1dh\x1ei\rj\nk"
-"""Every character that ends a line of text, by the Unicode standard's chapter 5.8 or by `str.splitlines`."""
+"""Every character that ends a line of text, by chapter 5.8 of the Unicode Standard or by `str.splitlines`."""
 
 
-def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
-    tmp_path: Path, collector: MakeCollector
-) -> None:
+def test_path_with_unicode_line_ends_stays_one_event(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     writer = JournalWriter(tmp_path / "journal", "peer-1", clocks=lambda: (10, 0))
     writer.write(SessionClosed(9, 5, [LINE_ENDS_OF_TEXT]))
@@ -283,7 +281,7 @@ def test_a_path_with_any_line_end_of_text_stays_one_event_also_over_a_restart(
         pytest.param(encode_line("peer-1", 1, 1, 0, A).replace(b'"epoch_accepted"', b"[1]"), id="no type"),
     ],
 )
-def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, line: bytes) -> None:
+def test_malformed_line_does_not_stop_the_collector(collector: MakeCollector, line: bytes) -> None:
     found = collector(Clock())
     found.accept_chunk(JournalChunk("peer-1", line.rstrip() + b"\n", Position("f", 1)))
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -293,29 +291,29 @@ def test_a_malformed_line_never_stops_the_collector(collector: MakeCollector, li
     assert served(found) == [(1, "peer-1", 1)]
 
 
-def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
-    tmp_path: Path, collector: MakeCollector, said: list[MutableMapping[str, Any]]
+def test_full_disk_pauses_the_history_without_loss(
+    tmp_path: Path, collector: MakeCollector, log_entries: list[MutableMapping[str, Any]]
 ) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
     found.number_due()
     size = next(tmp_path.glob("*.collected")).stat().st_size
-    # In the middle of the second of two lines.
+    # The limit lies in the middle of the second of two lines.
     with no_file_grows_beyond(size + 150):
         found.accept_chunk(chunk("peer-1", (2, 20, A), (3, 30, A)))
         for _ in range(3):
             assert found.number_due() == 0
         assert found.trouble == "the history does not advance, because it cannot be stored: File too large"
         assert served(found) == [(1, "peer-1", 1)]
-        # A collector that is restarted now has what was served, and takes the others anew.
+        # A collector restarted now has the served events, and accepts the others again.
         again = collector(clock)
         assert served(again) == [(1, "peer-1", 1)]
         found.accept_chunk(chunk("peer-2", (1, 25, A)))
     found.number_due()
 
     assert found.trouble == ""
-    assert [entry["event"] for entry in said] == [
+    assert [entry["event"] for entry in log_entries] == [
         "the history does not advance: it cannot be stored",
         "the history advances again",
     ]
@@ -324,7 +322,7 @@ def test_a_full_disk_stops_the_history_with_a_word_and_loses_nothing(
     assert served(collector(clock)) == expected
 
 
-def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path, collector: MakeCollector) -> None:
+def test_full_disk_before_a_new_file_pauses_the_history(tmp_path: Path, collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -334,7 +332,9 @@ def test_a_disk_without_room_for_a_new_file_stops_the_history_too(tmp_path: Path
     assert served(collector(clock)) == [(1, "peer-1", 1)]
 
 
-def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_fetching_stops_at_the_limit_of_waiting_lines(
+    collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(collector_module, "WAITING_MAX", 2)
     monkeypatch.setattr(collector_module, "RETRY_S", 0.001)
     clock = Clock()
@@ -345,8 +345,8 @@ def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch:
         async def read_journal(self, positions: dict[str, Position], wait_ms: int) -> JournalAnswer:
             asked.append(positions["peer-1"].after)
             seq = positions["peer-1"].after + 1
-            told = chunk("peer-1", (seq, seq, A))
-            return JournalAnswer([msgspec.structs.replace(told, next=Position(after=seq))])
+            line = chunk("peer-1", (seq, seq, A))
+            return JournalAnswer([msgspec.structs.replace(line, next=Position(after=seq))])
 
     async def scenario() -> None:
         agent = Telling(AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=["peer-1"]), "t")
@@ -364,7 +364,7 @@ def test_no_more_is_fetched_than_may_wait(collector: MakeCollector, monkeypatch:
     assert [row[2] for row in served(found)] == list(range(1, len(asked) + 1))
 
 
-def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collector: MakeCollector) -> None:
+def test_too_old_events_are_refused_with_the_oldest_number(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, served_max=10)
     found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 31)]))
@@ -379,7 +379,7 @@ def test_events_that_are_too_old_are_refused_with_the_oldest_number_kept(collect
     assert events.too_old(reason.value).extra == {"oldest": 21}
 
 
-def test_events_that_are_not_in_memory_any_more_are_served_from_the_files(collector: MakeCollector) -> None:
+def test_events_evicted_from_memory_are_served_from_files(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, recent_max=10)
     for begin in range(1, 1201, 100):
@@ -406,9 +406,7 @@ def test_events_of_earlier_runs_are_served_from_their_files(collector: MakeColle
     assert [n.seq for n in again.after(298, 4)] == [299, 300, 301, 302]
 
 
-def test_an_unreadable_line_of_an_older_file_is_left_out_and_nothing_else(
-    collector: MakeCollector, tmp_path: Path
-) -> None:
+def test_unreadable_line_of_an_older_file_is_skipped(collector: MakeCollector, tmp_path: Path) -> None:
     clock = Clock()
     before = collector(clock)
     before.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 21)]))
@@ -427,7 +425,7 @@ def test_an_unreadable_line_of_an_older_file_is_left_out_and_nothing_else(
 
 
 @pytest.mark.parametrize("spoiled", [b'{"seq":%d,"type":"of_a_newer_version"}', b'{"seq":%d,"x":' + b"[" * 20_000])
-def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
+def test_line_that_is_no_event_does_not_use_up_its_number(
     collector: MakeCollector, tmp_path: Path, spoiled: bytes
 ) -> None:
     clock = Clock()
@@ -445,17 +443,17 @@ def test_a_line_that_is_no_event_is_not_served_by_the_number_that_it_bears(
     again.accept_chunk(chunk("peer-2", *[(i, 10 + i, A) for i in range(1, 6)]))
     again.number_due()
     of_2 = [(4 + i, "peer-2", i) for i in range(1, 6)]
-    assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was free"
+    assert served(again) == [(1, "peer-1", 1), (4, "peer-1", 4), *of_2], "the number 5 was not used"
     assert served(again, 4) == of_2
 
 
-def test_an_older_file_is_looked_through_as_far_as_it_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_older_file_is_indexed_only_as_far_as_requested(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 5_001)])
     written.close()
     written.append([Entry("peer-1", 5_001, 5_001, 0, A)])
     written.close()
-    # From the newest standing on: of the older file nothing is known.
+    # Only the newest file is known at the start; nothing is known of the older file.
     again = NumberedJournal(tmp_path)
     assert [entry.seq for entry, _ in again.recover(lambda _: True)] == [5_001]
     looked: list[bytes] = []
@@ -467,10 +465,10 @@ def test_an_older_file_is_looked_through_as_far_as_it_is_asked(tmp_path: Path, m
     assert [n.seq for n in again.read(10, 20)] == list(range(10, 30))
     assert len(looked) <= 1_025
     assert [n.seq for n in again.read(4_990, 99)] == list(range(4_990, 5_002))
-    assert len(looked) <= 5_005, "no line is looked at twice"
+    assert len(looked) <= 5_005, "no line is parsed twice"
 
 
-def test_numbers_that_are_missing_in_a_file_hide_none_that_follow(tmp_path: Path) -> None:
+def test_missing_numbers_in_a_file_hide_no_later_ones(tmp_path: Path) -> None:
     written = NumberedJournal(tmp_path)
     written.append([Entry("peer-1", number, number, 0, A) for number in range(1, 101)])
     written.close()
@@ -489,7 +487,7 @@ def test_numbers_that_are_missing_in_a_file_hide_none_that_follow(tmp_path: Path
             assert [n.seq for n in again.read(seq, limit)] == [n for n in kept if n >= seq][:limit], (seq, limit)
 
 
-def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_path: Path) -> None:
+def test_files_delete_the_oldest_events_at_their_limit(collector: MakeCollector, tmp_path: Path) -> None:
     files = NumberedJournal(tmp_path / "small", file_bytes_max=2000, bytes_max=4000)
     for number in range(1, 101):
         files.append([Entry("peer-1", number, number, 0, A)])
@@ -500,7 +498,7 @@ def test_what_is_too_old_for_the_files_is_refused(collector: MakeCollector, tmp_
     files.close()
 
 
-def test_a_long_answer_is_read_in_batches_and_is_whole(collector: MakeCollector) -> None:
+def test_long_answer_is_read_in_batches_and_complete(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock, recent_max=100)
     found.accept_chunk(chunk("peer-1", *[(i, i, A) for i in range(1, 5001)]))
@@ -511,7 +509,7 @@ def test_a_long_answer_is_read_in_batches_and_is_whole(collector: MakeCollector)
     assert asyncio.run(events.some(found, 5000, 10)) == []
 
 
-def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) -> None:
+def test_event_is_streamed_with_its_number_as_the_id(collector: MakeCollector) -> None:
     clock = Clock()
     found = collector(clock)
     found.accept_chunk(chunk("peer-1", (1, 10, A)))
@@ -522,7 +520,7 @@ def test_an_event_is_sent_with_its_number_as_the_id(collector: MakeCollector) ->
     assert text.endswith("\n\n")
 
 
-# ---- what the agent serves --------------------------------------------------------------------------------------
+# ---- journal reading in the agent -------------------------------------------------------------------------------
 
 
 def _read_all(directory: Path, node: str, position: Position) -> tuple[bytes, Position]:
@@ -532,7 +530,7 @@ def _read_all(directory: Path, node: str, position: Position) -> tuple[bytes, Po
     return text, position
 
 
-def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
+def test_journal_is_read_across_rotations(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "peer-1", file_bytes_max=300, files_max=50)
     position = Position()
     text = b""
@@ -548,7 +546,7 @@ def test_a_journal_is_read_on_over_rotations(tmp_path: Path) -> None:
     assert [line.count(b'"accepted_epoch":') for line in split_lines(text)] == [1] * 20
 
 
-def test_half_a_line_is_not_served(tmp_path: Path) -> None:
+def test_incomplete_line_is_not_served(tmp_path: Path) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     path.write_bytes(b'{"a":1}\n{"b"')
     text, position = _read_all(tmp_path, "peer-1", Position())
@@ -558,7 +556,7 @@ def test_half_a_line_is_not_served(tmp_path: Path) -> None:
     assert _read_all(tmp_path, "peer-1", position)[0] == b'{"b":2}\n'
 
 
-def test_reading_begins_in_the_file_that_holds_the_next_line(tmp_path: Path) -> None:
+def test_reading_starts_in_the_file_with_the_next_line(tmp_path: Path) -> None:
     for first in (1, 11, 21):
         (tmp_path / f"peer-1.{first:012d}.jsonl").write_bytes(b'{"first":%d}\n' % first)
 
@@ -566,7 +564,7 @@ def test_reading_begins_in_the_file_that_holds_the_next_line(tmp_path: Path) -> 
     assert _read_all(tmp_path, "peer-1", Position(after=9))[0].startswith(b'{"first":1}\n')
 
 
-def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
+def test_file_deleted_by_rotation_is_skipped(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000011.jsonl").write_bytes(b'{"first":11}\n')
 
     found = read_on(tmp_path, "peer-1", Position("peer-1.000000000001.jsonl", 4000))
@@ -584,9 +582,8 @@ def test_a_file_that_was_rotated_away_is_passed_over(tmp_path: Path) -> None:
     ],
     ids=["a number that is none", "a number without end", "a pid beyond 64 bits", "a moment beyond 64 bits"],
 )
-def test_no_line_of_a_journal_stops_the_history_or_is_numbered_twice(collector: MakeCollector, bad: bytes) -> None:
-    """It was numbered anew fifty times a second, with all that waited beside it, and an API that was started again
-    ended over it."""
+def test_bad_line_neither_stops_the_history_nor_repeats(collector: MakeCollector, bad: bytes) -> None:
+    """Such a line was once renumbered fifty times a second with all waiting lines, and crashed a restarted API."""
     clock = Clock()
     found = collector(clock)
     others = [encode_line("host-1", n, 20 + n, 0, A) for n in range(3, 300)]
@@ -600,10 +597,10 @@ def test_no_line_of_a_journal_stops_the_history_or_is_numbered_twice(collector: 
     assert collector(clock).last_seq == found.last_seq
 
 
-def test_what_goes_wrong_with_numbered_events_numbers_none_of_them_twice(
+def test_error_after_numbering_numbers_no_event_twice(
     collector: MakeCollector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are in the files by then, whatever the fold makes of them."""
+    """The events are in the files by then, even if folding them fails."""
     found = collector(Clock())
     found.accept_chunk(
         JournalChunk("host-1", b"".join(encode_line("host-1", n, 20 + n, 0, A) for n in range(1, 4)), None)

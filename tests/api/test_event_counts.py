@@ -1,4 +1,4 @@
-"""What the metrics count of the journal."""
+"""Journal events as the metrics count them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def changed(topic: str, isr: list[int]) -> Event:
     )  # fmt: skip
 
 
-def test_a_topic_that_is_deleted_leaves_no_size_of_its_isr_behind() -> None:
-    told = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
-    assert told.isr_sizes == [("other", 0, 2)]
+def test_deleted_topic_leaves_no_isr_size() -> None:
+    counts = counted(elected("t", [1, 2, 3]), elected("other", [1, 2]), TopicDeleted("t")).as_counts()
+    assert counts.isr_sizes == [("other", 0, 2)]
 
 
-def test_the_isr_of_a_topic_made_anew_is_not_counted_against_that_of_the_deleted_one() -> None:
+def test_recreated_topic_is_not_compared_to_the_deleted_isr() -> None:
     first = (elected("t", [1, 2, 3]), changed("t", [1, 2]), TopicDeleted("t"))
     assert counted(*first, changed("t", [1])).isr == {(1, "shrinks"): 1}
     assert counted(*first, elected("t", [1]), changed("t", [1, 2])).isr == {(1, "shrinks"): 1, (1, "expands"): 1}

@@ -1,4 +1,4 @@
-"""Link faults that several people change at the same time: nobody undoes what another has done."""
+"""Link faults that several clients change at the same time: no change undoes another."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from zabka.ensemble.runtime.link_fault import HeldFault, LinkFault
 
 
 def _service(directory: Path) -> Services:
-    wanted = settings(directory)
-    agents = Agents([FakeAgent(address) for address in wanted.agents])
-    return cast(Services, SimpleNamespace(settings=wanted, agents=agents))
+    config = settings(directory)
+    agents = Agents([FakeAgent(address) for address in config.agents])
+    return cast(Services, SimpleNamespace(settings=config, agents=agents))
 
 
 def _cut(source: str) -> NewFault:
     return NewFault(LinkFault(source=source, target="*", kind="cut"))
 
 
-def test_no_fault_is_made_while_a_host_is_silent(tmp_path: Path) -> None:
-    """It was answered 503, and held on every other host."""
+def test_fault_is_not_created_while_a_host_is_silent(tmp_path: Path) -> None:
+    """Such a fault was once answered with 503, and still held on every other host."""
     service = _service(tmp_path)
     silent = FakeAgent(AgentAddress(name="host-2", url="http://127.0.0.1:1", nodes=[]))
     silent.freeze(2.0)
@@ -47,7 +47,7 @@ def test_no_fault_is_made_while_a_host_is_silent(tmp_path: Path) -> None:
     assert [agent.held for agent in (service.agents.all[0], silent) if isinstance(agent, FakeAgent)] == [[], []]
 
 
-def test_two_faults_made_at_the_same_time_both_hold(tmp_path: Path) -> None:
+def test_faults_created_at_the_same_time_both_hold(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def both() -> list[str]:
@@ -57,7 +57,7 @@ def test_two_faults_made_at_the_same_time_both_hold(tmp_path: Path) -> None:
     assert asyncio.run(both()) == ["broker-1", "broker-2"]
 
 
-def test_a_fault_made_while_another_is_healed_does_not_bring_that_back(tmp_path: Path) -> None:
+def test_creating_a_fault_does_not_restore_a_healed_one(tmp_path: Path) -> None:
     service = _service(tmp_path)
 
     async def one_for_another() -> list[str]:
@@ -88,34 +88,34 @@ async def _until(agents: Agents, seen: Callable[[], bool]) -> None:
         polls.cancel()
 
 
-def test_an_agent_that_begins_anew_is_told_the_faults_that_hold_elsewhere() -> None:
-    """The list went on with them, and its nodes knew nothing of them."""
+def test_restarted_agent_receives_the_faults_of_the_others() -> None:
+    """The list of faults once still had them, but the agent's nodes did not apply them."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def run() -> None:
         await agents.set_faults([FAULT])
-        second.begin_anew()
+        second.restart_process()
         await _until(agents, lambda: second.held == [FAULT])
 
     asyncio.run(run())
     assert (first.held, first.faults_told, second.faults_told) == ([FAULT], True, True)
 
 
-def test_faults_go_with_the_agents_where_all_begin_anew() -> None:
+def test_faults_are_dropped_when_all_agents_restart() -> None:
     agents, hosts = _hosts("host-1", "host-2")
 
     async def run() -> None:
         await agents.set_faults([FAULT])
         for each in hosts:
-            each.begin_anew()
+            each.restart_process()
         await _until(agents, lambda: all(each.faults_told for each in hosts))
 
     asyncio.run(run())
     assert [each.held for each in hosts] == [[], []]
 
 
-def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() -> None:
-    """A link was cut on one end alone for good, and listed as cut; or healed on one end alone."""
+def test_silent_agent_receives_the_faults_once_it_answers() -> None:
+    """Without this, a link stayed cut (or healed) at one end only, and was listed as cut (or healed)."""
     agents, (first, second) = _hosts("host-1", "host-2")
 
     async def change(faults: list[HeldFault]) -> str:
@@ -124,21 +124,21 @@ def test_an_agent_that_did_not_answer_is_told_afterwards_what_the_others_took() 
             await agents.set_faults(faults)
         assert first.held == faults != second.held
         second.frozen = False
-        # Until it is told, what it says of old holds no longer.
+        # Until it receives the faults, its own older list does not count.
         assert await agents.faults() == faults
         await _until(agents, lambda: second.held == faults)
         return refusal.value.detail
 
-    told = (
+    detail = (
         "the host agent host-2 does not respond (frozen): it receives the faults as soon as it responds; "
         "the other agents did"
     )
-    assert asyncio.run(change([FAULT])) == told
-    assert asyncio.run(change([])) == told
+    assert asyncio.run(change([FAULT])) == detail
+    assert asyncio.run(change([])) == detail
 
 
-def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_as_asked() -> None:
-    """Of two silent ones the second passed for one of the others."""
+def test_error_names_every_agent_that_did_not_answer() -> None:
+    """With two silent agents, the error once claimed that the second had applied the faults."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def refused() -> str:
@@ -148,13 +148,14 @@ def test_every_agent_that_did_not_answer_is_named_and_none_is_said_to_have_done_
 
     second.freeze(0.1)
     third.freeze(0.1)
-    told = "the host agents host-2, host-3 do not respond (frozen): they receive the faults as soon as they respond"
-    assert asyncio.run(refused()) == told + "; the other agents did"
+    detail = "the host agents host-2, host-3 do not respond (frozen): they receive the faults as soon as they respond"
+    assert asyncio.run(refused()) == detail + "; the other agents did"
     first.freeze(0.1)
-    assert asyncio.run(refused()) == told.replace("host-2", "host-1, host-2")
+    assert asyncio.run(refused()) == detail.replace("host-2", "host-1, host-2")
 
 
-def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that_ones_word() -> None:
+def test_restarted_agent_also_gets_a_silent_agents_faults() -> None:
+    """It gets the faults of the agents that answer at once, and all faults when the silent agent answers."""
     agents, (first, second, third) = _hosts("host-1", "host-2", "host-3")
 
     async def run() -> None:
@@ -162,7 +163,7 @@ def test_an_agent_that_begins_anew_while_another_is_silent_is_told_again_by_that
         first.freeze(3.0)
         other = HeldFault(id="f2", source="broker-2", target="*", kind="cut")
         await third.set_faults([other])
-        second.begin_anew()
+        second.restart_process()
         await _until(agents, lambda: second.held == [other])
         assert not second.faults_told
         first.frozen = False

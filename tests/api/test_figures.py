@@ -39,8 +39,8 @@ def lost(broker: int, first: int, last: int, committed: int) -> bytes:
     return encode_line(f"broker-{broker}", 1, broker, broker, event)
 
 
-def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets, of which 226 and 170 were committed."""
+def test_lost_records_are_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+    """Broker 1 lost 100 to 325 and broker 2 lost 156 to 325: 226 offsets; 226 and 170 were committed."""
     for broker, first, committed in ((1, 100, 226), (2, 156, 170)):
         server.collect(JournalChunk(f"broker-{broker}", lost(broker, first, 325, committed), Position("f", 1)))
 
@@ -53,8 +53,8 @@ def test_lost_records_are_one_figure_in_every_answer(server: Server, http: httpx
     assert "\nzabka_committed_records_lost 226.0\n" in http.get("/metrics").text
 
 
-def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
-    """What happens in it, `tests/journal/test_controller_gaps.py` says."""
+def test_controller_gap_is_the_same_figure_in_every_answer(server: Server, http: httpx.Client) -> None:
+    """The gap's definition is tested in `tests/journal/test_controller_gaps.py`."""
     chunks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for line in (GOLDEN / "histories" / "controller-gaps.jsonl").read_text().splitlines():
         entry = json.loads(line)
@@ -67,7 +67,7 @@ def test_controller_gap_is_one_figure_in_every_answer(server: Server, http: http
     gap = {"gap_before_ms": 11_065.0, "detection_ms": 5_001.9, "election_ms": 6_003.1, "loading_ms": 60.0}
     reigns = http.get(f"{V1}/cluster").json()["reigns"]
     assert {name: reigns[2][name] for name in gap} == gap
-    assert "gap_before_ms" not in reigns[1], "it never decided"
+    assert "gap_before_ms" not in reigns[1], "the second controller made no decision"
     elected = next(
         event["seq"]
         for event in http.get(f"{V1}/journal").json()

@@ -1,4 +1,4 @@
-"""A call over HTTP that blocks: what the server is asked, and what becomes of no answer."""
+"""Blocking HTTP calls: the request that the server receives, and the error raised when no answer arrives."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from zabka.agent.http_call import Answer, NoAnswer, call
 class _Echo(BaseHTTPRequestHandler):
     def _answer(self) -> None:
         asked = self.rfile.read(int(self.headers.get("content-length", "0")))
-        said = f"{self.command} {self.path} {self.headers.get('x-mark', '')} ".encode() + asked
+        body = f"{self.command} {self.path} {self.headers.get('x-mark', '')} ".encode() + asked
         self.send_response(418 if self.path == "/refused" else 200)
-        self.send_header("content-length", str(len(said)))
+        self.send_header("content-length", str(len(body)))
         self.end_headers()
-        self.wfile.write(said)
+        self.wfile.write(body)
 
     do_GET = do_PATCH = do_DELETE = _answer
 
     def log_message(self, format: str, *args: object) -> None:
-        """Nothing."""
+        """Log nothing."""
 
 
 @pytest.fixture
@@ -33,18 +33,18 @@ def echo() -> Iterator[str]:
 
 
 def test_method_headers_and_body_arrive(echo: str) -> None:
-    said = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
-    assert said == Answer(200, b"PATCH /a?b=1 m {}")
+    answer = call("PATCH", f"{echo}/a?b=1", b"{}", {"x-mark": "m"}, timeout_s=5)
+    assert answer == Answer(200, b"PATCH /a?b=1 m {}")
 
 
 @pytest.mark.parametrize(
     ("path", "asked"), [("", "/"), ("/t/\u00e9 x", "/t/%C3%A9%20x"), ("/t%2Fu?at=1#part", "/t%2Fu?at=1")]
 )
-def test_a_path_is_escaped_once(echo: str, path: str, asked: str) -> None:
+def test_path_is_escaped_once(echo: str, path: str, asked: str) -> None:
     assert call("GET", echo + path, timeout_s=5).body.decode().split() == ["GET", asked]
 
 
-def test_an_error_is_an_answer(echo: str) -> None:
+def test_error_status_is_returned_as_an_answer(echo: str) -> None:
     answer = call("DELETE", f"{echo}/refused", timeout_s=5)
     assert (answer.status, answer.is_success) == (418, False)
 
@@ -52,6 +52,6 @@ def test_an_error_is_an_answer(echo: str) -> None:
 @pytest.mark.parametrize(
     "url", ["localhost", "ftp://127.0.0.1", "http://[::1", "http://127.0.0.1:99999", "http://127.0.0.1:1"]
 )
-def test_what_cannot_be_asked_gives_no_answer(url: str) -> None:
+def test_call_that_cannot_be_made_raises_no_answer(url: str) -> None:
     with pytest.raises(NoAnswer):
         call("GET", url, timeout_s=5)

@@ -1,4 +1,4 @@
-"""A broker that somebody started elsewhere joins the ensemble: the ensemble's word is shown, nothing is made up."""
+"""A broker started outside this cluster joins the ensemble: only the facts in its znodes are shown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_joined_broker_is_listed_with_what_is_known_of_it(server: Server, http: httpx.Client) -> None:
+def test_joined_broker_is_listed_with_its_known_facts(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     server.ensemble.reading = server.ensemble.reading._replace(controller=ControllerZnodes(4, 5, 5, None, 99))
     assert [b["id"] for b in http.get(f"{V1}/brokers").json()] == [1, 2, 3, 4]
@@ -45,7 +45,7 @@ def test_a_joined_broker_is_listed_with_what_is_known_of_it(server: Server, http
     assert 'activecontrollercount{broker="4"} 1.0' in http.get("/metrics").text
 
 
-def test_a_joined_broker_that_holds_replicas_is_shown_when_it_is_gone(server: Server, http: httpx.Client) -> None:
+def test_joined_broker_with_replicas_is_shown_after_it_left(server: Server, http: httpx.Client) -> None:
     rows = {0: PartitionZnodes((5, 1), 1, 1, (1,), 1, 1)}
     server.ensemble.reading.topics["moved"] = TopicZnodes("moved", "id", {}, rows)
     found = http.get(f"{V1}/brokers/5").json()
@@ -53,7 +53,7 @@ def test_a_joined_broker_that_holds_replicas_is_shown_when_it_is_gone(server: Se
     assert http.get(f"{V1}/brokers/6").status_code == 404
 
 
-def test_nothing_can_be_done_to_a_joined_brokers_process(server: Server, http: httpx.Client) -> None:
+def test_action_on_a_joined_brokers_process_is_a_conflict(server: Server, http: httpx.Client) -> None:
     server.ensemble.reading.brokers[4] = JOINED
     answer = http.post(f"{V1}/brokers/4/kill")
     assert (answer.status_code, answer.json()["title"]) == (409, "Conflict")
@@ -61,7 +61,7 @@ def test_nothing_can_be_done_to_a_joined_brokers_process(server: Server, http: h
     assert http.post(f"{V1}/brokers/9/kill").status_code == 404
 
 
-# ---- what is journalled in its place ----------------------------------------------------------------------------
+# ---- events journalled for joined brokers ------------------------------------------------------------------------
 
 
 def a_reading(controller: ControllerZnodes) -> Reading:
@@ -69,43 +69,46 @@ def a_reading(controller: ControllerZnodes) -> Reading:
 
 
 def looking(state: ClusterState) -> tuple[JoinedBrokers, list[Event]]:
-    told: list[Event] = []
-    return JoinedBrokers([1, 2, 3], told.append, state), told
+    reported: list[Event] = []
+    return JoinedBrokers([1, 2, 3], reported.append, state), reported
 
 
-def test_a_joined_brokers_registration_and_reign_are_told_once() -> None:
-    joined, told = looking(ClusterState())
+def test_joined_broker_is_reported_once_per_registration() -> None:
+    """Its election as controller is reported once too."""
+    joined, reported = looking(ClusterState())
     reading = a_reading(ControllerZnodes(4, 7, 7, None, 60))
     joined.report_changes(reading)
     joined.report_changes(reading)
-    assert told == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
+    assert reported == [BrokerRegistered(4, 41, 0x400), ControllerElected(4, 7, 7, 60)]
     reading.brokers[4] = JOINED._replace(broker_epoch=50)
     joined.report_changes(reading)
-    assert told[2:] == [BrokerRegistered(4, 50, 0x400)]
+    assert reported[2:] == [BrokerRegistered(4, 50, 0x400)]
 
 
-def test_brokers_of_our_own_tell_for_themselves() -> None:
-    joined, told = looking(ClusterState())
+def test_own_brokers_are_not_reported_as_joined() -> None:
+    joined, reported = looking(ClusterState())
     joined.report_changes(Reading(ControllerZnodes(1, 7, 7, None, 60), {1: Registration(25)}, {}))
-    assert told == []
+    assert reported == []
 
 
-def test_a_controller_epoch_read_beside_the_controller_of_another_transaction_is_no_election() -> None:
-    joined, told = looking(ClusterState())
+def test_epoch_and_controller_of_two_transactions_report_nothing() -> None:
+    """/controller and /controller_epoch that were not written together report no election."""
+    joined, reported = looking(ClusterState())
     joined.report_changes(a_reading(ControllerZnodes(4, 8, 8, None, 0)))
-    assert told == [BrokerRegistered(4, 41, 0x400)]
+    assert reported == [BrokerRegistered(4, 41, 0x400)]
 
 
-def test_events_that_an_earlier_process_told_are_not_told_again() -> None:
+def test_events_reported_by_an_earlier_process_do_not_repeat() -> None:
     state = ClusterState()
     apply(state, Entry("api", 1, 1, 1, BrokerRegistered(4, 41, 0x400), seq=1))
     apply(state, Entry("api", 2, 2, 2, ControllerElected(4, 7, 7, 60), seq=2))
-    joined, told = looking(state)
+    joined, reported = looking(state)
     joined.report_changes(a_reading(ControllerZnodes(4, 7, 7, None, 60)))
-    assert told == []
+    assert reported == []
 
 
-def test_the_fold_ends_its_reign_with_its_session_and_never_takes_its_process_for_known() -> None:
+def test_joined_controllers_term_ends_with_its_session() -> None:
+    """The state of its process stays unknown."""
     state = ClusterState()
     for seq, (node, event) in enumerate(
         [

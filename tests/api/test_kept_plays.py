@@ -1,4 +1,4 @@
-"""Plays that are kept: a script with and without its bug, and seeds, with the player's own process."""
+"""Runs that are kept: a script with and without its bug, and seeds, played by the real player process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from zabka.simulation.run import SEARCHED, run_with_journal
 
 
 def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collector]:
-    """Play what is asked for, each to its end."""
+    """Play the requested runs, each to its end."""
     collector = Collector(tmp_path / "collected")
     runs = Runs(collector, KeptRuns(tmp_path / "runs"))
     plays = ScenarioRuns(ScenarioProcess(player_argv()), runs.kept, HERE)
@@ -45,17 +45,18 @@ def play(tmp_path: Path, *asked: Any) -> tuple[list[ScenarioRun], Runs, Collecto
 
 
 async def _started(plays: ScenarioRuns, asked: tuple[Any, Any]) -> ScenarioRun:
-    name, wanted = asked
-    return await plays.request(name, wanted) if isinstance(name, str) else plays.request_seed(name, wanted)
+    name, requested = asked
+    return await plays.request(name, requested) if isinstance(name, str) else plays.request_seed(name, requested)
 
 
 def wait_for(what: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(what)
 
 
-def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another_is_not(tmp_path: Path) -> None:
-    wanted = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
-    (run, other), runs, collector = play(tmp_path, *wanted)
+def test_script_is_kept_on_request_with_its_bug_as_its_pair(tmp_path: Path) -> None:
+    """A kept run opens in under 2 s of CPU time; a run requested without `keep` is not kept."""
+    requested = ("kafka-1211", NewScenarioRun(keep=True)), ("zookeeper-1549", NewScenarioRun())
+    (run, other), runs, collector = play(tmp_path, *requested)
     assert (run.error, other.error, other.kept) == (None, None, None)
     assert len(runs.kept.all()) == 2
     assert run.kept is not None
@@ -81,18 +82,20 @@ def test_a_script_is_kept_with_its_bug_as_its_pair_and_opens_at_once_and_another
     decisive = next(e for e in entries if e.seq == bug.decisive_seq)
     assert isinstance(decisive.event, LogTruncated)
     assert ("broker-4", 6, 5) in cuts
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], "nothing is left behind"
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [fixed.id, bug.id], (
+        "no temporary file is left"
+    )
     messages = wait_for(KeptMessages().of(runs.kept.path(bug.id) / MESSAGES))
-    told = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
+    found = messages.select(Window(bug.first_us, bug.last_us, frozenset(), 10**6)).messages
     written = (runs.kept.path(bug.id) / MESSAGES).read_bytes().count(b"\n")
-    assert len(told) > written * 0.9, "they are served on the clock of the events"
-    assert bug.first_us <= min(each.sent_us for each in told)
+    assert len(found) > written * 0.9, "messages are served on the clock of the events"
+    assert bug.first_us <= min(each.sent_us for each in found)
     collector.close()
 
 
-def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
-    wanted = (3, NewSeedRun(scenario="ensemble"))
-    (first, second), runs, collector = play(tmp_path, wanted, wanted)
+def test_seed_opened_twice_has_one_hash(tmp_path: Path) -> None:
+    requested = (3, NewSeedRun(scenario="ensemble"))
+    (first, second), runs, collector = play(tmp_path, requested, requested)
 
     assert first.replay == "zabka replay --scenario ensemble --seed 3"
     one, other = runs.get(first.id), runs.get(second.id)
@@ -104,24 +107,24 @@ def test_a_seed_that_is_opened_twice_has_one_hash(tmp_path: Path) -> None:
     collector.close()
 
 
-def test_a_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
+def test_seed_of_whole_processes_is_kept_with_its_messages(tmp_path: Path) -> None:
     (run,), runs, collector = play(tmp_path, (3, NewSeedRun(scenario="whole-cluster")))
 
     kept = runs.get(run.id)
     assert kept.messages
-    told = wait_for(KeptMessages().of(runs.kept.path(kept.id) / MESSAGES))
-    within = told.select(Window(kept.first_us, kept.last_us, frozenset(), 10**6)).messages
+    messages = wait_for(KeptMessages().of(runs.kept.path(kept.id) / MESSAGES))
+    within = messages.select(Window(kept.first_us, kept.last_us, frozenset(), 10**6)).messages
     assert {"LeaderAndIsr", "PROPOSAL", "Notification", "Fetch"} <= {each.kind for each in within}
     assert all(each.arrived_us is None or each.arrived_us >= each.sent_us for each in within)
     collector.close()
 
 
-def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
+def test_seed_kinds_of_the_api_are_those_of_replay() -> None:
     assert SEEDS == SEARCHED
 
 
 @pytest.mark.parametrize(
-    ("seed", "body", "status", "said"),
+    ("seed", "body", "status", "message"),
     [
         ("1", {"scenario": "nope"}, 422, "there is no scenario 'nope'"),
         ("1", {"scenario": "whole", "settings": {"tickTime": "250"}}, 422, "accepts no settings"),
@@ -131,18 +134,16 @@ def test_the_seeds_that_can_be_asked_for_are_those_that_replay_knows() -> None:
         ("1", {"more": 1}, 422, "more"),
     ],
 )
-def test_a_seed_that_makes_no_sense_is_refused(
-    tmp_path: Path, seed: str, body: dict[str, Any], status: int, said: str
-) -> None:
+def test_invalid_seed_is_refused(tmp_path: Path, seed: str, body: dict[str, Any], status: int, message: str) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         answer = http.post(f"/api/v1/seeds/{seed}/runs", json=body)
 
     assert answer.status_code == status
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
 
 
-def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_path: Path) -> None:
-    """This player writes none."""
+def test_run_with_unstorable_journal_keeps_its_verdict(tmp_path: Path) -> None:
+    """This player writes no journal."""
 
     async def scenario() -> ScenarioRun:
         plays = ScenarioRuns(FakePlayer(), KeptRuns(tmp_path), HERE)
@@ -159,7 +160,7 @@ def test_a_play_whose_journal_cannot_be_kept_says_so_and_keeps_its_verdict(tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
-def test_of_a_pair_both_are_kept_or_none(tmp_path: Path) -> None:
+def test_pair_is_kept_whole_or_not_at_all(tmp_path: Path) -> None:
     played, runs = tmp_path / "played", tmp_path / "runs"
     played.mkdir()
     _, lines = run_with_journal(1, "kafka-1211")

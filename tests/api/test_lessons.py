@@ -1,4 +1,4 @@
-"""The lessons over HTTP: what is asked, and what a kept play answers; and our source, as rules link to it."""
+"""Lessons over HTTP: their questions, the answers from a kept run, and the source files that rules link to."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def a_run(run_id: str, pair: str | None, entries: list[Entry], of: str = "kafka-
 
 @pytest.fixture(scope="module")
 def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
-    """A server that has kept kafka-1211, as it is and with its bug."""
+    """A server that has kept kafka-1211 with and without its bug."""
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     verdict = play(script)
@@ -45,33 +45,33 @@ def http(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_every_lesson_is_asked_and_none_is_answered_beforehand(http: httpx.Client) -> None:
-    told = http.get("/api/v1/lessons").json()
+def test_lesson_list_has_questions_without_answers(http: httpx.Client) -> None:
+    answer = http.get("/api/v1/lessons").json()
 
-    assert [lesson["name"] for lesson in told] == list(LESSONS)
-    assert set(told[0]) == {"name", "title", "scenario", "question", "answers", "with_bug"}
+    assert [lesson["name"] for lesson in answer] == list(LESSONS)
+    assert set(answer[0]) == {"name", "title", "scenario", "question", "answers", "with_bug"}
 
 
 @pytest.mark.parametrize("run", [PLAY, ITS_PAIR])
-def test_a_play_answers_a_lesson_whichever_of_the_pair_is_named(http: httpx.Client, run: str) -> None:
-    told = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
+def test_lesson_is_answered_by_either_run_of_a_pair(http: httpx.Client, run: str) -> None:
+    answer = http.get("/api/v1/lessons/high-watermark/answer", params={"run": run}).json()
 
-    assert (told["run"], told["pair"]) == (ITS_PAIR, PLAY)
-    assert "truncates to its own high watermark" in LESSONS["high-watermark"].answers[told["right"]].text
-    moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": told["seq"] - 1, "limit": 1}).json()[0]
+    assert (answer["run"], answer["pair"]) == (ITS_PAIR, PLAY)
+    assert "truncates to its own high watermark" in LESSONS["high-watermark"].answers[answer["right"]].text
+    moment = http.get(f"/api/v1/runs/{ITS_PAIR}/journal", params={"after": answer["seq"] - 1, "limit": 1}).json()[0]
     assert (moment["type"], moment["node"], moment["from_offset"], moment["to_offset"]) == (
         "log_truncated", "broker-4", 6, 5,
     )  # fmt: skip
-    assert [step["event"]["type"] for step in told["chain"]][:3] == [
+    assert [step["event"]["type"] for step in answer["chain"]][:3] == [
         "log_truncated", "followership_taken", "leader_elected",
     ]  # fmt: skip
-    assert told["chain"][0]["rule"]["references"][0]["name"] == "KAFKA-1211"
-    assert told["beginning"]["told"].startswith("crash broker-")
-    assert told["beginning"]["seq"] < told["seq"]
+    assert answer["chain"][0]["rule"]["references"][0]["name"] == "KAFKA-1211"
+    assert answer["beginning"]["told"].startswith("crash broker-")
+    assert answer["beginning"]["seq"] < answer["seq"]
 
 
 @pytest.mark.parametrize(
-    ("path", "status", "said"),
+    ("path", "status", "message"),
     [
         ("/api/v1/lessons/nothing/answer?run=live", 404, "there is no lesson nothing"),
         (f"/api/v1/lessons/leader-killed/answer?run={PLAY}", 409, "is not a run of leader-killed"),
@@ -80,14 +80,16 @@ def test_a_play_answers_a_lesson_whichever_of_the_pair_is_named(http: httpx.Clie
         ("/api/v1/lessons/leader-killed/answer", 422, "run"),
     ],
 )
-def test_what_makes_no_sense_is_refused_with_the_reason(http: httpx.Client, path: str, status: int, said: str) -> None:
+def test_invalid_lesson_request_is_refused_with_the_reason(
+    http: httpx.Client, path: str, status: int, message: str
+) -> None:
     answer = http.get(path)
 
     assert answer.status_code == status
-    assert said in answer.text
+    assert message in answer.text
 
 
-def test_a_journal_that_is_called_like_a_script_is_no_play_of_it(http: httpx.Client) -> None:
+def test_uploaded_journal_named_like_a_script_is_refused(http: httpx.Client) -> None:
     line = encode_line(
         "broker-1", 1, 1, 1, LeaderElected("orders", 0, 2, 1, [2], [1, 2], 1, 1, unclean=False, cause="")
     )
@@ -99,7 +101,7 @@ def test_a_journal_that_is_called_like_a_script_is_no_play_of_it(http: httpx.Cli
 
 
 @pytest.mark.parametrize("path", sorted({rule.source.path for pairs in RULES.values() for _, rule in pairs}))
-def test_each_source_that_a_rule_names_is_served_with_an_anchor_for_its_function(http: httpx.Client, path: str) -> None:
+def test_rule_source_is_served_with_an_anchor_per_function(http: httpx.Client, path: str) -> None:
     page = http.get(f"/source/{path}")
 
     assert page.status_code == 200
@@ -108,11 +110,11 @@ def test_each_source_that_a_rule_names_is_served_with_an_anchor_for_its_function
 
 
 @pytest.mark.parametrize("path", ["api/http/security.py", "../README.md", "controller/../api/main.py", "nothing.py"])
-def test_no_other_file_is_served(http: httpx.Client, path: str) -> None:
+def test_file_that_no_rule_names_is_not_served(http: httpx.Client, path: str) -> None:
     assert http.get(f"/source/{path}").status_code == 404
 
 
-def test_a_pair_that_is_gone_is_told_so(tmp_path: Path) -> None:
+def test_lesson_with_a_removed_pair_is_a_conflict(tmp_path: Path) -> None:
     script = LIBRARY["kafka-1211"]
     assert isinstance(script, WorldScenario)
     entries = play(script).journal

@@ -1,4 +1,4 @@
-"""POST /losses/acknowledge: a user takes note of lost records, and that survives a restart."""
+"""POST /losses/acknowledge: a user acknowledges lost records, and the acknowledgement survives a restart."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PATH = "/api/v1/losses/acknowledge"
 
 
 class Journal:
-    """Delivers events of one node to a collector, as the node's host agent does."""
+    """Deliver events of one node to a collector, as the node's host agent does."""
 
     def __init__(self, node: str) -> None:
         self.node = node
         self.count = 0
 
-    def chunk(self, *told: Event) -> JournalChunk:
+    def chunk(self, *events: Event) -> JournalChunk:
         lines = b""
-        for event in told:
+        for event in events:
             self.count += 1
             lines += encode_line(self.node, self.count, 1_000_000 + self.count, 0, event)
         return JournalChunk(self.node, lines, Position("told", self.count, self.count))
@@ -43,7 +43,7 @@ def server(tmp_path: Path) -> Iterator[Server]:
 
 @pytest.fixture
 def journalled(server: Server) -> Server:
-    """A server whose own events are collected, with a loss of one broker and of one producer."""
+    """A server whose own events are collected, with a loss on one broker and a loss of one producer."""
     own = Journal("api")
 
     def emit(event: Event) -> None:
@@ -72,7 +72,7 @@ def test_acknowledgement_survives_a_restart(journalled: Server, tmp_path: Path) 
     again.close()
 
 
-def test_loss_after_the_number_that_was_seen_is_not_acknowledged(journalled: Server) -> None:
+def test_loss_after_the_acknowledged_number_stays_open(journalled: Server) -> None:
     assert post(journalled, {"through_seq": 1}).json()["losses"] == 0
     cluster = httpx.get(f"{journalled.url}/api/v1/cluster", trust_env=False).json()
     assert [loss["acknowledged"] for loss in cluster["losses"]] == [False]
@@ -83,7 +83,7 @@ def test_number_beyond_the_journal_is_refused(journalled: Server) -> None:
     assert (answer.status_code, answer.json()["detail"]) == (422, "through_seq: the journal ends at 2")
 
 
-def test_acknowledgement_that_is_not_kept_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_acknowledgement_that_cannot_be_stored_is_an_error(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_losses, "KEPT_WITHIN_S", 0.1)
     server.collect(Journal("broker-1").chunk(e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch")))
     answer = post(server)

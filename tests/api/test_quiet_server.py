@@ -1,4 +1,4 @@
-"""A server that nobody asks sleeps, tells the date all the same, and ends at once when it is told to."""
+"""A server without requests sleeps, keeps its Date header current, and stops at once on a signal."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ LONG_S = 30.0
 
 @pytest.fixture(autouse=True)
 def no_stream_of_others_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The streams' library notes an end for the whole process; other servers of these tests go on."""
+    """sse-starlette keeps its exit flag for the whole process: reset it so that other tests' servers go on."""
     monkeypatch.setattr(AppStatus, "should_exit", False)
 
 
@@ -32,7 +32,7 @@ def server() -> QuietServer:
     return QuietServer(config)
 
 
-def test_a_signal_ends_it_without_waiting_for_its_next_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_signal_stops_the_server_before_the_next_tick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet_server, "TICK_S", 10 * LONG_S)
 
     async def scene() -> None:
@@ -46,13 +46,13 @@ def test_a_signal_ends_it_without_waiting_for_its_next_turn(monkeypatch: pytest.
     asyncio.run(scene())
 
 
-def test_a_signal_before_it_serves_ends_it_too() -> None:
+def test_signal_before_serving_stops_the_server() -> None:
     quiet = server()
     quiet.handle_exit(signal.SIGTERM, None)
     asyncio.run(asyncio.wait_for(quiet.main_loop(), LONG_S))
 
 
-def test_every_turn_writes_the_date_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_tick_updates_the_date_header(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quiet_server, "TICK_S", 0.001)
 
     async def scene() -> None:
@@ -79,7 +79,7 @@ def test_every_turn_writes_the_date_anew(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.parametrize("ends_by_itself", [True, False])
-def test_a_stream_ends_whole_whoever_ends_it(monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool) -> None:
+def test_stream_sends_its_last_chunk_however_it_ends(monkeypatch: pytest.MonkeyPatch, ends_by_itself: bool) -> None:
     async def scene() -> list[Message]:
         sent: list[Message] = []
 
@@ -105,7 +105,7 @@ def test_a_stream_ends_whole_whoever_ends_it(monkeypatch: pytest.MonkeyPatch, en
     assert [message["more_body"] for message in sent[1:]] == [True, False]
 
 
-def test_a_client_that_takes_nothing_does_not_hold_up_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_that_reads_nothing_does_not_delay_shutdown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(routes_stream, "ENDED_WITHIN_S", 0.01)
 
     async def scene() -> None:

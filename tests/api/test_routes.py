@@ -1,4 +1,4 @@
-"""The routes: their shapes, whose word is whose, and problem documents for everything that goes wrong."""
+"""The HTTP routes: their shapes, the source of each field, and a problem document for every error."""
 
 from __future__ import annotations
 
@@ -49,10 +49,8 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_broker_that_is_wrong_about_the_controller_is_quoted_in_its_own_words(
-    server: Server, http: httpx.Client
-) -> None:
-    server.agent.say(
+def test_broker_with_a_stale_belief_is_shown_with_it(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status(
         "broker-2", 4_000, is_controller=True, believes={"controller_id": 2, "controller_epoch": 2, "age_ms": 5},
         session={"id": 1, "state": "suspended"},
     )  # fmt: skip
@@ -67,8 +65,10 @@ def test_a_broker_that_is_wrong_about_the_controller_is_quoted_in_its_own_words(
     assert http.get(f"{V1}/controller").json()["broker_id"] == 1
 
 
-def test_a_journal_entry_that_is_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2})
+def test_journal_entry_younger_than_the_status_wins(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status(
+        "broker-1", 60_000, is_controller=False, believes={"controller_id": 3, "controller_epoch": 2}
+    )
     line = encode_line("broker-1", 1, time.time_ns() // 1000, 0, ControllerBelieved(1, 1, 3, True))
     server.collect(JournalChunk("broker-1", line, Position("f", 1)))
     found = http.get(f"{V1}/brokers/1").json()
@@ -77,9 +77,9 @@ def test_a_journal_entry_that_is_younger_than_the_status_wins(server: Server, ht
     assert found["believes"]["controller_epoch"] == 3
 
 
-def test_a_process_that_is_down_is_no_controller_and_leads_nothing(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
-    server.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
+def test_process_that_is_down_is_neither_controller_nor_leader(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("peer-1", 10, state="LEADING", phase="BROADCAST", last_zxid=0x100000002, leader_id=1)
     assert http.get(f"{V1}/peers").json()[0]["state"] == "LEADING"
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
@@ -89,8 +89,8 @@ def test_a_process_that_is_down_is_no_controller_and_leads_nothing(server: Serve
     assert (peer["state"], peer["leader_id"], peer["last_zxid"]) == ("DOWN", -1, "0x100000002")
 
 
-def _told(server: Server, node: str, *events: Event) -> None:
-    """A node's journal has come to these events."""
+def _journal(server: Server, node: str, *events: Event) -> None:
+    """Append these events to a node's journal, and collect them."""
     begin = server.collector.position(node).after + 1
     now_us = time.time_ns() // 1000
     lines = b"".join(encode_line(node, number, now_us, 0, event) for number, event in enumerate(events, begin))
@@ -98,14 +98,14 @@ def _told(server: Server, node: str, *events: Event) -> None:
 
 
 def _lived(server: Server) -> None:
-    """Peer 1 led and broker 1 was controller, as processes 100 and 103."""
-    _told(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
-    _told(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
-    _told(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
-    _told(server, "broker-1", BrokerSessionChanged(1, "connected", 7), ControllerBelieved(1, 1, 3, True))
+    """Journal that peer 1 led and broker 1 was controller, as processes 100 and 103."""
+    _journal(server, "host-1", ProcessChanged("peer-1", "running", 100, "start"))
+    _journal(server, "host-1", ProcessChanged("broker-1", "running", 103, "start"))
+    _journal(server, "peer-1", PeerStateChanged("LEADING", "BROADCAST", 1, 1, 2, 2, 0x200000001))
+    _journal(server, "broker-1", BrokerSessionChanged(1, "connected", 7), ControllerBelieved(1, 1, 3, True))
 
 
-def _has_said_nothing(http: httpx.Client) -> None:
+def _assert_no_status(http: httpx.Client) -> None:
     peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
     assert (peer["process"], peer["state"], peer["phase"], peer["leader_id"]) == ("running", "LOOKING", "ELECTION", -1)
     assert (peer["accepted_epoch"], peer["current_epoch"], peer["last_zxid"]) == (2, 2, None)
@@ -113,35 +113,31 @@ def _has_said_nothing(http: httpx.Client) -> None:
     assert (broker["believes"]["controller_id"], broker["believes"]["age_ms"]) == (-1, None)
 
 
-def test_a_process_that_has_just_begun_is_not_told_by_the_words_of_the_one_before_it(
-    server: Server, http: httpx.Client
-) -> None:
+def test_new_process_is_not_shown_with_its_predecessors_state(server: Server, http: httpx.Client) -> None:
     _lived(server)
     for path, target in (("brokers/1", "broker-1"), ("peers/1", "peer-1")):
         assert http.post(f"{V1}/{path}/kill").json()["process"] == "down"
-        _told(server, "host-1", ProcessChanged(target, "down", None, "kill"))
+        _journal(server, "host-1", ProcessChanged(target, "down", None, "kill"))
     peer, broker = http.get(f"{V1}/peers/1").json(), http.get(f"{V1}/brokers/1").json()
     assert (peer["state"], peer["phase"], peer["leader_id"], peer["current_epoch"]) == ("DOWN", "ELECTION", -1, 2)
     assert (broker["is_controller"], broker["session_state"]) == (False, "closed")
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/start").json()["process"] == "running"
-    _has_said_nothing(http)
+    _assert_no_status(http)
     for target in ("broker-1", "peer-1"):
-        _told(server, "host-1", ProcessChanged(target, "running", 7, "start"))
-    _has_said_nothing(http)
+        _journal(server, "host-1", ProcessChanged(target, "running", 7, "start"))
+    _assert_no_status(http)
 
 
-def test_the_journal_of_a_process_before_a_restart_tells_nothing_of_the_one_after_it(
-    server: Server, http: httpx.Client
-) -> None:
-    """The agent's answer comes before the journal, which is held back for a moment."""
+def test_restarted_process_is_not_shown_with_older_events(server: Server, http: httpx.Client) -> None:
+    """The agent's answer arrives before the journal, which is held back for a moment."""
     _lived(server)
     for path in ("brokers/1", "peers/1"):
         assert http.post(f"{V1}/{path}/restart").json()["process"] == "running"
-    _has_said_nothing(http)
+    _assert_no_status(http)
 
 
-def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Server, http: httpx.Client) -> None:
+def test_last_known_state_without_a_quorum_is_stale(server: Server, http: httpx.Client) -> None:
     server.ensemble.stale = True
 
     assert http.get(f"{V1}/controller").json()["stale"] is True
@@ -153,10 +149,10 @@ def test_without_a_quorum_the_last_known_state_says_that_it_is_stale(server: Ser
     assert http.post(f"{V1}/topics", json={"name": "t"}).status_code == 503
 
 
-def test_high_watermarks_and_log_ends_come_from_the_brokers(server: Server, http: httpx.Client) -> None:
+def test_high_watermarks_and_log_ends_come_from_brokers(server: Server, http: httpx.Client) -> None:
     rows = [{"topic": "orders", "partition": 0, "hw": 12, "leo": 14}]
-    server.agent.say("broker-1", 10, partitions=rows)
-    server.agent.say("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
+    server.agent.set_status("broker-1", 10, partitions=rows)
+    server.agent.set_status("broker-2", 10, partitions=[{**rows[0], "hw": 11, "leo": 12}])
     partition = http.get(f"{V1}/topics/orders").json()["partitions"][0]
 
     assert partition["high_watermark"] == 12
@@ -164,7 +160,7 @@ def test_high_watermarks_and_log_ends_come_from_the_brokers(server: Server, http
     assert (partition["leader"], partition["leader_epoch"], partition["partition_epoch"]) == (1, 4, 6)
 
 
-def test_eligible_replicas_are_told_where_there_are_any(server: Server, http: httpx.Client) -> None:
+def test_eligible_replicas_are_listed(server: Server, http: httpx.Client) -> None:
     assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["eligible"] == []
     orders = server.ensemble.reading.topics["orders"]
     server.ensemble.reading.topics["orders"] = orders._replace(
@@ -174,31 +170,29 @@ def test_eligible_replicas_are_told_where_there_are_any(server: Server, http: ht
     assert http.get(f"{V1}/cluster").json()["topics"][0]["partitions"][0]["eligible"] == [3]
 
 
-def test_eligible_replicas_count_while_the_topics_configuration_is_the_one_they_were_chosen_under() -> None:
+def test_eligible_replicas_expire_with_the_topic_config() -> None:
     state = LeaderAndIsr(1, 4, (1,), 3, eligible=(2,), eligible_by_zxid=77, broker_epoch_seen=5)
     content = encode_partition_state(state)
 
     assert (eligible_by(content, 77), eligible_by(content, 78), eligible_by(b"{", 77)) == ((2,), (), ())
 
 
-def test_the_cluster_is_ready_once_brokers_are_registered_and_a_controller_has_taken_over(
-    server: Server, http: httpx.Client
-) -> None:
+def test_cluster_is_ready_with_all_brokers_and_a_controller(server: Server, http: httpx.Client) -> None:
     assert http.get("/readyz").json()["missing"] == ["broker 1 has not taken over as controller yet"]
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     assert http.get("/readyz").json() == {"status": "ready", "quorum": True, "controller": 1, "brokers": [1, 2, 3]}
     del server.ensemble.reading.brokers[3]
     assert http.get("/readyz").json()["missing"] == ["broker 3 is not registered"]
 
 
-def test_nobody_is_told_that_the_cluster_is_not_ready_by_a_node_s_old_word(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 400, is_controller=True, live_brokers=[])
+def test_readiness_asks_nodes_again_before_it_reports_unready(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status("broker-1", 400, is_controller=True, live_brokers=[])
     assert http.get("/readyz").status_code == 503
-    server.agent.says_when_asked["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
+    server.agent.fresh_statuses["broker-1"] = {"is_controller": True, "live_brokers": [1, 2, 3]}
     assert http.get("/readyz").status_code == 200
 
 
-def test_faults_are_made_listed_and_reset(server: Server, http: httpx.Client) -> None:
+def test_faults_are_created_listed_and_reset(server: Server, http: httpx.Client) -> None:
     made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"})
 
     assert made.status_code == 201
@@ -253,7 +247,7 @@ def test_faults_are_made_listed_and_reset(server: Server, http: httpx.Client) ->
     ],
 )
 def test_every_error_is_a_problem_document(http: httpx.Client, method: str, path: str, body: Any, status: int) -> None:
-    content = None if body is None else json.dumps(body)  # in ASCII, so that half a surrogate pair can travel
+    content = None if body is None else json.dumps(body)  # in ASCII, so that half a surrogate pair can be sent
     answer = http.request(method, path, content=content, headers={"content-type": "application/json"})
 
     assert answer.status_code == status, answer.text
@@ -265,14 +259,14 @@ def test_every_error_is_a_problem_document(http: httpx.Client, method: str, path
     assert problem["instance"] == httpx.URL(path).path
 
 
-def test_an_action_that_makes_no_sense_now_is_a_conflict(http: httpx.Client) -> None:
+def test_action_invalid_in_the_current_state_is_a_conflict(http: httpx.Client) -> None:
     assert http.post(f"{V1}/brokers/1/kill").status_code == 202
     again = http.post(f"{V1}/brokers/1/kill")
 
     assert (again.status_code, again.json()["detail"]) == (409, "cannot kill broker-1: it is down")
 
 
-def test_configuration_values_may_be_written_as_json_has_them(server: Server, http: httpx.Client) -> None:
+def test_config_values_can_be_json_numbers_and_booleans(server: Server, http: httpx.Client) -> None:
     patched = http.patch(f"{V1}/topics/orders/config", json={"unclean.leader.election.enable": True, "x": 2})
     assert patched.json()["config"] == {"unclean.leader.election.enable": "true", "x": "2"}
     assert http.patch(f"{V1}/topics/orders/config", json={"x": None}).json()["config"] == {
@@ -280,18 +274,18 @@ def test_configuration_values_may_be_written_as_json_has_them(server: Server, ht
     }
 
 
-def test_a_znode_that_is_no_text_is_given_in_base64(http: httpx.Client) -> None:
+def test_binary_znode_is_returned_in_base64(http: httpx.Client) -> None:
     found = http.get(f"{V1}/znodes/controller").json()
 
     assert (found["encoding"], found["data"]) == ("base64", "/wA=")
     assert found["stat"]["ephemeral_owner"] == "0xffffffffffffffff"
 
 
-def test_a_missing_table_of_the_pipeline_names_the_command_that_makes_it(http: httpx.Client) -> None:
+def test_missing_pipeline_table_names_its_command(http: httpx.Client) -> None:
     assert "zabka pipeline tables --data" in http.get(f"{V1}/analytics/availability").json()["command"]
 
 
-def test_a_table_of_the_pipeline_is_read_from_parquet(server: Server, http: httpx.Client, tmp_path: Path) -> None:
+def test_pipeline_table_is_read_from_parquet(server: Server, http: httpx.Client, tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -319,7 +313,7 @@ def fill(server: Server, count: int) -> None:
     server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
 
-def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Client) -> None:
+def test_journal_is_an_array_after_a_number(server: Server, http: httpx.Client) -> None:
     fill(server, 20)
 
     assert [e["seq"] for e in http.get(f"{V1}/journal").json()] == list(range(1, 21))
@@ -330,16 +324,14 @@ def test_the_journal_is_an_array_from_a_number_on(server: Server, http: httpx.Cl
     ]
 
 
-def test_the_newest_events_up_to_a_number_are_found_however_far_back_they_are(
-    server: Server, http: httpx.Client
-) -> None:
-    told: list[Event] = [
+def test_newest_matching_events_are_found_far_back(server: Server, http: httpx.Client) -> None:
+    events: list[Event] = [
         EpochAccepted(1),
         EpochAccepted(2),
         *[ZxidCheckpoint(n, 0, 0, 0) for n in range(40)],
         EpochAccepted(3),
     ]
-    lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(told, 1))
+    lines = b"".join(encode_line("peer-1", i, i, 0, event) for i, event in enumerate(events, 1))
     server.collect(JournalChunk("peer-1", lines, Position("f", 1)))
 
     def seqs(query: str) -> list[int]:
@@ -351,7 +343,7 @@ def test_the_newest_events_up_to_a_number_are_found_however_far_back_they_are(
     assert seqs("until=0") == []
 
 
-def test_json_is_compressed_for_who_can_read_it_and_the_stream_never(server: Server, http: httpx.Client) -> None:
+def test_json_is_compressed_on_request_and_the_stream_never(server: Server, http: httpx.Client) -> None:
     fill(server, 50)
     assert http.get(f"{V1}/journal").headers["content-encoding"] == "gzip"
     assert "content-encoding" not in http.get(f"{V1}/journal", headers={"accept-encoding": "identity"}).headers
@@ -359,7 +351,7 @@ def test_json_is_compressed_for_who_can_read_it_and_the_stream_never(server: Ser
         assert "content-encoding" not in answer.headers
 
 
-def test_events_no_longer_kept_are_410_gone_with_the_oldest_number_kept(server: Server, http: httpx.Client) -> None:
+def test_deleted_events_are_410_gone_with_the_oldest_number(server: Server, http: httpx.Client) -> None:
     fill(server, 150)
 
     for path in ("journal", "events"):
@@ -370,7 +362,7 @@ def test_events_no_longer_kept_are_410_gone_with_the_oldest_number_kept(server: 
     assert http.get(f"{V1}/journal?limit=1").json()[0]["seq"] == 51
 
 
-def test_the_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.Client) -> None:
+def test_stream_sends_past_events_and_then_new_ones(server: Server, http: httpx.Client) -> None:
     fill(server, 3)
     ids: list[str] = []
     with http.stream("GET", f"{V1}/events?after=1") as answer:
@@ -384,8 +376,8 @@ def test_the_stream_sends_past_events_and_then_new_ones(server: Server, http: ht
     assert ids == ["id: 2", "id: 3", "id: 4"]
 
 
-def test_metrics_carry_the_exporters_names(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+def test_metrics_use_the_jmx_exporters_names(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     events = [ControllerElected(1, 3, 3), IsrChanged("orders", 0, [1, 2, 3], 1, 4, 5, "caught_up"),
               IsrChanged("orders", 0, [1, 2], 1, 4, 6, "lag")]  # fmt: skip
     lines = b"".join(encode_line("broker-1", i, i, 0, event) for i, event in enumerate(events, 1))
@@ -399,19 +391,19 @@ def test_metrics_carry_the_exporters_names(server: Server, http: httpx.Client) -
     assert "zk_quorum_size 3.0" in text
 
 
-@pytest.mark.parametrize(("said", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
-def test_metrics_take_a_topics_configuration_as_brokers_do_whatever_its_znode_says(
-    server: Server, http: httpx.Client, said: str, least: int
-) -> None:
+@pytest.mark.parametrize(("value", "least"), [("two", 1), ("", 1), ("9" * 5_000, 1), ("-3", 1), (" 3 ", 3)])
+def test_metrics_parse_min_isr_as_brokers_do(server: Server, http: httpx.Client, value: str, least: int) -> None:
     topic = server.ensemble.reading.topics["orders"]
-    server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": said})
+    server.ensemble.reading.topics["orders"] = topic._replace(config={"min.insync.replicas": value})
 
     line = f'kafka_server_replicamanager_underminisrpartitioncount{{broker="1"}} {1.0 if least > 2 else 0.0}'
     assert line in http.get("/metrics").text.splitlines()
 
 
-def test_what_a_dead_process_said_last_is_told_no_more(server: Server, http: httpx.Client) -> None:
-    server.agent.say("broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}})
+def test_status_of_a_dead_process_is_not_reported(server: Server, http: httpx.Client) -> None:
+    server.agent.set_status(
+        "broker-2", 10, state="running", controller_metrics={"KafkaController": {"ControllerState": 1}}
+    )
     gauge = 'kafka_controller_kafkacontroller_controllerstate{broker="2"} 1.0'
     assert http.get(f"{V1}/brokers/2").json()["status"]["state"] == "running"
     assert gauge in http.get("/metrics").text
@@ -422,18 +414,18 @@ def test_what_a_dead_process_said_last_is_told_no_more(server: Server, http: htt
     assert gauge not in http.get("/metrics").text
 
 
-def test_metrics_say_where_the_ensembles_word_is_an_old_one(server: Server, http: httpx.Client) -> None:
+def test_metrics_report_a_stale_reading_of_the_ensemble(server: Server, http: httpx.Client) -> None:
     assert "zabka_ensemble_reading_stale 0.0" in http.get("/metrics").text.splitlines()
     server.ensemble.stale = True
-    told = http.get("/metrics").text.splitlines()
-    assert "zabka_ensemble_reading_stale 1.0" in told
-    assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in told)
+    lines = http.get("/metrics").text.splitlines()
+    assert "zabka_ensemble_reading_stale 1.0" in lines
+    assert any(line.startswith("zabka_ensemble_reading_age_seconds ") for line in lines)
 
 
-# ---- what a program reads before it calls -----------------------------------------------------------------------
+# ---- documents for API clients ----------------------------------------------------------------------------------
 
 
-def test_the_openapi_document_is_complete(http: httpx.Client) -> None:
+def test_openapi_document_is_complete(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     schemas = document["components"]["schemas"]
 
@@ -457,7 +449,7 @@ def test_the_openapi_document_is_complete(http: httpx.Client) -> None:
         assert schemas[name]["example"], name
 
 
-def test_the_documents_page_has_every_route_and_schema_and_loads_nothing(http: httpx.Client) -> None:
+def test_docs_page_has_every_route_and_loads_nothing(http: httpx.Client) -> None:
     document = http.get("/openapi.json").json()
     answer = http.get("/docs")
 
@@ -475,7 +467,7 @@ def test_the_documents_page_has_every_route_and_schema_and_loads_nothing(http: h
     assert {target[1:] for target in targets if target.startswith("#")} <= document["components"]["schemas"].keys()
 
 
-def test_the_page_is_served_under_a_strict_policy(http: httpx.Client) -> None:
+def test_page_is_served_with_a_strict_content_policy(http: httpx.Client) -> None:
     answer = http.get("/")
 
     assert answer.status_code == 200
@@ -485,7 +477,7 @@ def test_the_page_is_served_under_a_strict_policy(http: httpx.Client) -> None:
     assert library.headers["content-type"].startswith("text/javascript")
 
 
-def test_calls_that_change_something_need_the_token_where_one_is_configured(tmp_path: Path) -> None:
+def test_changes_need_the_configured_token(tmp_path: Path) -> None:
     with Server(tmp_path, token="secret") as running, httpx.Client(base_url=running.url, trust_env=False) as client:
         assert client.get(f"{V1}/peers").status_code == 200
         assert client.post(f"{V1}/peers/1/kill").status_code == 401
@@ -493,23 +485,23 @@ def test_calls_that_change_something_need_the_token_where_one_is_configured(tmp_
         assert allowed.status_code == 202
 
 
-def test_made_up_calls_meet_what_the_document_promises(server: Server, tmp_path: Path) -> None:
-    server.agent.say("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
+def test_generated_calls_match_the_openapi_document(server: Server, tmp_path: Path) -> None:
+    server.agent.set_status("broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3})
     checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
     command = [
         *(str(Path(sys.executable).with_name("schemathesis")), "run", f"{server.url}/openapi.json"),
         *("--checks", checks, "--max-examples", "5", "--phases", "examples,coverage,fuzzing", "--seed", "1"),
         # The stream never ends; without a quorum a change is rightly refused with 503.
         *("--exclude-path", "/api/v1/events", "--exclude-path", "/readyz", "--request-timeout", "5"),
-        # It has no generator of JSON Lines; test_uploads sends what is none.
+        # The tool has no generator of JSON Lines; test_uploads sends bodies that are none.
         *("--exclude-operation-id", "post_run_api_v1_runs_post"),
     ]
-    # It keeps a cache in the working directory.
+    # The tool keeps a cache in the working directory.
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode == 0, done.stdout[-6000:] + done.stderr[-2000:]
 
 
-def test_what_is_being_deleted_is_neither_offline_nor_out_of_balance(server: Server, http: httpx.Client) -> None:
+def test_topic_being_deleted_is_not_offline_nor_imbalanced(server: Server, http: httpx.Client) -> None:
     topics = server.ensemble.reading.topics
     offline = topics["orders"].partitions[0]._replace(leader=-1)
     topics["orders"] = topics["orders"]._replace(partitions={0: offline})
@@ -521,7 +513,7 @@ def test_what_is_being_deleted_is_neither_offline_nor_out_of_balance(server: Ser
     assert {*left, f"{prefix}topicstodeletecount 1.0"} <= set(http.get("/metrics").text.splitlines())
 
 
-# ---- what is wrong with a megabyte -------------------------------------------------------------------------------
+# ---- errors in large bodies -------------------------------------------------------------------------------------
 
 MANY = 60_000
 
@@ -536,9 +528,7 @@ MANY = 60_000
         ("/seeds/1/runs", {"settings": {str(n): [] for n in range(MANY)}}),
     ],
 )
-def test_of_all_that_is_wrong_with_a_body_the_first_is_told(
-    http: httpx.Client, path: str, body: dict[str, Any]
-) -> None:
+def test_errors_of_a_large_body_are_limited(http: httpx.Client, path: str, body: dict[str, Any]) -> None:
     answer = http.post(f"{V1}{path}", content=json.dumps(body, separators=(",", ":")))
 
     assert answer.status_code == 422
@@ -546,14 +536,14 @@ def test_of_all_that_is_wrong_with_a_body_the_first_is_told(
     assert 1 <= len(answer.json()["errors"]) <= ERRORS_TOLD
 
 
-def test_what_is_wrong_and_not_told_is_counted(http: httpx.Client) -> None:
+def test_errors_beyond_the_limit_are_counted(http: httpx.Client) -> None:
     wrong = http.post(f"{V1}/topics", json={"name": "t", **dict.fromkeys(map(str, range(ERRORS_TOLD + 5)))}).json()
 
     assert len(wrong["errors"]) == ERRORS_TOLD
     assert wrong["detail"].endswith("; and 5 more")
 
 
-def test_a_configuration_of_more_keys_than_kafka_knows_is_refused_before_they_are_looked_at(http: httpx.Client) -> None:
+def test_config_with_too_many_keys_is_refused_at_once(http: httpx.Client) -> None:
     changes = dict.fromkeys(map(str, range(KEYS_MAX + 1)), "1")
     answer = http.patch(f"{V1}/topics/orders/config", json=changes)
 
@@ -570,10 +560,10 @@ def test_a_configuration_of_more_keys_than_kafka_knows_is_refused_before_they_ar
         ("POST", "/elections", lambda text: {"type": "PREFERRED", "partitions": [{"topic": text, "partition": 0}]}),
     ],
 )
-def test_a_text_that_kafkas_protocol_cannot_carry_is_refused_before_a_broker_is_asked(
+def test_string_too_long_for_kafkas_protocol_is_refused(
     http: httpx.Client, method: str, path: str, body: Callable[[str], Any]
 ) -> None:
-    """Its strings have a length of 16 bits with a sign."""
+    """The lengths of Kafka's strings are signed 16-bit integers."""
     assert http.request(method, V1 + path, json=body("x" * 32_767)).status_code < 300
     for text, size in (("x" * 32_768, 32_768), ("ä" * 16_384, 32_768)):
         refused = http.request(method, V1 + path, json=body(text))
@@ -581,7 +571,7 @@ def test_a_text_that_kafkas_protocol_cannot_carry_is_refused_before_a_broker_is_
         assert f"Kafka's protocol has no text of {size} bytes" in refused.json()["detail"]
 
 
-def test_no_change_to_a_topic_that_is_not_there_is_refused_at_once(http: httpx.Client) -> None:
+def test_empty_change_to_a_missing_topic_is_404_at_once(http: httpx.Client) -> None:
     began = time.monotonic()
     answer = http.patch(f"{V1}/topics/nothing/config", json={})
 
@@ -590,19 +580,19 @@ def test_no_change_to_a_topic_that_is_not_there_is_refused_at_once(http: httpx.C
 
 
 @pytest.mark.parametrize("group", [".", ".."])
-def test_a_group_whose_znode_could_not_be_is_refused_where_it_needs_one(http: httpx.Client, group: str) -> None:
-    wanted = {"topic": "orders", "kind": "consumer", "group": group}
-    refused = http.post(f"{V1}/workloads", json={**wanted, "offsets": "zookeeper"})
+def test_zookeeper_group_with_an_invalid_znode_name_is_refused(http: httpx.Client, group: str) -> None:
+    body = {"topic": "orders", "kind": "consumer", "group": group}
+    refused = http.post(f"{V1}/workloads", json={**body, "offsets": "zookeeper"})
 
     assert refused.status_code == 422
     assert f"this is not a valid znode name: {group}" in refused.json()["detail"]
-    # To Kafka it is a group like others: these brokers have no topic.
-    assert http.post(f"{V1}/workloads", json=wanted).status_code == 404
+    # For Kafka this is a valid group; the request fails because these brokers have no such topic.
+    assert http.post(f"{V1}/workloads", json=body).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["/web/main.js", "/web/sentences.json"])
-@pytest.mark.parametrize("wanted", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
-def test_the_pages_files_are_sent_whole_whatever_part_is_wanted(http: httpx.Client, path: str, wanted: str) -> None:
-    answer = http.get(path, headers={"range": wanted})
+@pytest.mark.parametrize("byte_range", ["bytes=0-0", "bytes=5-1", "bytes=x", "bytes=99999999-", "lines=1-2", "bytes="])
+def test_page_files_ignore_range_requests(http: httpx.Client, path: str, byte_range: str) -> None:
+    answer = http.get(path, headers={"range": byte_range})
 
     assert (answer.status_code, answer.content) == (200, http.get(path).content)

@@ -1,4 +1,4 @@
-"""Why something happened in a run, and where two runs part, over HTTP."""
+"""Causes of an event in a run, and the first difference of two runs, over HTTP."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_a_cut_log_goes_back_to_the_fault_that_killed_its_leader(http: httpx.Client) -> None:
+def test_truncation_traces_to_the_fault_that_killed_the_leader(http: httpx.Client) -> None:
     seq = seq_of(e.LogTruncated, "broker-4")
     steps: list[Any] = http.get(f"{V1}/runs/r0000000b/why", params={"seq": seq}).json()
 
@@ -70,7 +70,7 @@ def test_a_cut_log_goes_back_to_the_fault_that_killed_its_leader(http: httpx.Cli
     assert rule["theirs"]["url"].startswith("https://")
 
 
-def test_every_step_is_what_the_journals_own_causes_say(server: Server) -> None:
+def test_steps_equal_the_causes_of_the_whole_journal(server: Server) -> None:
     causes = Causes()
     for entry in BUG:
         causes.see(entry)
@@ -90,9 +90,7 @@ def test_every_step_is_what_the_journals_own_causes_say(server: Server) -> None:
     assert asyncio.run(compare()) > 20
 
 
-def test_of_a_long_history_only_a_part_is_looked_through_and_the_chain_is_the_same(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_partial_read_of_a_long_history_finds_the_same_chain(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(why, "LOOKED_BACK_MAX", 1_400)
     idle = [Entry("peer-9", number, number, number, e.EpochAccepted(number)) for number in range(1, 6_001)]
     kept = server.services.runs.kept
@@ -112,7 +110,7 @@ def test_of_a_long_history_only_a_part_is_looked_through_and_the_chain_is_the_sa
     asyncio.run(ask())
 
 
-def test_what_lies_between_two_questions_is_not_looked_through(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_events_between_two_requests_are_not_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(why, "LOOKED_BACK_MAX", 100)
     monkeypatch.setattr(why, "LOOKED_AHEAD", 10)
     path = tmp_path / JOURNAL
@@ -139,13 +137,13 @@ def _whys_of_bug(server: Server) -> Whys:
     return Whys(RunFile(server.services.runs.kept.path("r0000000b") / JOURNAL))
 
 
-def test_two_runs_part_at_the_event_that_differs_and_each_says_why(http: httpx.Client) -> None:
+def test_two_runs_diverge_at_the_first_different_event(http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/r0000000a/divergence", params={"from": "r0000000b"}).json()
 
     assert found["same"] is False
     cut = found["at"]["b"]["event"]
     assert (cut["node"], cut["type"], cut["from_offset"], cut["to_offset"]) == ("broker-4", "log_truncated", 6, 5)
-    assert found["at"]["a"] is None, "as it is, broker 4 cuts nothing"
+    assert found["at"]["a"] is None, "without the bug, broker 4 truncates nothing"
     assert found["before"]["b"] == found["at"]["b"]["seq"] - 1
     then = http.get(f"{V1}/runs/r0000000a/journal", params={"after": found["before"]["a"] - 1, "limit": 2}).json()
     assert then[0]["wall_us"] <= cut["wall_us"] < then[1]["wall_us"]
@@ -156,9 +154,11 @@ def test_two_runs_part_at_the_event_that_differs_and_each_says_why(http: httpx.C
 
 
 @pytest.mark.parametrize("reference", ["owner nobody", "absence of mind", "absence " + "9" * 5_000, "registration x"])
-def test_a_reference_that_is_none_leads_nowhere(reference: str) -> None:
-    told: Any = next(entry for entry in BUG if isinstance(entry.event, e.LogTruncated))
-    entry = msgspec.structs.replace(told, event=msgspec.structs.replace(told.event, caused_by=Cause(reference)))
+def test_invalid_cause_reference_is_ignored(reference: str) -> None:
+    truncation: Any = next(entry for entry in BUG if isinstance(entry.event, e.LogTruncated))
+    entry = msgspec.structs.replace(
+        truncation, event=msgspec.structs.replace(truncation.event, caused_by=Cause(reference))
+    )
     causes = Causes()
     causes.see(entry)
     assert causes.chain(entry).steps == (entry,)
@@ -176,6 +176,6 @@ def test_a_reference_that_is_none_leads_nowhere(reference: str) -> None:
         ("r0000000b/divergence?from=live", 422),
     ],
 )
-def test_what_cannot_be_told_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_request_for_missing_causes_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")

@@ -1,4 +1,4 @@
-"""The messages of a run over HTTP: what is in a window is shown or counted, whoever wrote it down."""
+"""The messages of a run over HTTP: every message of a window is shown or counted, whichever node wrote it."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from zabka.simulation.network.tap import MessageTap
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 FAILOVER_US = (6_500_000, 6_527_000)
-"""The 27 ms in which kafka-1211's controller takes note of a dead broker and tells the others."""
+"""The 27 ms in which kafka-1211's controller notices a dead broker and notifies the others."""
 
 
 @pytest.fixture(scope="module")
-def heard() -> tuple[MessageTap, list[Any]]:
+def recorded() -> tuple[MessageTap, list[Any]]:
     tap, tap_of_bug = MessageTap(), MessageTap()
     verdict = play(LIBRARY["kafka-1211"], tap, tap_of_bug)
     return tap, verdict.journal
@@ -43,13 +43,13 @@ def window(**changes: Any) -> Window:
 
 
 def within(message: Message) -> bool:
-    """Was it sent, under way or received in the failover?"""
+    """Return whether it was sent, in flight or received during the failover."""
     ended = message.sent_us if message.arrived_us is None else message.arrived_us
     return message.sent_us <= FAILOVER_US[1] and ended >= FAILOVER_US[0]
 
 
-def test_every_message_of_a_window_is_shown_or_counted(heard: tuple[MessageTap, list[Any]]) -> None:
-    tap, _ = heard
+def test_every_message_of_a_window_is_shown_or_counted(recorded: tuple[MessageTap, list[Any]]) -> None:
+    tap, _ = recorded
     there = [message for message in tap.messages if within(message)]
     assert len(there) > 50
     messages = Messages(tap.messages)
@@ -61,14 +61,14 @@ def test_every_message_of_a_window_is_shown_or_counted(heard: tuple[MessageTap, 
         assert [each.id for each in found.messages] == sorted(each.id for each in found.messages)
 
 
-def test_a_message_that_is_under_way_in_the_window_is_in_it() -> None:
+def test_message_in_flight_during_the_window_is_included() -> None:
     slow = Message(1, 0, LONGEST_US - 1, "a", "b", "data", "Produce", {})
     messages = Messages([slow])
     assert messages.select(Window(1_000, 2_000, frozenset(), 10)).messages == [slow]
 
 
-def test_a_kept_runs_messages_come_from_its_file(tmp_path: Path, heard: tuple[MessageTap, list[Any]]) -> None:
-    tap, journal = heard
+def test_messages_of_a_kept_run_come_from_its_file(tmp_path: Path, recorded: tuple[MessageTap, list[Any]]) -> None:
+    tap, journal = recorded
     with Server(tmp_path) as server:
         kept: KeptRuns = server.services.runs.kept
         file = tmp_path / "heard.jsonl"
@@ -90,13 +90,13 @@ def test_a_kept_runs_messages_come_from_its_file(tmp_path: Path, heard: tuple[Me
     assert set(found["hidden"]) <= set(CLASSES) - {"controller", "broadcast"}
 
 
-def test_a_run_without_messages_has_none(tmp_path: Path) -> None:
+def test_run_without_messages_returns_none(tmp_path: Path) -> None:
     found = asyncio.run(KeptMessages().of(tmp_path / "messages.jsonl"))
     assert found.select(window()).messages == []
 
 
 class Talking(FakeAgent):
-    """An agent whose nodes have written these lines, a chunk of one line at a time."""
+    """An agent whose nodes wrote these lines; it returns one line per chunk."""
 
     lines: list[tuple[str, bytes]]
 
@@ -116,7 +116,7 @@ def sighted(node: str, way: Any, us: int, key: str) -> tuple[str, bytes]:
     return node, line
 
 
-def test_live_messages_are_what_both_ends_have_written(tmp_path: Path) -> None:
+def test_live_messages_are_matched_from_both_ends(tmp_path: Path) -> None:
     server = Server(tmp_path)
     talking = Talking(server.services.settings.agents[0])
     talking.lines = [
@@ -140,14 +140,14 @@ def test_live_messages_are_what_both_ends_have_written(tmp_path: Path) -> None:
 
 
 class Hanging(Talking):
-    """An agent that answers no question for messages."""
+    """An agent that never answers a request for messages."""
 
     async def read_messages(self, positions: dict[str, Position]) -> JournalAnswer:
         await asyncio.Event().wait()
         raise AssertionError
 
 
-def test_a_host_that_is_silent_keeps_nobody_waiting_for_the_messages_of_the_others(tmp_path: Path) -> None:
+def test_silent_host_does_not_delay_messages_of_other_hosts(tmp_path: Path) -> None:
     here, away = [AgentAddress(name=name, url="", nodes=[node]) for name, node in (("h1", "peer-1"), ("h2", "peer-2"))]
 
     async def asked() -> list[int]:
@@ -161,7 +161,7 @@ def test_a_host_that_is_silent_keeps_nobody_waiting_for_the_messages_of_the_othe
     assert asyncio.run(asked()) == [1_000]
 
 
-def test_the_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked, answered = threading.Event(), threading.Event()
 
     def slowly(_: Matcher) -> list[Message]:
@@ -175,14 +175,14 @@ def test_the_api_answers_while_messages_are_matched(tmp_path: Path, monkeypatch:
     talking.lines = [sighted("peer-1", "sent", 1_000, "Notification#1"), ("peer-1", b'{"n": "\xff"}\n')]
     server.services.agents.all[:] = [talking]
     with server, ThreadPoolExecutor() as pool:
-        told = pool.submit(httpx.get, f"{server.url}/api/v1/runs/live/messages", timeout=30)
+        answer = pool.submit(httpx.get, f"{server.url}/api/v1/runs/live/messages", timeout=30)
         assert asked.wait(20)
         assert httpx.get(f"{server.url}/healthz", timeout=10).status_code == 200
         answered.set()
-        assert told.result(20).json()["messages"] == []
+        assert answer.result(20).json()["messages"] == []
 
 
-def test_bad_questions_are_refused(tmp_path: Path) -> None:
+def test_invalid_message_requests_are_refused(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
         base = f"{server.url}/api/v1/runs"
         assert httpx.get(f"{base}/r99999999/messages").status_code == 404
@@ -192,7 +192,7 @@ def test_bad_questions_are_refused(tmp_path: Path) -> None:
         assert httpx.get(f"{base}/live/messages", params={"limit": -1}).status_code == 422
 
 
-def test_a_file_of_messages_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_message_file_is_read_as_written(tmp_path: Path) -> None:
     message = Message(1, 5, None, "peer-1", "peer-2", "ping", "PING", {}, lost="the link was cut")
     path = tmp_path / "messages.jsonl"
     path.write_bytes(message_line(message))

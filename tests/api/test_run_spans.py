@@ -1,4 +1,4 @@
-"""Spans of a run, or of a part of it, and what of them is drawn as one."""
+"""Spans of a run or of a part of it, and the merging of short spans."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from tests.api.histories import copies, keep, kept_run, played, tell
+from tests.api.histories import collect_history, copies, keep, kept_run, played
 from zabka.api.collector.collector import Collector
 from zabka.api.runs.history import CHECKPOINT_EVERY, Checkpoints
 from zabka.api.runs.kept import JOURNAL, KeptRuns
@@ -23,7 +23,7 @@ from zabka.journal.spans import Span, Spans
 
 
 def folded(history: Sequence[Entry]) -> list[Span]:
-    """What `zabka.journal.spans` makes of a history; tests/journal holds that to brute force."""
+    """Return the spans of a history from `zabka.journal.spans`, which tests/journal checks against brute force."""
     spans = Spans()
     for entry in history:
         spans.apply(entry)
@@ -31,7 +31,7 @@ def folded(history: Sequence[Entry]) -> list[Span]:
 
 
 def up_to(history: Sequence[Entry], to_us: int) -> list[Entry]:
-    """The events before the first one that is later."""
+    """Return the events before the first event after `to_us`."""
     later = next((place for place, entry in enumerate(history) if entry.wall_us > to_us), len(history))
     return list(history[:later])
 
@@ -46,7 +46,7 @@ def kept_rewind(tmp_path: Path, history: tuple[Entry, ...], checkpoints: Checkpo
     return Rewind(RunFile(kept.path("r00000001") / JOURNAL), checkpoints)
 
 
-def test_spans_of_a_run_are_those_of_its_fold_whatever_was_folded_before(tmp_path: Path) -> None:
+def test_spans_of_a_run_do_not_depend_on_checkpoints(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     for bytes_max in (1 << 20, 40_000, 1):
         rewind = kept_rewind(tmp_path / str(bytes_max), history, Checkpoints(bytes_max))
@@ -56,7 +56,7 @@ def test_spans_of_a_run_are_those_of_its_fold_whatever_was_folded_before(tmp_pat
             assert texts(asyncio.run(rewind.spans()).spans) == texts(folded(history))
 
 
-def test_a_part_of_a_run_has_the_spans_that_reach_into_it_with_their_own_beginnings(tmp_path: Path) -> None:
+def test_spans_of_a_part_keep_their_own_beginnings(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     rewind = kept_rewind(tmp_path, history, Checkpoints())
     first, last = history[0].wall_us, max(entry.wall_us for entry in history)
@@ -70,13 +70,13 @@ def test_a_part_of_a_run_has_the_spans_that_reach_into_it_with_their_own_beginni
         assert found.last_us <= to_us
 
 
-def test_spans_of_the_live_run_are_those_of_its_whole_history_though_its_oldest_events_went(tmp_path: Path) -> None:
+def test_live_spans_survive_deletion_of_the_oldest_events(tmp_path: Path) -> None:
     bounds = {"kept_bytes_max": 1 << 20, "file_bytes_max": 1 << 17}
     collector = Collector(tmp_path, **bounds)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
-    # What ended before the oldest event that is kept is gone with those before it.
+    # Spans that ended before the oldest kept event were deleted with the older events.
     gone_us = max(entry.wall_us for entry in history[: oldest - 1])
 
     def check(rewind: Rewind, from_us: int | None) -> None:
@@ -94,7 +94,7 @@ def test_spans_of_the_live_run_are_those_of_its_whole_history_though_its_oldest_
     again.close()
 
 
-def test_nothing_lasts_in_a_run_without_events(tmp_path: Path) -> None:
+def test_run_without_events_has_no_spans(tmp_path: Path) -> None:
     collector = Collector(tmp_path)
     assert asyncio.run(collector.rewind.spans()) == Lasted([], 0, 0)
     collector.close()
@@ -107,11 +107,11 @@ def span(lane: str, of: str, from_us: int, to_us: int | None, state: str) -> Spa
     return Span(lane, of, from_us, to_us, state, of, from_us)
 
 
-def told(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
+def rows(found: Iterable[dict[str, Any]]) -> list[tuple[Any, ...]]:
     return [(s["from_us"], s["to_us"], s["state"], s.get("merged")) for s in found]
 
 
-def test_lanes_stand_in_their_order_and_numbers_count_as_such() -> None:
+def test_lanes_are_in_order_with_numbers_sorted_as_numbers() -> None:
     names = ["faults", "isr:t-10", "isr:t-9", "process:peer-1", "controller", "belief:broker-2", "peer:1", "isr:2-1"]
     lasted = Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1)
 
@@ -128,13 +128,13 @@ def test_lanes_stand_in_their_order_and_numbers_count_as_such() -> None:
     ]
 
 
-def test_a_topic_of_a_name_like_no_other_has_its_lane() -> None:
+def test_topic_with_an_unusual_name_has_its_lane() -> None:
     names = ["isr:" + "9" * 5_000 + "-0", "isr:t-0", "isr:\u0663-0"]
     found = lanes(Lasted([span(name, "", 0, 1, "x") for name in names], 0, 1), (), None)
     assert {lane["lane"] for lane in found} == set(names)
 
 
-def test_spans_of_a_row_within_one_bin_become_one_that_says_what_is_in_it() -> None:
+def test_spans_within_one_bin_are_merged_with_their_states() -> None:
     row = [
         span("isr:t-0", "1", 0, 40, "leader"), span("isr:t-0", "1", 40, 43, "in_sync"),
         span("isr:t-0", "1", 43, 48, "out"), span("isr:t-0", "1", 48, 49, "in_sync"),
@@ -143,7 +143,7 @@ def test_spans_of_a_row_within_one_bin_become_one_that_says_what_is_in_it() -> N
     other = [span("isr:t-0", "-1", 44, 45, "leaderless")]
     [lane] = lanes(Lasted([*row, *other], 0, 100), (), 10)
 
-    assert told(lane["spans"]) == [
+    assert rows(lane["spans"]) == [
         (0, 40, "leader", None),
         (40, 49, "out", {"in_sync": 2, "out": 1}),
         (44, 45, "leaderless", None),
@@ -154,7 +154,7 @@ def test_spans_of_a_row_within_one_bin_become_one_that_says_what_is_in_it() -> N
     assert len(whole["spans"]) == 7
 
 
-def test_others_have_their_turn_between_parts_that_are_known_already(tmp_path: Path) -> None:
+def test_cached_parts_still_yield_to_other_tasks(tmp_path: Path) -> None:
     history = tuple(copies(played(), 3))
     rewind = kept_rewind(tmp_path, history, Checkpoints())
     turns = 0
@@ -177,15 +177,15 @@ def test_others_have_their_turn_between_parts_that_are_known_already(tmp_path: P
     assert turns >= len(history) // CHECKPOINT_EVERY
 
 
-def test_the_answer_has_the_lanes_as_they_are() -> None:
+def test_answer_contains_the_lanes_unchanged() -> None:
     spans = Spans()
     for entry in played():
         spans.apply(entry)
     lasted = Lasted([*spans.take_closed(), *spans.lasting()], played()[0].wall_us, played()[-1].wall_us)
-    for wanted, bins in (((), None), (("controller", "isr"), 10), (("nothing",), None)):
-        told = json.loads(encoded(lasted, wanted, bins))
-        assert told == {
+    for selected, bins in (((), None), (("controller", "isr"), 10), (("nothing",), None)):
+        answer = json.loads(encoded(lasted, selected, bins))
+        assert answer == {
             "first_us": lasted.first_us,
             "last_us": lasted.last_us,
-            "lanes": json.loads(msgspec.json.encode(lanes(lasted, wanted, bins))),
+            "lanes": json.loads(msgspec.json.encode(lanes(lasted, selected, bins))),
         }

@@ -1,4 +1,4 @@
-"""Runs that can be rewound: any moment of the live cluster and of kept runs is the fold of what was up to there."""
+"""Past states of runs: any moment of the live cluster or of a kept run is the fold of its events up to then."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from tests.api.api_server import Server
-from tests.api.histories import copies, keep, kept_run, played, tell
+from tests.api.histories import collect_history, copies, keep, kept_run, played
 from zabka.api.collector.collector import Collector
 from zabka.api.http.problems import Problem
 from zabka.api.runs.catalogue import Runs
@@ -35,7 +35,7 @@ def as_json(state: ClusterState) -> Any:
 
 
 def numbers(last: int, count: int = 40) -> list[int]:
-    """Some numbers of a history, those around checkpoints among them."""
+    """Return some numbers of a history, including those around checkpoints."""
     edges = [seq for every in range(0, last, CHECKPOINT_EVERY) for seq in (every - 1, every, every + 1)]
     drawn = random.Random(1).sample(range(1, last + 1), count)
     return [seq for seq in (*drawn, *edges, last) if 0 <= seq <= last]
@@ -46,7 +46,7 @@ def kept(tmp_path: Path) -> KeptRuns:
     return KeptRuns(tmp_path / "runs")
 
 
-def test_a_state_of_a_kept_run_is_the_fold_of_its_events_up_to_there(kept: KeptRuns, tmp_path: Path) -> None:
+def test_state_of_a_kept_run_is_the_fold_of_its_events(kept: KeptRuns, tmp_path: Path) -> None:
     history = tuple(copies(played(), 2))
     keep(kept, kept_run("r00000001", 1, history), history)
     rewind = Runs(Collector(tmp_path / "c"), kept).rewind("r00000001")
@@ -56,7 +56,7 @@ def test_a_state_of_a_kept_run_is_the_fold_of_its_events_up_to_there(kept: KeptR
     assert asyncio.run(rewind.state(None)).seq == len(history)
 
 
-def test_a_run_that_is_removed_while_it_is_read_is_not_there(kept: KeptRuns, tmp_path: Path) -> None:
+def test_run_deleted_while_it_is_read_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
     history = played()
     keep(kept, kept_run("r00000001", 1, history), history)
     runs = Runs(Collector(tmp_path / "c"), kept)
@@ -72,7 +72,7 @@ def test_a_run_that_is_removed_while_it_is_read_is_not_there(kept: KeptRuns, tmp
     asyncio.run(scenario())
 
 
-def test_states_are_the_same_whatever_of_them_was_kept_in_memory(kept: KeptRuns) -> None:
+def test_states_do_not_depend_on_checkpoints_in_memory(kept: KeptRuns) -> None:
     history = tuple(copies(played(), 3))
     keep(kept, kept_run("r00000001", 1, history), history)
     file = RunFile(kept.path("r00000001") / JOURNAL)
@@ -82,9 +82,9 @@ def test_states_are_the_same_whatever_of_them_was_kept_in_memory(kept: KeptRuns)
         assert asyncio.run(forgetful.state(seq)) == fold(history[:seq])
 
 
-def test_any_moment_of_the_live_cluster_is_exact_though_its_oldest_events_went(tmp_path: Path) -> None:
+def test_live_state_is_exact_after_the_oldest_events_went(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert 1 < oldest < len(history) // 2
 
@@ -102,9 +102,9 @@ def test_any_moment_of_the_live_cluster_is_exact_though_its_oldest_events_went(t
     again.close()
 
 
-def test_what_another_version_folded_is_folded_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_state_folded_by_another_version_is_folded_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     collector = Collector(tmp_path, file_bytes_max=1 << 17)
-    history = tell(collector, list(played()))
+    history = collect_history(collector, list(played()))
     collector.close()
     monkeypatch.setattr("zabka.api.collector.collector.FOLDED", "of another version")
     again = Collector(tmp_path)
@@ -113,12 +113,10 @@ def test_what_another_version_folded_is_folded_anew(tmp_path: Path, monkeypatch:
     again.close()
 
 
-def test_what_another_version_folded_of_events_that_are_gone_is_where_this_one_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Two days of history fill what is kept: an upgrade must not forget what was told before."""
+def test_old_versions_fold_of_deleted_events_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kept history covers about two days; an upgrade must not forget the state from before it."""
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 17)
-    history = tell(collector, copies(played(), 5))
+    history = collect_history(collector, copies(played(), 5))
     oldest = collector.oldest_seq
     assert oldest > 1
     collector.close()
@@ -132,9 +130,9 @@ def test_what_another_version_folded_of_events_that_are_gone_is_where_this_one_g
     again.close()
 
 
-def test_a_moment_that_is_gone_or_was_not_yet_is_refused(tmp_path: Path) -> None:
+def test_deleted_or_future_moment_is_refused(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 18, file_bytes_max=1 << 16)
-    tell(collector, list(played()))
+    collect_history(collector, list(played()))
     oldest = collector.oldest_seq
 
     assert asyncio.run(collector.rewind.state(oldest - 1)).seq == oldest - 1
@@ -145,16 +143,16 @@ def test_a_moment_that_is_gone_or_was_not_yet_is_refused(tmp_path: Path) -> None
     collector.close()
 
 
-def test_events_that_go_while_a_state_is_folded_refuse_it_and_do_not_spoil_it(tmp_path: Path) -> None:
+def test_events_deleted_during_a_fold_refuse_the_state(tmp_path: Path) -> None:
     collector = Collector(tmp_path, kept_bytes_max=1 << 20, file_bytes_max=1 << 20)
-    tell(collector, list(played()))
+    collect_history(collector, list(played()))
     collector.close()
     again = Collector(tmp_path, kept_bytes_max=1 << 19, file_bytes_max=1 << 17)
 
     async def scenario() -> None:
         asked = asyncio.ensure_future(Rewind(again.rewind.history, Checkpoints()).state(1_500))
         await asyncio.sleep(0)
-        tell(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
+        collect_history(again, [msgspec.structs.replace(e, node_seq=e.node_seq + 10_000) for e in copies(played(), 2)])
         with pytest.raises(Problem, match="the oldest stored event is"):
             await asked
 
@@ -165,7 +163,7 @@ def test_events_that_go_while_a_state_is_folded_refuse_it_and_do_not_spoil_it(tm
 # ---- kept runs ---------------------------------------------------------------------------------------------------
 
 
-def test_kept_runs_are_there_after_a_restart_and_the_oldest_make_room(tmp_path: Path) -> None:
+def test_kept_runs_survive_a_restart_and_the_oldest_are_evicted(tmp_path: Path) -> None:
     history = played()[:50]
     kept = KeptRuns(tmp_path, runs_max=2)
     for number in range(1, 4):
@@ -178,7 +176,7 @@ def test_kept_runs_are_there_after_a_restart_and_the_oldest_make_room(tmp_path: 
     assert [run.id for run in KeptRuns(tmp_path, runs_max=5, bytes_max=1).all()] == ["r00000003"]
 
 
-def test_a_run_that_was_not_written_to_its_end_is_not_there(tmp_path: Path) -> None:
+def test_incompletely_written_run_is_not_listed(tmp_path: Path) -> None:
     def half() -> Iterator[Entry]:
         yield from played()[:10]
         raise OSError(28, "No space left on device")
@@ -189,10 +187,10 @@ def test_a_run_that_was_not_written_to_its_end_is_not_there(tmp_path: Path) -> N
     (tmp_path / "r00000002.unfinished").mkdir()
     (tmp_path / "r00000003").mkdir()
     assert KeptRuns(tmp_path).all() == []
-    assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "what is not understood is let be"
+    assert [path.name for path in tmp_path.iterdir()] == ["r00000003"], "an unknown directory is left unchanged"
 
 
-def test_a_pair_is_named_while_it_is_kept(kept: KeptRuns) -> None:
+def test_run_lists_its_pair_while_the_pair_is_kept(kept: KeptRuns) -> None:
     history = played()[:10]
     keep(kept, kept_run("r00000001", 1, history, pair="r00000001.bug"), history)
     keep(kept, kept_run("r00000001.bug", 1, history, pair="r00000001"), history)
@@ -202,7 +200,7 @@ def test_a_pair_is_named_while_it_is_kept(kept: KeptRuns) -> None:
     assert kept.get("r00000001").pair is None
 
 
-def test_a_run_whose_files_somebody_removed_is_not_there_any_more(kept: KeptRuns, tmp_path: Path) -> None:
+def test_run_with_removed_files_is_not_found(kept: KeptRuns, tmp_path: Path) -> None:
     history = played()[:10]
     for number in (1, 2, 3):
         keep(kept, kept_run(f"r0000000{number}", number, history), history)
@@ -218,7 +216,7 @@ def test_a_run_whose_files_somebody_removed_is_not_there_any_more(kept: KeptRuns
     assert [run.id for run in kept.all()] == ["r00000003"]
 
 
-def test_room_is_made_though_the_oldest_run_was_removed_by_hand(tmp_path: Path) -> None:
+def test_eviction_works_when_the_oldest_run_was_removed(tmp_path: Path) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path, runs_max=2)
     for number in (1, 2):
@@ -230,7 +228,7 @@ def test_room_is_made_though_the_oldest_run_was_removed_by_hand(tmp_path: Path) 
     assert [run.id for run in kept.all()] == ["r00000002", "r00000003"]
 
 
-def test_runs_that_cannot_be_removed_keep_nobody_from_starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unremovable_run_does_not_prevent_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path)
     for number in (1, 2):
@@ -243,7 +241,7 @@ def test_runs_that_cannot_be_removed_keep_nobody_from_starting(tmp_path: Path, m
     assert [run.id for run in KeptRuns(tmp_path, runs_max=1).all()] == ["r00000002"]
 
 
-def test_a_runs_directory_that_was_removed_is_made_again(tmp_path: Path) -> None:
+def test_removed_runs_directory_is_created_again(tmp_path: Path) -> None:
     history = played()[:10]
     kept = KeptRuns(tmp_path / "runs")
     shutil.rmtree(tmp_path / "runs")
@@ -257,12 +255,12 @@ def test_a_runs_directory_that_was_removed_is_made_again(tmp_path: Path) -> None
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with Server(tmp_path_factory.mktemp("api")) as running:
-        in_loop(running, lambda: _told(running))
+        in_loop(running, lambda: _fill(running))
         yield running
 
 
-async def _told(server: Server) -> None:
-    tell(server.collector, list(played()))
+async def _fill(server: Server) -> None:
+    collect_history(server.collector, list(played()))
     keep(server.services.runs.kept, kept_run("r0000000a", 1, played()), played())
 
 
@@ -286,7 +284,7 @@ def test_runs_are_listed_with_the_live_one_first(server: Server, http: httpx.Cli
     assert (kept["pair"], kept["messages"]) == (None, False)
 
 
-def test_a_state_over_http_is_the_streams_snapshot(server: Server, http: httpx.Client) -> None:
+def test_state_over_http_equals_the_streams_snapshot(server: Server, http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/live/state").json()
 
     assert found["state"] == as_json(server.collector.state)
@@ -295,7 +293,7 @@ def test_a_state_over_http_is_the_streams_snapshot(server: Server, http: httpx.C
     assert (at["seq"], at["state"]) == (1_000, as_json(fold(played()[:1_000])))
 
 
-def test_an_answer_that_lasts_is_not_sent_twice(http: httpx.Client) -> None:
+def test_unchanged_answer_is_not_sent_twice(http: httpx.Client) -> None:
     first = http.get(f"{V1}/runs/r0000000a/state?at=9")
     again = http.get(f"{V1}/runs/r0000000a/state?at=9", headers={"If-None-Match": first.headers["etag"]})
     other = http.get(f"{V1}/runs/r0000000a/state?at=10", headers={"If-None-Match": first.headers["etag"]})
@@ -310,7 +308,7 @@ def test_answers_are_compressed(http: httpx.Client) -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "meant"),
+    ("asked", "selected"),
     [
         ({"after": 5, "limit": 3}, lambda e: 5 < e.seq <= 8),
         ({"after": 5, "until": 7}, lambda e: 5 < e.seq <= 7),
@@ -322,16 +320,16 @@ def test_answers_are_compressed(http: httpx.Client) -> None:
          lambda e: e is [x for x in played()[:1_900] if type_name(x.event) == "session_closed"][-1]),
     ],
 )  # fmt: skip
-def test_events_of_a_run_are_told_in_order_from_either_end(
-    http: httpx.Client, asked: dict[str, Any], meant: Callable[[Entry], bool]
+def test_events_of_a_run_are_served_in_order_from_both_ends(
+    http: httpx.Client, asked: dict[str, Any], selected: Callable[[Entry], bool]
 ) -> None:
     answer = http.get(f"{V1}/runs/r0000000a/journal", params=asked)
 
-    told = [decode_line(msgspec.json.encode(event)) for event in answer.json()]
-    assert told == [entry for entry in played() if meant(entry)]
+    served = [decode_line(msgspec.json.encode(event)) for event in answer.json()]
+    assert served == [entry for entry in played() if selected(entry)]
 
 
-def test_a_page_says_how_far_it_looked(http: httpx.Client) -> None:
+def test_event_page_reports_how_far_it_read(http: httpx.Client) -> None:
     def looked_through(**asked: int | str) -> int:
         return int(http.get(f"{V1}/runs/r0000000a/journal", params=asked).headers["x-looked-through"])
 
@@ -353,7 +351,7 @@ def test_a_page_says_how_far_it_looked(http: httpx.Client) -> None:
         ("r0000000a/journal?limit=0", 422),
     ],
 )
-def test_what_is_not_there_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
+def test_missing_run_or_moment_is_a_problem(http: httpx.Client, path: str, status: int) -> None:
     answer = http.get(f"{V1}/runs/{path}")
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
@@ -361,7 +359,7 @@ def test_what_is_not_there_is_a_problem(http: httpx.Client, path: str, status: i
         assert answer.json()["oldest"] == http.get(f"{V1}/runs/live").json()["first_seq"]
 
 
-def test_a_run_is_removed_once_and_the_live_one_never(server: Server, http: httpx.Client) -> None:
+def test_run_is_deleted_once_and_the_live_run_never(server: Server, http: httpx.Client) -> None:
     in_loop(server, lambda: _kept_too(server))
     assert http.delete(f"{V1}/runs/r0000000b").status_code == 204
     assert http.delete(f"{V1}/runs/r0000000b").status_code == 404
@@ -372,7 +370,7 @@ async def _kept_too(server: Server) -> None:
     keep(server.services.runs.kept, kept_run("r0000000b", 2, played()[:5]), played()[:5])
 
 
-def test_spans_are_told_by_lanes(http: httpx.Client) -> None:
+def test_spans_are_served_by_lane(http: httpx.Client) -> None:
     found = http.get(f"{V1}/runs/r0000000a/spans", params={"lanes": "controller,isr:orders-0", "bins": 800}).json()
 
     assert [lane["lane"] for lane in found["lanes"]] == ["controller", "isr:orders-0"]

@@ -1,4 +1,4 @@
-"""The outage library over HTTP: listed, played one at a time in a process of its own, and told."""
+"""The outage library over HTTP: listing, and runs played one at a time in a process of their own."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def ended(http: httpx.Client, started: httpx.Response) -> dict[str, Any]:
     return found
 
 
-def test_each_script_of_the_library_says_what_is_expected_and_where_it_can_be_played(http: httpx.Client) -> None:
+def test_script_lists_its_expected_verdict_and_live_support(http: httpx.Client) -> None:
     empty_isr, broken, _ = http.get(f"{V1}/scenarios").json()
 
     assert (empty_isr["name"], empty_isr["expected"], empty_isr["live"]) == ("kafka-708", "held", True)
@@ -57,9 +57,9 @@ def test_each_script_of_the_library_says_what_is_expected_and_where_it_can_be_pl
     )  # fmt: skip
 
 
-def test_a_run_is_accepted_and_then_told_with_its_verdict_and_its_story(server: Server, http: httpx.Client) -> None:
-    wanted = {"seed": 7, "switches": ["no-broker-epoch"], "settings": {"tickTime": 250}}
-    started = http.post(f"{V1}/scenarios/kafka-708/runs", json=wanted)
+def test_run_is_accepted_and_ends_with_verdict_and_story(server: Server, http: httpx.Client) -> None:
+    body = {"seed": 7, "switches": ["no-broker-epoch"], "settings": {"tickTime": 250}}
+    started = http.post(f"{V1}/scenarios/kafka-708/runs", json=body)
     assert started.status_code == 202
     assert started.headers["location"] == f"{V1}/scenario-runs/{started.json()['id']}"
     assert (started.json()["scenario"], started.json()["verdict"]) == ("kafka-708", None)
@@ -84,7 +84,7 @@ def test_a_run_is_accepted_and_then_told_with_its_verdict_and_its_story(server: 
     assert run["outage"]["problems"] == ["LeaderInIsr: orders-0: the ISR is empty"]
 
 
-def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: httpx.Client) -> None:
+def test_failed_run_reports_its_error_and_the_next_one_runs(http: httpx.Client) -> None:
     failed, fine = (http.post(f"{V1}/scenarios/{name}/runs") for name in ("broken", "kafka-708"))
 
     run = ended(http, failed)
@@ -94,7 +94,7 @@ def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: h
 
 
 @pytest.mark.parametrize(
-    ("name", "body", "status", "said"),
+    ("name", "body", "status", "message"),
     [
         ("nope", {}, 404, "there is no scenario nope"),
         ("../etc.json", {}, 404, ""),
@@ -107,17 +107,17 @@ def test_a_run_that_cannot_be_played_says_why_and_the_next_one_is_played(http: h
         ("kafka-708", {"faster": True}, 422, "faster"),
     ],
 )
-def test_a_run_that_makes_no_sense_is_refused_before_it_is_played(
-    http: httpx.Client, name: str, body: dict[str, Any], status: int, said: str
+def test_invalid_run_is_refused_before_it_is_played(
+    http: httpx.Client, name: str, body: dict[str, Any], status: int, message: str
 ) -> None:
     answer = http.post(f"{V1}/scenarios/{name}/runs", json=body)
 
     assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json")
-    assert said in answer.json()["detail"]
+    assert message in answer.json()["detail"]
     assert http.get(f"{V1}/scenario-runs/nope").status_code == 404
 
 
-def test_the_queue_of_runs_is_bounded_and_a_run_under_way_ends_with_the_api(tmp_path: Path) -> None:
+def test_run_queue_is_bounded_and_cancelled_with_the_api(tmp_path: Path) -> None:
     with Server(tmp_path) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         first = http.post(f"{V1}/scenarios/endless/runs")
         while http.get(first.headers["location"]).json()["state"] != "running":
@@ -128,7 +128,7 @@ def test_the_queue_of_runs_is_bounded_and_a_run_under_way_ends_with_the_api(tmp_
     assert server.player.cancelled.is_set()
 
 
-def test_a_mistake_of_the_player_ends_its_run_and_the_next_one_is_played(tmp_path: Path) -> None:
+def test_player_bug_ends_its_run_and_the_next_one_runs(tmp_path: Path) -> None:
     class Mistaken(FakePlayer):
         async def ask(self, *arguments: str, patience_s: float = 0) -> bytes:
             if "kafka-708" in arguments:
@@ -173,7 +173,7 @@ def test_only_the_latest_runs_are_remembered(tmp_path: Path) -> None:
     assert len(asyncio.run(play_many())) == REMEMBERED_MAX
 
 
-def test_a_script_is_played_in_a_process_of_its_own() -> None:
+def test_script_is_played_in_its_own_process() -> None:
     answer = json.loads(asyncio.run(ScenarioProcess(player_argv()).ask("scenarios", "run", "zookeeper-1549", "--json")))
 
     [run] = answer["runs"]
@@ -182,16 +182,16 @@ def test_a_script_is_played_in_a_process_of_its_own() -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "said"),
+    ("code", "message"),
     [
         ("import time; time.sleep(60)", "did not end within 0 s"),
         ("raise SystemExit('out of memory')", "exited with code 1: out of memory"),
         ("import os; os.abort()", "exited with code -6: it printed nothing"),
     ],
 )
-def test_a_player_that_fails_is_one_line(code: str, said: str) -> None:
+def test_player_failure_is_reported_in_one_line(code: str, message: str) -> None:
     patience_s = 0.1 if "sleep" in code else 10
-    with pytest.raises(PlayerFailed, match=said):
+    with pytest.raises(PlayerFailed, match=message):
         asyncio.run(ScenarioProcess([sys.executable, "-S", "-c", code]).ask("list", patience_s=patience_s))
 
 
@@ -208,7 +208,7 @@ time.sleep(60)
 """
 
 
-def test_a_player_that_takes_too_long_may_put_right_what_it_broke_and_say_so(tmp_path: Path) -> None:
+def test_player_can_repair_the_cluster_after_a_timeout(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
     asked = ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster), patience_s=2)
 
@@ -221,7 +221,7 @@ def await_broken(cluster: Path) -> None:
         time.sleep(0.01)
 
 
-def test_a_player_whose_caller_is_cancelled_may_put_right_what_it_broke(tmp_path: Path) -> None:
+def test_player_can_repair_the_cluster_after_cancellation(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
@@ -234,12 +234,12 @@ def test_a_player_whose_caller_is_cancelled_may_put_right_what_it_broke(tmp_path
     assert cluster.read_text() == "put right"
 
 
-def test_a_player_whose_caller_is_cancelled_before_it_knows_of_the_start_may_put_right_too(tmp_path: Path) -> None:
+def test_player_can_repair_after_a_cancellation_at_its_start(tmp_path: Path) -> None:
     cluster = tmp_path / "cluster"
 
     async def cancel() -> None:
         asking = asyncio.create_task(ScenarioProcess([sys.executable, "-S", "-c", AFTERWARDS]).ask(str(cluster)))
-        # The process begins, and then the loop stands still: it has heard nothing of it yet.
+        # The process starts, and then the loop is blocked, so that it has not learned of the start yet.
         for _ in range(2):
             await asyncio.sleep(0)
         await_broken(cluster)
@@ -250,7 +250,7 @@ def test_a_player_whose_caller_is_cancelled_before_it_knows_of_the_start_may_put
     assert cluster.read_text() == "put right"
 
 
-def test_a_script_is_played_on_this_cluster_where_that_is_wanted(server: Server, http: httpx.Client) -> None:
+def test_script_is_played_on_this_cluster_on_request(server: Server, http: httpx.Client) -> None:
     run = ended(http, http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True}))
 
     assert server.player.asked[-1] == ("scenarios", "run", "kafka-708", "--on", HERE.url, "--json")
@@ -258,13 +258,13 @@ def test_a_script_is_played_on_this_cluster_where_that_is_wanted(server: Server,
 
 
 @pytest.mark.parametrize("more", [{"keep": True}, {"seed": 7}, {"settings": {"tickTime": "250"}}])
-def test_on_this_cluster_a_script_is_played_as_it_is(http: httpx.Client, more: dict[str, Any]) -> None:
+def test_live_script_accepts_no_changes(http: httpx.Client, more: dict[str, Any]) -> None:
     refused = http.post(f"{V1}/scenarios/kafka-708/runs", json={"live": True, **more})
     assert refused.status_code == 422
     assert "a live run" in refused.text
 
 
-def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reason(http: httpx.Client) -> None:
+def test_script_without_live_support_is_refused(http: httpx.Client) -> None:
     refused = http.post(f"{V1}/scenarios/broken/runs", json={"live": True})
     assert refused.status_code == 422
     assert refused.json()["detail"] == "broken cannot run on this cluster: it chooses when a disk answers"
@@ -279,5 +279,5 @@ def test_a_script_that_cannot_be_played_on_this_cluster_is_refused_with_the_reas
         ({}, "with the mistake"),
     ],
 )
-def test_play_that_differs_by_a_setting_is_not_called_a_bug(settings: dict[str, str], label: str) -> None:
+def test_play_with_a_different_setting_is_not_called_a_bug(settings: dict[str, str], label: str) -> None:
     assert variant_label(settings) == label

@@ -1,4 +1,4 @@
-"""Who may call what: Host, Origin, token; and what a browser is told."""
+"""Access control: Host, Origin and token checks, and the security headers of every answer."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_other_host_names_are_refused_against_dns_rebinding(host: str) -> None:
     assert json.loads(body)["status"] == 400
 
 
-def test_a_host_name_that_was_allowed_is_answered() -> None:
+def test_allowed_host_name_is_answered() -> None:
     assert call(LOCKED, host="lab.example:8080")[0] == 200
 
 
-def test_beyond_loopback_addresses_are_answered_but_not_foreign_names() -> None:
+def test_wide_bind_answers_addresses_but_not_foreign_names() -> None:
     wide = Gate(_app, hosts=[], token="secret", policy="x", addresses=True)
 
     assert call(wide, host="192.0.2.7:8080")[0] == 200
@@ -66,17 +66,17 @@ def test_beyond_loopback_addresses_are_answered_but_not_foreign_names() -> None:
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:9999", "http://[::1"])
-def test_a_foreign_page_may_not_change_anything(origin: str) -> None:
+def test_foreign_page_cannot_change_anything(origin: str) -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin=origin)[0] == 403
 
 
-def test_our_own_page_and_tools_may_change_things() -> None:
+def test_own_page_and_tools_can_change_things() -> None:
     assert call(OPEN, "POST", host="localhost:8080", origin="http://localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080")[0] == 200
     assert call(OPEN, "POST", host="localhost:8080", sec_fetch_site="cross-site")[0] == 403
 
 
-def test_where_a_token_is_configured_changes_need_it_and_reads_do_not() -> None:
+def test_configured_token_is_needed_for_changes_only() -> None:
     assert call(LOCKED, host="localhost")[0] == 200
     status, headers, _ = call(LOCKED, "POST", host="localhost")
     assert (status, headers["www-authenticate"]) == (401, "Bearer")
@@ -90,7 +90,7 @@ def test_every_answer_carries_the_policy() -> None:
         assert headers["x-content-type-options"] == "nosniff"
 
 
-def test_the_import_map_is_allowed_by_its_hash_alone() -> None:
+def test_import_map_is_allowed_by_its_hash_alone() -> None:
     found = page.policy('<script type="importmap">{"imports":{}}</script>')
 
     assert "script-src 'self' 'sha256-" in found
@@ -98,15 +98,15 @@ def test_the_import_map_is_allowed_by_its_hash_alone() -> None:
     assert "sha256" not in page.policy("<html></html>")
 
 
-def test_loopback_addresses_are_told_from_all_others() -> None:
+def test_loopback_addresses_are_recognised() -> None:
     assert loopback("127.0.0.1")
     assert loopback("localhost")
     assert not loopback("0.0.0.0")
     assert not loopback("192.0.2.7")
 
 
-def test_a_name_that_begins_like_a_loopback_address_is_none() -> None:
-    """The API would have let everybody change things there without a token."""
+def test_name_that_starts_like_a_loopback_address_is_none() -> None:
+    """Otherwise, any client could change the cluster at such a name without a token."""
     assert loopback("127.8.9.10")
     assert not loopback("127.example.com")
 
@@ -114,8 +114,8 @@ def test_a_name_that_begins_like_a_loopback_address_is_none() -> None:
 @pytest.mark.parametrize(
     ("bind", "host"), [("127.0.0.2", "127.0.0.2:8080"), ("::1", "[::1]:8080"), ("192.0.2.7", "192.0.2.7")]
 )
-def test_a_server_answers_to_the_address_that_it_listens_on(bind: str, host: str) -> None:
-    """`zabka up --host 127.0.0.2` never got ready: its own address was no name of it."""
+def test_server_answers_at_the_address_that_it_listens_on(bind: str, host: str) -> None:
+    """`zabka up --host 127.0.0.2` once never became ready: the API did not accept its own address as a host name."""
     gate = Gate(_app, hosts=names_of(bind), token=None, policy="x")
 
     assert call(gate, host=host)[0] == 200

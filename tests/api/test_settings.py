@@ -1,4 +1,4 @@
-"""What the API is configured by: its file, and variables for what that leaves out."""
+"""Settings of the API: its file, and environment variables for keys that the file leaves out."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import pytest
 from zabka.api.settings import Settings, load_settings
 
 
-def loaded(directory: Path, **said: Any) -> Settings:
+def loaded(directory: Path, **keys: Any) -> Settings:
     file = directory / "api.json"
     needed = {name: str(directory) for name in ("data", "cluster_data", "token_file", "agent_token_file", "tables")}
     addresses = {"agents": [], "peers": [1], "brokers": [], "zookeeper_connect": "a:1", "bootstrap": "b:1"}
-    file.write_text(json.dumps({**needed, **addresses, **said}))
+    file.write_text(json.dumps({**needed, **addresses, **keys}))
     return load_settings(file)
 
 
-def test_variables_say_what_the_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_variables_set_keys_that_the_file_leaves_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("ZABKA_API_RUNS_MAX", "7")
     monkeypatch.setenv("ZABKA_API_ALLOWED_HOSTS", '["one", "two"]')
     monkeypatch.setenv("ZABKA_API_NODE_MODULES", "/modules")
@@ -29,7 +29,7 @@ def test_variables_say_what_the_file_leaves_out(tmp_path: Path, monkeypatch: pyt
     assert settings.node_modules == Path("/modules")
 
 
-def test_an_unknown_key_and_a_bad_value_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_key_and_bad_value_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="no_such_key"):
         loaded(tmp_path, no_such_key=1)
     monkeypatch.setenv("ZABKA_API_RUNS_MAX", "many")

@@ -1,4 +1,4 @@
-"""A host agent that does not answer: after two seconds nothing that it said is told as what is."""
+"""A host agent that does not answer: after two seconds, its last status is no longer shown as current."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ V1 = "/api/v1"
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Server]:
     with Server(tmp_path) as running:
-        running.agent.say("peer-1", 10, state="LEADING", phase="BROADCAST", leader_id=1, current_epoch=4)
-        running.agent.say(
+        running.agent.set_status("peer-1", 10, state="LEADING", phase="BROADCAST", leader_id=1, current_epoch=4)
+        running.agent.set_status(
             "broker-1", 10, is_controller=True, believes={"controller_id": 1, "controller_epoch": 3},
             session={"state": "connected"}, partitions=[{"topic": "orders", "partition": 0, "hw": 7, "leo": 8}],
         )  # fmt: skip
@@ -37,15 +37,15 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_for_two_seconds_the_last_word_stands(server: Server, http: httpx.Client) -> None:
+def test_last_status_stands_for_two_seconds(server: Server, http: httpx.Client) -> None:
     server.agent.freeze(1.5)
     found = http.get(f"{V1}/peers/1").json()
     assert (found["process"], found["state"], found["unknown"]) == ("running", "LEADING", None)
     assert http.get(f"{V1}/brokers/1").json()["is_controller"] is True
 
 
-def test_then_nothing_of_a_peer_is_known(server: Server, http: httpx.Client) -> None:
-    heard_us = http.get(f"{V1}/peers/1").json()["as_of_us"]
+def test_peer_state_is_unknown_after_two_seconds(server: Server, http: httpx.Client) -> None:
+    as_of_us = http.get(f"{V1}/peers/1").json()["as_of_us"]
     server.agent.freeze(2.0)
     frozen_us = time.time_ns() // 1000
     found = http.get(f"{V1}/peers/1").json()
@@ -53,11 +53,11 @@ def test_then_nothing_of_a_peer_is_known(server: Server, http: httpx.Client) -> 
     older = ("accepted_epoch", "current_epoch", "last_zxid", "leader_id")
     assert [found[field] for field in older] == [None] * 4
     assert (found["unknown"]["reason"], found["unknown"]["host"]) == ("host_silent", "host-1")
-    assert heard_us <= found["unknown"]["since_us"] <= frozen_us
+    assert as_of_us <= found["unknown"]["since_us"] <= frozen_us
     assert http.get(f"{V1}/peers/1").json()["unknown"] == found["unknown"]
 
 
-def test_of_a_broker_only_the_ensembles_word_is_left(server: Server, http: httpx.Client) -> None:
+def test_broker_keeps_only_its_registration_after_two_seconds(server: Server, http: httpx.Client) -> None:
     assert http.get(f"{V1}/topics/orders").json()["partitions"][0]["log_end_offsets"] == {"1": 8}
     server.agent.freeze(2.0)
     found = http.get(f"{V1}/brokers/1").json()
@@ -72,7 +72,7 @@ def test_of_a_broker_only_the_ensembles_word_is_left(server: Server, http: httpx
     assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
 
 
-def test_what_comes_back_is_known_again(server: Server, http: httpx.Client) -> None:
+def test_state_is_known_again_when_the_agent_answers(server: Server, http: httpx.Client) -> None:
     server.agent.freeze(60.0)
     assert http.get(f"{V1}/peers/1").json()["process"] == "unknown"
     server.agent.frozen = False
@@ -80,8 +80,8 @@ def test_what_comes_back_is_known_again(server: Server, http: httpx.Client) -> N
     assert http.get(f"{V1}/peers/1").json()["state"] == "LEADING"
 
 
-def test_where_no_host_agent_answers_nobody_says_that_no_fault_holds(server: Server, http: httpx.Client) -> None:
-    """None was told, the page said that every link is whole, and who healed one heard that there is none."""
+def test_faults_are_unknown_while_no_host_agent_answers(server: Server, http: httpx.Client) -> None:
+    """Once the list was empty, the page showed every link as whole, and healing a fault was answered with 404."""
     made = http.post(f"{V1}/faults", json={"from": "broker-1", "to": "*", "kind": "cut"}).json()
     server.agent.freeze(2.0)
 
@@ -95,7 +95,7 @@ def test_where_no_host_agent_answers_nobody_says_that_no_fault_holds(server: Ser
     assert [fault["id"] for fault in http.get(f"{V1}/cluster").json()["faults"]] == [made["id"]]
 
 
-def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> None:
+def test_silent_host_shows_in_readiness_and_metrics(server: Server, http: httpx.Client) -> None:
     assert 'zk_up{peer="1"} 1.0' in http.get("/metrics").text
     server.agent.freeze(2.0)
     ready = http.get("/readyz")
@@ -107,7 +107,7 @@ def test_readiness_and_metrics_follow(server: Server, http: httpx.Client) -> Non
     assert "activecontrollercount{" not in text
 
 
-def test_nothing_is_asked_of_a_silent_agent_and_the_answer_says_what_brings_it_back(tmp_path: Path) -> None:
+def test_action_on_a_silent_host_fails_with_its_remedy(tmp_path: Path) -> None:
     agents = [AgentAddress(name="host-1", url="http://127.0.0.1:1", nodes=NODES, remedy="mend the way to it")]
     with Server(tmp_path, agents=agents) as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         server.agent.freeze(2.0)
@@ -132,15 +132,15 @@ async def _kill_of_an_agent_that_stalls(port: int) -> Problem:
         agent.close()
 
 
-def test_an_agent_that_falls_silent_during_an_action_leaves_its_fate_open() -> None:
-    # As of a frozen process: the kernel takes the connection and the request, and nobody answers.
+def test_agent_silent_during_an_action_leaves_it_unknown() -> None:
+    # As with a frozen process: the kernel accepts the connection and the request, and no answer follows.
     with socket.create_server(("127.0.0.1", 0)) as listener:
         refusal = asyncio.run(_kill_of_an_agent_that_stalls(listener.getsockname()[1]))
     assert refusal.status == 503
     assert "kill broker-1 may have been carried out" in refusal.detail
 
 
-def test_a_poll_that_fails_ends_the_others_and_is_seen() -> None:
+def test_failed_poll_ends_the_others_and_is_raised() -> None:
     class Failing(Agent):
         async def refresh(self, fresh_ms: int = 0) -> None:
             raise ValueError("a fault of ours")
@@ -162,10 +162,10 @@ def test_a_poll_that_fails_ends_the_others_and_is_seen() -> None:
         assert failed.group_contains(ValueError, match="a fault of ours")
         return frozen.ended
 
-    assert asyncio.run(run()), "who begins anew has not two polls of a host"
+    assert asyncio.run(run()), "a restarted poll must not run next to the old one"
 
 
-def test_agents_are_asked_more_often_while_somebody_watches() -> None:
+def test_agents_are_polled_more_often_while_clients_read() -> None:
     now_s = 0.0
     agents = Agents([], lambda: now_s)
     now_s = WATCHED_S
@@ -174,5 +174,5 @@ def test_agents_are_asked_more_often_while_somebody_watches() -> None:
     assert agents.interval_s == POLL_INTERVAL_S
     now_s += WATCHED_S
     assert agents.interval_s == IDLE_INTERVAL_S
-    # One slow answer must not pass for silence.
+    # One slow answer must not count as silence.
     assert IDLE_INTERVAL_S <= SILENT_AFTER_S / 4

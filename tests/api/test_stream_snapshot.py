@@ -1,4 +1,4 @@
-"""The stream that a dashboard asks for: the folded state where it cannot go on, and then what comes."""
+"""The dashboard's event stream: a snapshot of the folded state where it cannot resume, and then events."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def server(tmp_path: Path) -> Iterator[Server]:
         yield running
 
 
-def tell(server: Server, first: int, last: int) -> None:
+def collect_elections(server: Server, first: int, last: int) -> None:
     lines = b"".join(encode_line("broker-1", i, i, 0, ControllerElected(1, i, i)) for i in range(first, last + 1))
     server.collect(JournalChunk("broker-1", lines, Position("f", last)))
 
 
 def messages(server: Server, last_event_id: int | None, count: int) -> list[tuple[str, int, Any]]:
-    """The first messages of a stream, but for the history's name: kind, id, data."""
+    """Return the first messages of a stream, without the history's name: kind, id, data."""
     headers = {} if last_event_id is None else {"Last-Event-ID": str(last_event_id)}
     found: list[tuple[str, int, Any]] = []
     kind, number = "message", 0
@@ -54,8 +54,8 @@ def messages(server: Server, last_event_id: int | None, count: int) -> list[tupl
     return found
 
 
-def test_a_new_stream_begins_with_the_folded_state(server: Server) -> None:
-    tell(server, 1, 5)
+def test_new_stream_starts_with_the_folded_state(server: Server) -> None:
+    collect_elections(server, 1, 5)
     [(kind, number, state)] = messages(server, None, 1)
 
     assert (kind, number) == ("snapshot", 5)
@@ -63,17 +63,15 @@ def test_a_new_stream_begins_with_the_folded_state(server: Server) -> None:
     assert len(state["reigns"]) == 5
 
 
-def test_a_stream_that_can_go_on_gets_events_and_no_snapshot(server: Server) -> None:
-    tell(server, 1, 5)
+def test_stream_that_can_resume_gets_no_snapshot(server: Server) -> None:
+    collect_elections(server, 1, 5)
 
     assert [(kind, number) for kind, number, _ in messages(server, 3, 2)] == [("message", 4), ("message", 5)]
 
 
 @pytest.mark.parametrize("asked", [{"headers": {"Last-Event-ID": "5000"}}, {"params": {"after": "6"}}])
-def test_a_stream_without_snapshot_behind_the_last_number_is_refused_and_not_silent(
-    server: Server, asked: dict[str, dict[str, str]]
-) -> None:
-    tell(server, 1, 5)
+def test_stream_beyond_the_last_number_is_refused(server: Server, asked: dict[str, dict[str, str]]) -> None:
+    collect_elections(server, 1, 5)
     with httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http:
         answer = http.get("/api/v1/events", **asked)  # type: ignore[arg-type]
 
@@ -83,8 +81,8 @@ def test_a_stream_without_snapshot_behind_the_last_number_is_refused_and_not_sil
     assert "request the events after 0" in answer.json()["detail"]
 
 
-def test_a_stream_without_snapshot_may_wait_behind_the_last_number(server: Server) -> None:
-    tell(server, 1, 5)
+def test_stream_at_the_last_number_waits_for_events(server: Server) -> None:
+    collect_elections(server, 1, 5)
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
         http.stream("GET", "/api/v1/events", headers={"Last-Event-ID": "5"}) as answer,
@@ -92,20 +90,20 @@ def test_a_stream_without_snapshot_may_wait_behind_the_last_number(server: Serve
         assert answer.status_code == 200
         lines = answer.iter_lines()
         assert next(lines) == "retry: 1000"
-        tell(server, 6, 6)
+        collect_elections(server, 6, 6)
         assert next(line for line in lines if line.startswith("id: ")) == "id: 6"
 
 
 @pytest.mark.parametrize("position", [3, 5_000], ids=["no longer kept", "of another history"])
-def test_a_stream_that_cannot_go_on_gets_a_snapshot_instead_of_an_error(server: Server, position: int) -> None:
-    tell(server, 1, 150)
+def test_stream_that_cannot_resume_gets_a_snapshot(server: Server, position: int) -> None:
+    collect_elections(server, 1, 150)
     [(kind, number, state)] = messages(server, position, 1)
 
     assert (kind, number, state["controller_epoch"]) == ("snapshot", 150, 150)
 
 
 def named(server: Server, last_event_id: int) -> str:
-    """The name of the history that a stream begins with."""
+    """Return the name of the history that a stream starts with."""
     with (
         httpx.Client(base_url=server.url, trust_env=False, timeout=10) as http,
         http.stream("GET", EVENTS, headers={"Last-Event-ID": str(last_event_id)}) as answer,
@@ -115,15 +113,16 @@ def named(server: Server, last_event_id: int) -> str:
         return next(lines).removeprefix("data: ")
 
 
-def test_a_dashboards_stream_names_its_history_which_is_the_same_over_restarts_and_another_in_an_emptied_place(
+def test_history_name_changes_only_with_an_emptied_directory(
     tmp_path: Path,
 ) -> None:
-    """A browser slept through `down`, `up` in an emptied directory, and was given the new cluster's events from its old
-    number on: the new history had come as far."""
+    """A browser once slept through `down` and `up` in an emptied directory, and was sent the new cluster's events after
+    its old number.
+    """
     names = []
     for place in ("first", "first", "emptied"):
         with Server(tmp_path / place) as running:
-            tell(running, 1, 5)
+            collect_elections(running, 1, 5)
             names.append(named(running, 3))
 
     assert names[0] == names[1] != names[2]

@@ -1,4 +1,4 @@
-"""What a file has to hold to be a token, for who asks for one and for who sends it."""
+"""Validation of token files, for the server that requires a token and the client that sends it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ NONE = {
 }
 
 
-def test_white_space_around_a_token_is_not_part_of_it(tmp_path: Path) -> None:
+def test_white_space_around_a_token_is_stripped(tmp_path: Path) -> None:
     (tmp_path / "token").write_text(" abc \n")
     assert read_token(tmp_path / "token") == "abc"
 
 
 @pytest.mark.parametrize("content", NONE)
-def test_what_nobody_could_ask_for_is_no_token(content: bytes, tmp_path: Path) -> None:
+def test_file_without_a_usable_token_is_refused(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "token").write_bytes(content)
     for read in (read_token, token):
         with pytest.raises(BadToken) as refused:
@@ -35,7 +35,7 @@ def test_what_nobody_could_ask_for_is_no_token(content: bytes, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [TOKEN_FILE, API_TOKEN_FILE])
-def test_a_cluster_does_not_start_on_a_file_that_holds_no_token(name: str, tmp_path: Path) -> None:
+def test_cluster_does_not_start_with_an_invalid_token_file(name: str, tmp_path: Path) -> None:
     (tmp_path / name).write_bytes(b"\xff")
     command = [sys.executable, "-m", "zabka.cli.main", "up", "--data", str(tmp_path), "--port", "0", "--zk-port", "0"]
     done = subprocess.run([*command, "--kafka-port", "0"], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Journals that somebody brings along: one history, or a refusal that names the lines."""
+"""Uploaded journals: one history, or a refusal that lists the bad lines."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ def order(data: bytes) -> list[tuple[str, int]]:
     return [(entry.node, entry.node_seq) for entry in read_history(data).entries]
 
 
-# ---- one history of what comes in -----------------------------------------------------------------------------------
+# ---- one history from the uploaded lines ------------------------------------------------------------------------
 
 
-def test_several_nodes_journals_behind_each_other_are_merged_by_their_clocks() -> None:
+def test_concatenated_journals_are_merged_by_wall_clock() -> None:
     data = line("peer-1", 1, 10) + line("peer-1", 2, 30) + line("peer-2", 1, 20) + line("peer-2", 2, 30)
 
     assert order(data) == [("peer-1", 1), ("peer-2", 1), ("peer-1", 2), ("peer-2", 2)]
 
 
-def test_a_clock_that_stepped_back_does_not_reorder_its_nodes_own_events() -> None:
+def test_clock_that_steps_back_keeps_its_nodes_order() -> None:
     data = line("peer-1", 1, 50) + line("peer-1", 2, 10) + line("peer-2", 1, 20)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1), ("peer-1", 2)]
 
 
-def test_a_collected_history_keeps_the_order_of_its_numbers() -> None:
+def test_collected_history_keeps_the_order_of_its_numbers() -> None:
     entries = [Entry("peer-2", 1, 90, 0, EpochAccepted(1), 41), Entry("peer-1", 1, 10, 0, EpochAccepted(1), 44)]
     data = b"".join(msgspec.json.encode(entry.to_dict()) + b"\n" for entry in entries)
 
     assert order(data) == [("peer-2", 1), ("peer-1", 1)]
 
 
-def test_a_simulated_history_keeps_its_order_and_is_put_on_its_worlds_clock() -> None:
-    """Its nodes' clocks are wrong on purpose; what replay writes stands in the order in which it happened."""
+def test_simulated_history_keeps_its_order_and_world_clock() -> None:
+    """The nodes' clocks are wrong on purpose; replay writes the events in their true order."""
     taken = read_history(lines(played()))
 
     assert [(e.node, e.node_seq) for e in taken.entries] == [(e.node, e.node_seq) for e in played()]
@@ -65,7 +65,7 @@ def test_a_simulated_history_keeps_its_order_and_is_put_on_its_worlds_clock() ->
     assert (taken.first_us, taken.last_us) == (SIMULATION_BEGINS_US, taken.entries[-1].wall_us)
 
 
-def test_a_last_line_without_its_end_counts_where_it_is_whole() -> None:
+def test_last_line_without_newline_counts_if_complete() -> None:
     assert order((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-1]) == [("peer-1", 1), ("peer-1", 2)]
     with pytest.raises(NoHistory) as refused:
         read_history((line("peer-1", 1, 10) + line("peer-1", 2, 20))[:-9])
@@ -91,7 +91,7 @@ STRANGE = {
 
 
 @pytest.mark.parametrize("kind", STRANGE)
-def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind: str) -> None:
+def test_bad_line_refuses_the_upload_with_its_line_number(kind: str) -> None:
     wrong, why = STRANGE[kind]
     with pytest.raises(NoHistory) as refused:
         read_history(GOOD + wrong + line("peer-2", 1, 30))
@@ -102,19 +102,19 @@ def test_a_line_that_is_no_event_refuses_the_whole_and_says_where_it_stands(kind
     assert "line 2" in str(refused.value)
 
 
-def test_of_many_bad_lines_the_first_are_named_and_all_are_counted() -> None:
+def test_first_20_bad_lines_are_listed_and_all_counted() -> None:
     with pytest.raises(NoHistory, match="500 lines are not events") as refused:
         read_history(GOOD + b"x\n" * 500)
     assert [bad.line for bad in refused.value.bad] == list(range(2, 22))
 
 
 @pytest.mark.parametrize("data", [b"", b"\n\n", b"   "])
-def test_nothing_is_no_history(data: bytes) -> None:
+def test_empty_upload_is_refused(data: bytes) -> None:
     with pytest.raises(NoHistory, match="it contains no event"):
         read_history(data)
 
 
-def test_what_would_take_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_upload_that_takes_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(intake, "LOOKS_MAX", 10_000)
     data = b"".join(
         encode_line("host-1", number, number, number, FaultInjected(f"f{number}", "cut", "peer-1", "peer-2", True))
@@ -127,7 +127,7 @@ def test_what_would_take_hours_to_fold_is_refused(monkeypatch: pytest.MonkeyPatc
     assert len(read_history(data).entries) == 999
 
 
-def test_an_event_that_nobody_could_tell_again_is_refused() -> None:
+def test_event_with_an_unserialisable_number_is_refused() -> None:
     elected = encode_line("broker-1", 1, 20, 0, LeaderElected("t", 0, 7, 0, [1], [1], 0, 0, unclean=False, cause=""))
     with pytest.raises(NoHistory):
         read_history(GOOD + elected.replace(b'"leader":7', b'"leader":%d' % (1 << 70)))
@@ -149,7 +149,7 @@ def http(server: Server) -> Iterator[httpx.Client]:
         yield client
 
 
-def test_an_uploaded_journal_is_a_run(http: httpx.Client) -> None:
+def test_uploaded_journal_is_a_run(http: httpx.Client) -> None:
     answer = http.post(f"{V1}/runs", content=lines(played()), params={"name": "r.jsonl"})
     assert answer.status_code == 201
     run = answer.json()
@@ -163,7 +163,7 @@ def test_an_uploaded_journal_is_a_run(http: httpx.Client) -> None:
     assert (again["sha256"], again["id"] == run["id"]) == (run["sha256"], False)
 
 
-def test_a_bad_upload_is_a_problem_that_names_the_lines(http: httpx.Client) -> None:
+def test_bad_upload_is_a_problem_that_lists_the_lines(http: httpx.Client) -> None:
     before = len(http.get(f"{V1}/runs").json())
     answer = http.post(f"{V1}/runs", content=GOOD + b"what?\n")
 
@@ -172,12 +172,12 @@ def test_a_bad_upload_is_a_problem_that_names_the_lines(http: httpx.Client) -> N
     assert len(http.get(f"{V1}/runs").json()) == before
 
 
-def test_an_upload_that_is_too_large_is_refused_and_other_bodies_stay_small(http: httpx.Client) -> None:
+def test_too_large_upload_or_other_body_is_refused(http: httpx.Client) -> None:
     assert http.post(f"{V1}/runs", content=b" " * ((1 << 20) + 1)).status_code == 413
     assert http.post(f"{V1}/topics", content=b" " * ((1 << 20) + 1)).status_code == 413
 
 
-def test_an_upload_needs_the_token_where_one_is_wanted(tmp_path: Path) -> None:
+def test_upload_needs_the_configured_token(tmp_path: Path) -> None:
     with Server(tmp_path, token="sesame") as server, httpx.Client(base_url=server.url, trust_env=False) as http:
         assert http.post(f"{V1}/runs", content=GOOD).status_code == 401
         assert http.delete(f"{V1}/runs/r00000001").status_code == 401

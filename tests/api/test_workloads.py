@@ -1,4 +1,4 @@
-"""Workloads that are being ended: until they are, they run, and nobody is told that there are none."""
+"""Workloads that are being stopped: until they have stopped, they are listed as running."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zabka.journal.writer import JournalWriter
 
 
 class SlowToEnd:
-    """A workload that ends when it is let."""
+    """A workload that stops when the test lets it."""
 
     def __init__(self) -> None:
         self.ends = asyncio.Event()
@@ -46,7 +46,7 @@ def _manager(journal: JournalWriter, running: SlowToEnd) -> WorkloadManager:
     return manager
 
 
-def test_a_workload_that_is_being_ended_is_there_until_it_has_ended(journal: JournalWriter) -> None:
+def test_workload_being_stopped_is_running_until_it_stops(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)
@@ -65,7 +65,7 @@ def test_a_workload_that_is_being_ended_is_there_until_it_has_ended(journal: Jou
     asyncio.run(scenario())
 
 
-def test_a_shutdown_closes_what_is_being_ended(journal: JournalWriter) -> None:
+def test_shutdown_closes_a_workload_being_stopped(journal: JournalWriter) -> None:
     async def scenario() -> None:
         running = SlowToEnd()
         manager = _manager(journal, running)

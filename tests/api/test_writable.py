@@ -1,4 +1,4 @@
-"""Why a partition cannot be written: the pure rules, and what GET /cluster reports of an isolated leader."""
+"""Reasons why a partition cannot be written: the pure rules, and GET /cluster's report of an isolated leader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CASES: list[dict[str, Any]] = json.loads(GOLDEN.read_text())
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case["case"] for case in CASES])
-def test_obstacle_of_each_golden_case_is_the_expected_one(case: dict[str, Any]) -> None:
+def test_golden_case_has_its_expected_obstacle(case: dict[str, Any]) -> None:
     faults = [msgspec.convert(fault, LinkFault) for fault in case["faults"]]
     found = obstacle(
         leader=case["leader"], isr=case["isr"], min_isr=case["min_isr"], lagging=case["lagging"],
@@ -29,7 +29,7 @@ def test_obstacle_of_each_golden_case_is_the_expected_one(case: dict[str, Any]) 
     assert found == case["obstacle"]
 
 
-def test_problems_name_cut_links_and_at_most_three_partitions() -> None:
+def test_problems_list_cut_links_and_up_to_3_partitions() -> None:
     faults = [LinkFault("broker-5", "*", "cut"), LinkFault("broker-1", "broker-2", "delay", delay_ms=5)]
     found = problems(faults, [(f"orders-{number}", "it has no leader") for number in range(5)])
     assert found == [
@@ -49,7 +49,7 @@ def cluster_of(server: Server) -> dict[str, Any]:
     return found
 
 
-def test_cluster_names_the_link_that_isolates_a_leader(server: Server) -> None:
+def test_cluster_reports_the_link_that_isolates_a_leader(server: Server) -> None:
     assert cluster_of(server)["problems"] == []
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
     found = cluster_of(server)
@@ -62,7 +62,7 @@ def test_cluster_names_the_link_that_isolates_a_leader(server: Server) -> None:
 
 def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert (partition["min_isr"], partition["lagging"]) == (2, [2])
     assert partition["unwritable"] == (
@@ -72,17 +72,17 @@ def test_cluster_reports_the_followers_that_lag(server: Server) -> None:
 
 def test_report_of_an_older_leader_epoch_is_ignored(server: Server) -> None:
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 3, "isr": [1, 2], "hw": 120, "leo": 121}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2, "lagging": [2]}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert (partition["min_isr"], partition["lagging"], partition["unwritable"]) == (None, [], None)
 
 
-def test_an_isr_below_min_insync_replicas_is_reported_as_unwritable(server: Server) -> None:
+def test_isr_below_min_insync_replicas_is_unwritable(server: Server) -> None:
     reading = server.ensemble.reading
     reading.topics["orders"] = reading.topics["orders"]._replace(
         partitions={0: PartitionZnodes((1, 2, 3), 1, 4, (1,), 3, 6)}
     )
     row = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1], "hw": 120, "leo": 120}
-    server.agent.say("broker-1", 0, partitions=[{**row, "min_isr": 2}])
+    server.agent.set_status("broker-1", 0, partitions=[{**row, "min_isr": 2}])
     partition = cluster_of(server)["topics"][0]["partitions"][0]
     assert partition["unwritable"] == "its ISR has 1 of the 2 members that min.insync.replicas requires"

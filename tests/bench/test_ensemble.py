@@ -30,7 +30,7 @@ SMOKE_TIMEOUT_S = 120
 
 @pytest.fixture
 def compiler() -> None:
-    """Skips where the load generator cannot be built; fails there under CI."""
+    """Skip the test if the load generator cannot be built; fail in CI."""
     if not any(map(shutil.which, ("cc", "gcc", "clang"))):
         reason = "no C compiler (cc, gcc or clang) to build the load generator with"
         if os.environ.get("CI") == "true":
@@ -38,12 +38,12 @@ def compiler() -> None:
         pytest.skip(reason)
 
 
-def test_works_come_once_each_in_the_order_of_the_table() -> None:
+def test_works_are_listed_once_in_the_order_of_the_table() -> None:
     assert [work.name for work in parse_works("get, set,get")] == ["set", "get"]
 
 
 @pytest.mark.parametrize("text", ["set,foo", "", " , "])
-def test_bad_list_of_works_names_the_known_ones(text: str) -> None:
+def test_unknown_work_is_refused_with_the_known_ones(text: str) -> None:
     with pytest.raises(typer.BadParameter, match="the works are set, create, get, mix, set64, set1"):
         parse_works(text)
 
@@ -56,13 +56,13 @@ def test_bad_list_of_works_names_the_known_ones(text: str) -> None:
     ],
 )  # fmt: skip
 def test_bad_option_is_refused_before_anything_starts(options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ensemble, "build_zkload", lambda directory: pytest.fail("it began"))
+    monkeypatch.setattr(ensemble, "build_zkload", lambda directory: pytest.fail("the run started"))
     answer = CliRunner().invoke(app_of("ensemble"), options)
     assert answer.exit_code == 2
     assert "Error" in answer.output and "Traceback" not in answer.output
 
 
-def test_options_make_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_define_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     plans: list[tuple[object, tuple[Side, ...]]] = []
     monkeypatch.setattr(ensemble, "build_zkload", lambda directory: Path("zkload"))
     monkeypatch.setattr("bench.run.missing", lambda apache: None)
@@ -121,7 +121,7 @@ def test_order_of_sides_alternates_and_each_has_its_warm_up(monkeypatch: pytest.
     monkeypatch.setattr(Bench, "_load", load)
     with pytest.raises(typer.Exit), bench_run("test") as run:
         Bench(run, Path("zkload"), Plan([WORKS["set"]], 1.0, 2, 0)).compare(("ours", "zookeeper"))
-    # 16,000 sets are a second of ZooKeeper's: eight to warm up, one measured with an eighth before it.
+    # 16,000 sets take ZooKeeper a second: eight seconds to warm up, one measured second with an eighth before it.
     block = [(128_000, 0), (16_000, 2_000)]
     order: list[Side] = ["ours", "zookeeper", "zookeeper", "ours"]
     assert loads == [(side, *counts) for side in order for counts in block]
@@ -205,11 +205,11 @@ def test_interrupt_stops_every_server_and_removes_its_data(number: signal.Signal
             assert run.poll() is None and time.monotonic() < deadline
             time.sleep(0.02)
         run.send_signal(number)
-        _, said = run.communicate(timeout=30)
+        _, output = run.communicate(timeout=30)
     finally:
         run.kill()
         run.wait(10)
     assert run.returncode == INTERRUPTED
-    assert "interrupted" in said and "Traceback" not in said
+    assert "interrupted" in output and "Traceback" not in output
     assert [pid for pid in started if Path(f"/proc/{pid}").exists()] == []
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The failover benchmark: its arithmetic, where its stages come from, and one freeze of each kind on real servers."""
+"""The failover benchmark: its arithmetic, the sources of its stages, and one freeze of each kind on real servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports for servers that are started later: nobody else takes them meanwhile."""
+"""Ports for servers that are started later: no other process takes them in between."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ def test_several_calls_give_different_ports() -> None:
 
 
 @pytest.mark.skipif(not RANGE_OF_CONNECTIONS.exists(), reason="only Linux says which ports its connections take")
-def test_no_connection_of_this_machine_takes_one() -> None:
+def test_no_outgoing_connection_takes_a_free_port() -> None:
     assert max(free_ports(10)) < int(RANGE_OF_CONNECTIONS.read_text().split()[0])
 
 
-def test_a_port_where_somebody_listens_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_port_in_use_is_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = free_ports(2)
     with socket.create_server(("127.0.0.1", first)):
         monkeypatch.setattr(room, "_next", iter([first, second]))
         assert free_ports(1) == [second]
 
 
-def test_more_than_there_are_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_ports_than_exist_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(room, "_is_free", lambda port: False)
     with pytest.raises(OSError, match="no 2 of the ports"):
         free_ports(2)

@@ -8,7 +8,7 @@ import typer
 from bench.kafka import ACKS, CLIENTS, PARTITIONS, SIZES, Work, main, works
 
 
-def test_grid_has_each_cell_once_and_fetches_what_it_has_produced() -> None:
+def test_grid_has_each_cell_once_and_fetches_after_producing() -> None:
     found = [(work.acks, work.partitions, work.size, work.clients) for work in works(grid=True)]
     assert sorted(found) == sorted(
         (a, p, s, c) for a in (*ACKS, "") for p in PARTITIONS for s in SIZES for c in CLIENTS
@@ -25,7 +25,7 @@ def test_short_list_produces_fetches_and_paces_each_record_size() -> None:
     ]
 
 
-def test_title_names_the_rate_of_a_paced_producer() -> None:
+def test_title_has_the_rate_of_a_paced_producer() -> None:
     assert Work("all", 3, 100, rate=50).title == "produce acks=all, 3 partitions, 100 B, 1 clients, 50/s"
     assert Work("", 1, 1000, 16).title == "fetch, 1 partitions, 1000 B, 16 clients"
 

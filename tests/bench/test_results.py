@@ -1,4 +1,4 @@
-"""Medians, ratios and tables, from measurements that were made up."""
+"""Medians, ratios and tables of made-up measurements."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_row_has_medians_and_ratio_of_ours_to_apache() -> None:
     ]
 
 
-def test_rows_of_apache_come_second_whichever_was_first() -> None:
+def test_rows_of_apache_come_second() -> None:
     found = measured("kafka", 10) + measured("ours", 20)
     assert [row[1] for row in cells(comparison_table("", found, [RATE]))] == ["zabka", "Kafka", "÷"]
 
@@ -77,7 +77,7 @@ def test_ratio_near_one_has_no_colour_and_a_worse_one_is_red() -> None:
     assert [str(list(column.cells)[2]) for column in table.columns[2:]] == ["[default]0.99[/]", "[red]1.10[/]"]
 
 
-def test_ratio_to_zero_is_not_made_up() -> None:
+def test_ratio_to_zero_is_not_available() -> None:
     found = measured("ours", 10, cpu=5.0) + measured("zookeeper", 10, cpu=0.0)
     assert cells(comparison_table("", found, [CPU]))[2][2] == "n/a"
 
@@ -99,12 +99,12 @@ def test_line_of_progress_has_figures_and_problems() -> None:
     assert measurement.text([RATE, CPU, WORST, SIZE]) == "set, zabka: ops/s 1,234, CPU 5.0, 3 error replies"
 
 
-def test_true_median_lies_between_second_and_eighth_of_nine_pairs() -> None:
-    # By chance eight of nine coins or more fall on one side in one of 26 cases.
+def test_true_median_is_between_second_and_eighth_of_nine() -> None:
+    # In one of 26 cases, eight or more of nine coins fall on the same side.
     assert ratio_of([0.9, 1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 9.0]) == (1.3, 1.0, 1.6)
 
 
-def test_five_pairs_prove_nothing() -> None:
+def test_five_pairs_are_not_significant() -> None:
     assert ratio_of([1.5] * 5) == (1.5, 0.0, math.inf)
     assert not ratio_of([1.5] * 5).grew()
 
@@ -119,7 +119,7 @@ def test_five_pairs_prove_nothing() -> None:
         pytest.param([0.97] * 9, False, False, id="three per cent less"),
     ],
 )
-def test_change_counts_from_five_per_cent_beyond_doubt(ratios: list[float], grew: bool, shrank: bool) -> None:
+def test_significant_change_counts_from_five_per_cent(ratios: list[float], grew: bool, shrank: bool) -> None:
     found = ratio_of(ratios)
     assert (found.grew(), found.shrank()) == (grew, shrank)
 

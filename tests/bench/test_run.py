@@ -1,4 +1,4 @@
-"""A run of a benchmark: its exit code, what it prints, and which sides it measures."""
+"""A benchmark run: its exit code, its output, and the sides that it measures."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ def code_of(*measurements: Measurement, failure: BaseException | None = None, as
 
 def test_run_ends_with_a_table_and_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(Measurement("kill", "ours", {"ms": 4.0})) == 0
-    said = capsys.readouterr()
-    assert "4.0" in said.out and "cores 2, load before 0.1" in said.out
-    assert "kill, zabka: ms 4.0" in said.err
+    output = capsys.readouterr()
+    assert "4.0" in output.out and "cores 2, load before 0.1" in output.out
+    assert "kill, zabka: ms 4.0" in output.err
 
 
 @pytest.mark.parametrize(("side", "code"), [("ours", 1), ("base", 1), ("zookeeper", 0)])
@@ -48,8 +48,8 @@ def test_broken_guarantee_of_zabka_fails_the_run(
 
 def test_measurements_before_a_failure_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
     assert code_of(Measurement("kill", "ours", {"ms": 4.0}), failure=CannotMeasure("no quorum")) == 1
-    said = capsys.readouterr()
-    assert "4.0" in said.out and "bench test: no quorum" in said.err
+    output = capsys.readouterr()
+    assert "4.0" in output.out and "bench test: no quorum" in output.err
 
 
 def test_interrupted_run_has_its_own_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,15 +88,15 @@ def test_sides_are_both_or_only_the_requested_side(
     assert sides_of("apache", capsys)[0] == ("zookeeper",)
 
 
-def test_without_java_zabka_is_measured_alone_with_a_note(
+def test_zabka_is_measured_alone_with_a_note_without_java(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(servers, "java_major", lambda: None)
-    sides, said = sides_of(None, capsys)
+    sides, output = sides_of(None, capsys)
     assert sides == ("ours",)
-    assert "ZooKeeper is left out: there is no java in PATH (version 17 or newer)" in said
-    sides, said = sides_of("apache", capsys)
-    assert sides == () and "ZooKeeper cannot be measured: there is no java" in said
+    assert "ZooKeeper is left out: there is no java in PATH (version 17 or newer)" in output
+    sides, output = sides_of("apache", capsys)
+    assert sides == () and "ZooKeeper cannot be measured: there is no java" in output
 
 
 def test_old_java_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,12 +112,12 @@ def test_each_benchmark_has_its_options() -> None:
 def test_list_of_benchmarks(arguments: list[str], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(arguments)
-    said = capsys.readouterr()
+    output = capsys.readouterr()
     assert ended.value.code == code
-    assert all(name in (said.err if code else said.out) for name in BENCHES)
+    assert all(name in (output.err if code else output.out) for name in BENCHES)
 
 
-def test_run_keeps_its_files_below_the_given_folder(tmp_path: servers.Path) -> None:
+def test_run_keeps_its_files_in_the_given_folder(tmp_path: servers.Path) -> None:
     held: list[Run] = []
     with pytest.raises(typer.Exit), bench_run("test", data=tmp_path) as started:
         assert started.directory.parent == tmp_path

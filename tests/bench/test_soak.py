@@ -1,4 +1,4 @@
-"""The soak: its checks find what they look for, and a short one holds."""
+"""The soak test: its checks find the problems that they look for, and a short run passes."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ def problems(usage: Usage) -> list[str]:
     return [problem for measurement in levels(usage, 900.0) for problem in measurement.problems]
 
 
-def test_level_memory_and_descriptors_are_no_problem() -> None:
+def test_constant_memory_and_descriptors_are_no_problem() -> None:
     usage = grown([100_000, 102_000] * 10, [30, 40] * 10)
     assert problems(usage) == []
     assert [measurement.work for measurement in levels(usage, 900.0)] == ["broker-1, pid 7"]
 
 
-def test_memory_that_grows_by_more_than_five_per_cent_is_a_problem() -> None:
+def test_memory_growth_over_five_per_cent_is_a_problem() -> None:
     assert problems(grown([100_000] * 10 + [106_000] * 10, [30] * 20)) == ["grew from 97.7 to 103.5 MiB"]
 
 
@@ -76,7 +76,7 @@ def test_garbage_reaches_the_port_and_all_connections_are_closed() -> None:
     assert after <= before
 
 
-def test_acknowledged_record_that_is_missing_or_changed_is_reported(zabka_cluster: LiveCluster) -> None:
+def test_missing_or_changed_acknowledged_record_is_reported(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create(soak.TOPIC, soak.PARTITIONS, 1)
     assert zabka_cluster.produce(soak.TOPIC, ["kept"]) == 0
     records = Records()
@@ -95,7 +95,7 @@ def test_acknowledged_record_that_is_missing_or_changed_is_reported(zabka_cluste
 
 
 @pytest.mark.long
-def test_short_soak_holds() -> None:
+def test_short_soak_passes() -> None:
     result = CliRunner().invoke(app_of("soak"), ["--quick"])
 
     assert result.exit_code == 0, result.output

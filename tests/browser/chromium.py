@@ -1,4 +1,4 @@
-"""A system Chromium driven by Playwright, and a page that tells what its console said."""
+"""A system Chromium driven by Playwright, and a page that records its console messages."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ ARGUMENTS = [
     "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 WAIT_MS = 30_000
-"""What a page will do it may do late beside other work; how soon it does is measured elsewhere (`page_times`)."""
+"""Generous, because the page can be slow next to other work; `page_times` measures its speed."""
 POLL_MS = 20
 
 
 def missing(tool: str) -> None:
-    """Skip for want of a tool; fail where it was to be installed."""
+    """Skip the test if a tool is missing; fail in CI, where it should be installed."""
     reason = f"needs {tool} on the PATH"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
@@ -30,7 +30,7 @@ def missing(tool: str) -> None:
 
 
 def launched() -> Iterator[Browser]:
-    """A browser for as long as somebody wants it."""
+    """Run a browser for the duration of the context."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         missing("Chromium")
@@ -40,20 +40,20 @@ def launched() -> Iterator[Browser]:
         browser.close()
 
 
-def wait_until(page: Page, told: str, arg: Any = None) -> None:
-    """Wait until a function of the page answers true; it may be asynchronous.
+def wait_until(page: Page, function: str, arg: Any = None) -> None:
+    """Wait until a function of the page returns true; it can be asynchronous.
 
-    `Page.wait_for_function` takes the promise that such a function returns for an answer, and waits for nothing; and an
-    expression that is no function it can look at only once: the page's content policy forbids to evaluate it again.
+    `Page.wait_for_function` takes the promise of such a function as its result and waits for nothing. An expression
+    that is no function can be evaluated only once, because the page's content policy forbids evaluating it again.
     """
     until = time.monotonic() + WAIT_MS / 1000
-    while not page.evaluate(told, arg):
-        assert time.monotonic() < until, f"not so within {WAIT_MS} ms: {told}"
+    while not page.evaluate(function, arg):
+        assert time.monotonic() < until, f"not true within {WAIT_MS} ms: {function}"
         page.wait_for_timeout(POLL_MS)
 
 
 def wait_here(page: Page, seen: Callable[[], object]) -> None:
-    """Wait until the test itself has seen something, while the page and what it tells the test go on."""
+    """Wait until the test itself has seen something, while the page and its messages to the test continue."""
     until = time.monotonic() + WAIT_MS / 1000
     while not seen():
         assert time.monotonic() < until, f"not seen within {WAIT_MS} ms"
@@ -64,9 +64,9 @@ VIEWPORT: ViewportSize = {"width": 1440, "height": 900}
 
 
 class Watched:
-    """A page, and everything in its console that should not be there.
+    """A page, and its unexpected console messages.
 
-    Opened once for all tests of a file: another tab, with a process of its own, takes a second of a processor more.
+    Opened once for all tests of a file: another tab has a process of its own, which costs a second more of CPU time.
     """
 
     def __init__(self, context: BrowserContext) -> None:
@@ -77,20 +77,21 @@ class Watched:
         self.page.on("console", self._on_console)
 
     def leave(self) -> list[str]:
-        """Close what is open, with all that it has kept, so that the next page finds nothing of it.  What should not
-        have been in its console."""
+        """Clear the page and its storage, so that the next test finds none of it, and return the unexpected console
+        messages.
+        """
         self.page.unroute_all(behavior="ignoreErrors")
         if self.page.url != "about:blank":
             self.page.evaluate("() => { localStorage.clear(); sessionStorage.clear(); }")
             self.page.goto("about:blank")
         self.page.set_viewport_size(VIEWPORT)
         self.page.mouse.move(0, 0)
-        said, self.complaints = self.complaints, []
-        return said
+        found, self.complaints = self.complaints, []
+        return found
 
     def _on_console(self, message: ConsoleMessage) -> None:
-        # The browser itself logs every answer of the API that is no success, and every connection it did not get:
-        # the page shows those.  Anything else, a file of the page that is missing too, is the page's own fault.
+        # The browser itself logs every failed answer of the API and every refused connection; the page shows those. Any
+        # other message, also about a missing file of the page, is the page's own error.
         own = message.text.startswith("Failed to load resource") and "/api/v1/" in message.location["url"]
         if message.type in ("error", "warning") and not own:
             self.complaints.append(f"{message.type}: {message.text} ({message.location['url']})")

@@ -1,4 +1,4 @@
-"""A browser for the folder; each test has a page that finds nothing of those before, and whose console stays silent."""
+"""A browser for the folder; each test gets a clean page, whose console must stay empty."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from tests.browser.chromium import VIEWPORT, WAIT_MS, Watched, launched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 
 expect.set_options(timeout=WAIT_MS)
 
@@ -35,14 +35,14 @@ def watched(opened: Watched) -> Iterator[Watched]:
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[PageServer]:
     server = PageServer(tmp_path).start()
-    tell_a_healthy_cluster(server)
+    write_healthy_cluster(server)
     yield server
     server.stop()
 
 
 @pytest.fixture
 def page(watched: Watched, server: PageServer) -> Iterator[Page]:
-    """The page of a healthy cluster, its tables; nothing may have been said in its console by the end."""
+    """The tables of a healthy cluster's page; its console must be empty at the end."""
     watched.page.goto(f"{server.url}#tab=table")
     yield watched.page
     assert watched.leave() == []

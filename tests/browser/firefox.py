@@ -1,4 +1,4 @@
-"""A system Firefox without a window, driven over Marionette: WebDriver's commands as JSON on a socket of its own."""
+"""A system Firefox without a window, driven over Marionette: WebDriver commands as JSON on a socket."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ COMPLAINTS = """
 
 
 class Refused(Exception):
-    """Firefox does not do what it was told; what it says."""
+    """Firefox refused a command; the message is its reason."""
 
 
 def installed() -> str:
-    """Where it is; skips the test where there is none, which the page does not need."""
+    """Return the path of Firefox; skip the test if it is missing, because the page does not need it."""
     found = next(filter(None, map(shutil.which, NAMES)), None)
     if found is None:
         pytest.skip("needs Firefox on the PATH; Chromium sees the rest of the page's tests")
@@ -69,7 +69,7 @@ class Firefox:
             "--profile", str(profile), "--width", str(width), "--height", str(height),
         ]  # fmt: skip
         self._log = (directory / "firefox.log").open("wb")
-        # A home of its own: it finds no other profile, and leaves nothing behind.
+        # Its own home directory: it finds no other profile, and its files are deleted afterwards.
         self._process = subprocess.Popen(
             argv, stdout=self._log, stderr=self._log, env={"HOME": str(directory), "MOZ_HEADLESS": "1"}
         )
@@ -85,15 +85,15 @@ class Firefox:
 
     def _port(self, profile: Path) -> int:
         until = time.monotonic() + STARTS_S
-        told = profile / "MarionetteActivePort"
-        while not told.exists() or not told.read_text():
-            assert self._process.poll() is None, "Firefox ended while it began"
-            assert time.monotonic() < until, "Firefox does not begin"
+        port_file = profile / "MarionetteActivePort"
+        while not port_file.exists() or not port_file.read_text():
+            assert self._process.poll() is None, "Firefox exited during its start"
+            assert time.monotonic() < until, "Firefox does not start"
             time.sleep(POLL_S)
-        return int(told.read_text())
+        return int(port_file.read_text())
 
     def _read(self) -> Any:
-        """One message: its length, a colon, JSON."""
+        """Read one message: its length, a colon, JSON."""
         length = b""
         while (byte := self._socket.recv(1)) != b":":
             assert byte, "Firefox has closed the connection"
@@ -104,7 +104,7 @@ class Firefox:
         return json.loads(body)
 
     def command(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
-        """Let it do something; its answer.  Raises Refused."""
+        """Send a command and return the answer. Raises Refused."""
         self._number += 1
         body = json.dumps([0, self._number, name, arguments or {}]).encode()
         self._socket.sendall(b"%d:%s" % (len(body), body))
@@ -119,14 +119,14 @@ class Firefox:
         self.command("WebDriver:Navigate", {"url": url})
 
     def ask(self, program: str, *arguments: Any) -> Any:
-        """What a function body of the page returns; a promise is waited for."""
+        """Return the value of a function body run in the page; a promise is awaited."""
         return self.command("WebDriver:ExecuteScript", {"script": program, "args": list(arguments)})["value"]
 
     def until(self, program: str, *arguments: Any) -> None:
         """Wait until a function body of the page returns true."""
         until = time.monotonic() + WAIT_S
         while not self.ask(program, *arguments):
-            assert time.monotonic() < until, f"not so within {WAIT_S} s: {program}"
+            assert time.monotonic() < until, f"not true within {WAIT_S} s: {program}"
             time.sleep(POLL_S)
 
     def press(self, *keys: str) -> None:
@@ -137,7 +137,7 @@ class Firefox:
         self.command("WebDriver:PerformActions", {"actions": [{"type": "key", "id": "keys", "actions": actions}]})
 
     def complaints(self, url: str) -> list[str]:
-        """What its console says of files below that address, but for style sheets."""
+        """Return the console messages about files under that address, except style sheets."""
         self.command("Marionette:SetContext", {"value": "chrome"})
         try:
             found: list[str] = self.ask(COMPLAINTS, url)
@@ -146,12 +146,12 @@ class Firefox:
         return found
 
     def screenshot(self, path: Path) -> None:
-        """What is in its window, as PNG."""
-        told = self.command("WebDriver:TakeScreenshot", {"full": False})["value"]
-        path.write_bytes(base64.b64decode(told))
+        """Save a screenshot of the window as PNG."""
+        image = self.command("WebDriver:TakeScreenshot", {"full": False})["value"]
+        path.write_bytes(base64.b64decode(image))
 
     def quit(self) -> None:
-        """End it."""
+        """Quit the browser."""
         self._socket.close()
         self._end()
 

@@ -1,4 +1,4 @@
-"""The real application behind a page under test: a journal told by hand, an agent that obeys, no processes."""
+"""The real application for a page under test: hand-written journals, an obedient agent, and no processes."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ WAIT_S = 30.0
 ALL = 1_000_000
 
 
-class TellingAgent(FakeAgent):
-    """An agent that obeys, and whose nodes' journals say what the test tells.  It outlives the API's process."""
+class JournallingAgent(FakeAgent):
+    """An agent that obeys, and serves the journal lines that the test writes. It outlives the API's process."""
 
     def __init__(self, address: Any) -> None:
         super().__init__(address)
         self.lines: dict[str, list[bytes]] = {}
         self._lock = threading.Lock()
 
-    def write(self, node: str, *told: Event) -> None:
-        """Append to a node's journal, now."""
+    def write(self, node: str, *events: Event) -> None:
+        """Append these events to a node's journal, with the current time."""
         with self._lock:
             lines = self.lines.setdefault(node, [])
-            for event in told:
+            for event in events:
                 lines.append(encode_line(node, len(lines) + 1, time.time_ns() // 1000, 0, event))
 
     async def request_action(self, node: str, action: str) -> Any:
@@ -70,29 +70,29 @@ class TellingAgent(FakeAgent):
 
 
 class PageServer:
-    """The API on a port that stays the same over `stop` and `start`."""
+    """The API on a port that stays the same across `stop` and `start`."""
 
     def __init__(
         self, directory: Path, token: str | None = None, served_max: int = 5_000, player: Player | None = None
     ) -> None:
-        """`player` plays scripts in the place of one that does as if."""
+        """`player` plays scripts instead of the fake player."""
         self._settings = settings(directory)
         self._token = token
         self._served_max = served_max
         self._player = player or FakePlayer()
         self._port = 0
-        self.agent = TellingAgent(self._settings.agents[0])
+        self.agent = JournallingAgent(self._settings.agents[0])
         self.ensemble = FakeEnsemble()
         self.url = ""
 
     def start(self) -> PageServer:
-        """Begin to serve."""
+        """Start serving."""
         self._collector = Collector(self._settings.data / "collected", served_max=self._served_max)
         agents = Agents([self.agent])
         views = Views(self._settings, agents, self.ensemble, self._collector)
         admin = FakeAdmin(self.ensemble)
-        tell = partial(self.agent.write, API_NODE)
-        joined = JoinedBrokers(self._settings.brokers, tell, self._collector.state)
+        write = partial(self.agent.write, API_NODE)
+        joined = JoinedBrokers(self._settings.brokers, write, self._collector.state)
         runs = Runs(self._collector, KeptRuns(self._settings.data / "runs"))
         services = Services(
             self._settings, agents, self.ensemble, self._collector, views, admin, FakeWorkloads(), joined,
@@ -112,21 +112,21 @@ class PageServer:
         return self
 
     def _emit(self, event: Event) -> None:
-        """Journal what the API itself decides; the requests of a test are not part of the history that it tells."""
+        """Journal the API's own decisions; a test's requests are not part of the history that it checks."""
         if not isinstance(event, e.AdminRequested):
             self.agent.write(API_NODE, event)
 
     def stop(self) -> None:
-        """Stop serving; what was collected stays on disk."""
-        # As SIGTERM does it: sse-starlette ends its streams by looking at this handler.
+        """Stop serving; the collected history stays on disk."""
+        # As on SIGTERM: sse-starlette checks this handler to end its streams.
         self._server.handle_exit(signal.SIGTERM, None)
         self._thread.join(WAIT_S)
         AppStatus.should_exit = False
         assert not self._thread.is_alive()
 
-    def tell(self, node: str, *told: Event) -> None:
-        """Let a node say something, and wait until it is numbered."""
-        self.agent.write(node, *told)
+    def append_events(self, node: str, *events: Event) -> None:
+        """Append events to a node's journal, and wait until they are numbered."""
+        self.agent.write(node, *events)
         self.settle()
 
     @property
@@ -135,7 +135,7 @@ class PageServer:
         return self._collector.last_seq
 
     def settle(self, within_s: float = WAIT_S) -> None:
-        """Wait until everything that was told is numbered."""
+        """Wait until all events written are numbered."""
         total = sum(map(len, self.agent.lines.values()))
         deadline = time.monotonic() + within_s
         while self.last_seq < total:
@@ -143,27 +143,27 @@ class PageServer:
             time.sleep(0.01)
 
     def numbered(self) -> list[Entry]:
-        """The whole history, as it was numbered."""
+        """Return the whole history, as numbered."""
         return [entry_from_dict(json.loads(each.json)) for each in self._collector.after(0, ALL)]
 
     def believe(self, broker: int, controller: int, epoch: int, age_ms: int = 100) -> None:
-        """Let a broker say through its control socket whom it believes in."""
+        """Set the controller that a broker believes in, as its control socket reports it."""
         believes = {"controller_id": controller, "controller_epoch": epoch, "age_ms": age_ms}
-        self.agent.say(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
+        self.agent.set_status(f"broker-{broker}", age_ms, is_controller=broker == controller, believes=believes)
 
     def is_controller(self, broker: int, epoch: int) -> None:
-        """Let the ensemble name this controller."""
+        """Set the controller in the ensemble's znodes."""
         reading = self.ensemble.reading
         controller = ControllerZnodes(broker, epoch, epoch, 1_700_000_000_000)
         self.ensemble.reading = reading._replace(controller=controller)
 
     def has_topic(self, name: str, partitions: dict[int, PartitionZnodes]) -> None:
-        """Let the ensemble have this topic."""
+        """Add this topic to the ensemble's znodes."""
         self.ensemble.reading.topics[name] = TopicZnodes(name, "id", {}, partitions)
 
 
-def tell_a_healthy_cluster(server: PageServer) -> None:
-    """Three peers of which 2 leads epoch 1, three brokers of which 1 is controller at epoch 3, one topic."""
+def write_healthy_cluster(server: PageServer) -> None:
+    """Write three peers with 2 leading epoch 1, three brokers with 1 as controller at epoch 3, and one topic."""
     write = server.agent.write
     for node in NODES:
         role, number = node.split("-")

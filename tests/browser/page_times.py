@@ -1,12 +1,12 @@
-"""`make bench-page`: how long the page takes to draw, to seek, and to show what happened.
+"""`make bench-page`: times of the page for drawing, seeking and showing new events.
 
 draw      all tracks of 10,000 spans in one window, 50 times; and the diagram of 5,000 messages.
-seek      100 random moments of a live journal of 20,000 events, from the wish to the state, and to the drawn page.
-event     1,000 events a second: from when a node wrote one until the page has drawn it.
-kill      real processes, three peers and three brokers: from the click on Kill until the page says that it is down.
+seek      100 random moments of a live journal of 20,000 events, from the request to the state, and to the drawn page.
+event     1,000 events a second: from the time a node wrote an event until the page has drawn it.
+kill      real processes, three peers and three brokers: from the click on Kill until the page shows the node as down.
 
-Times are taken in the page, by its own clock; `processor` is the time that the browser's main thread had one.  Long
-tasks are those that blocked this thread for more than 50 ms.
+Times are taken in the page, by its own clock; `processor` is the CPU time of the browser's main thread. Long tasks are
+tasks that blocked this thread for more than 50 ms.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import typer
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
 from tests.browser.chromium import launched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import card
 from zabka.journal import events as e
 from zabka.testing.live.start import start_live, stop_live
@@ -37,7 +37,7 @@ EVENTS = 20_000
 SEEKS = 100
 DRAWS = 50
 PER_S = 1_000
-TOLD_S = 10
+RUN_S = 10
 KILLS = 20
 PROGRAMS = (Path(__file__).parent / "js" / "page_times.js").read_text().rstrip()
 
@@ -48,21 +48,21 @@ def ask(page: Page, program: str, argument: object = None) -> Any:
 
 
 def of(times: list[float]) -> str:
-    """The median and what nineteen of twenty stay below."""
+    """Format the median, the 95th percentile and the maximum of times in ms."""
     ordered = sorted(times)
     p95 = ordered[min(len(ordered) - 1, int(len(ordered) * 0.95))]
     return f"median {statistics.median(ordered):6.1f} ms, p95 {p95:6.1f} ms, worst {ordered[-1]:6.1f} ms"
 
 
 class Busy:
-    """What the browser says of its main thread: processor time, which other processes do not add to."""
+    """CPU time of the browser's main thread; other processes do not add to it."""
 
     def __init__(self, page: Page) -> None:
         self._session: CDPSession = page.context.new_cdp_session(page)
         self._session.send("Performance.enable", {"timeDomain": "threadTicks"})
 
     def ms(self) -> float:
-        """Since the page began."""
+        """Return the CPU time since the page was opened, in ms."""
         found = self._session.send("Performance.getMetrics")["metrics"]
         return next(float(metric["value"]) for metric in found if metric["name"] == "TaskDuration") * 1000
 
@@ -83,7 +83,7 @@ class LongTasks:
 
 
 def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
-    """As a cluster under load tells them: two of three say how far logs have got."""
+    """Yield events in the mix of a cluster under load: two of three report log progress."""
     draws = random.Random(seed)
     epochs = dict.fromkeys(range(PARTITIONS), 4)
     ends = dict.fromkeys(range(PARTITIONS), 0)
@@ -109,8 +109,8 @@ def many_events(count: int, seed: int = 1) -> Iterator[tuple[str, e.Event]]:
             yield f"broker-{broker}", e.ControllerBelieved(broker, 1, 3, broker == 1)
 
 
-def tell_many_events(server: PageServer, count: int) -> None:
-    """A live journal of that many events."""
+def write_many_events(server: PageServer, count: int) -> None:
+    """Write a live journal of that many events."""
     server.agent.write("broker-1", e.TopicCreated("many", "id2", {n: [1, 2, 3] for n in range(PARTITIONS)}))
     for node, event in many_events(count):
         server.agent.write(node, event)
@@ -119,7 +119,7 @@ def tell_many_events(server: PageServer, count: int) -> None:
 
 @contextmanager
 def page_of(browser: Browser, url: str, width: int = 1440, height: int = 900) -> Iterator[Page]:
-    """A page of its own."""
+    """Open a page in a new context."""
     context = browser.new_context(viewport={"width": width, "height": height}, reduced_motion="reduce")
     page = context.new_page()
     page.set_default_timeout(120_000)
@@ -130,20 +130,20 @@ def page_of(browser: Browser, url: str, width: int = 1440, height: int = 900) ->
 
 @contextmanager
 def serving(events: int = 0) -> Iterator[PageServer]:
-    """A cluster told by hand."""
+    """Serve a cluster of hand-written journals."""
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         server = PageServer(Path(directory), served_max=100_000).start()
         try:
-            tell_a_healthy_cluster(server)
+            write_healthy_cluster(server)
             if events:
-                tell_many_events(server, events)
+                write_many_events(server, events)
             yield server
         finally:
             server.stop()
 
 
 def measure_draws(browser: Browser) -> None:
-    """The tracks, and the diagram of the messages."""
+    """Time the drawing of the tracks and of the message diagram."""
     with serving() as server:
         for width, height in ((1440, 900), (1920, 1080)):
             with page_of(browser, server.url, width, height) as page:
@@ -168,7 +168,7 @@ def measure_draws(browser: Browser) -> None:
 
 
 def measure_seeks(browser: Browser) -> None:
-    """Random moments of a long journal."""
+    """Time jumps to random moments of a long journal."""
     with serving(EVENTS) as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         last = server.last_seq
@@ -184,14 +184,14 @@ def measure_seeks(browser: Browser) -> None:
 
 
 def measure_events(browser: Browser) -> None:
-    """From the event to the page."""
+    """Time an event from its write to the drawn page."""
     with serving() as server, page_of(browser, server.url) as page:
         expect(card(page, "Broker 1")).to_be_visible()
         ask(page, "hear")
         over = threading.Event()
 
-        def tell() -> None:
-            for place, (node, event) in enumerate(many_events(PER_S * (TOLD_S + 2))):
+        def write_events() -> None:
+            for place, (node, event) in enumerate(many_events(PER_S * (RUN_S + 2))):
                 server.agent.write(node, event)
                 if place % 10 == 9:
                     time.sleep(10 / PER_S)
@@ -199,22 +199,22 @@ def measure_events(browser: Browser) -> None:
                     return
 
         server.agent.write("broker-1", e.TopicCreated("many", "id2", {n: [1, 2, 3] for n in range(PARTITIONS)}))
-        telling = threading.Thread(target=tell)
+        telling = threading.Thread(target=write_events)
         telling.start()
         busy = Busy(page)
         before, long_tasks = busy.ms(), LongTasks(page)
-        took = ask(page, "events", TOLD_S)
+        took = ask(page, "events", RUN_S)
         spent = busy.ms() - before
         over.set()
         telling.join()
         typer.echo(
-            f"event to pixel: {len(took) / TOLD_S:.0f} events/s for {TOLD_S} s; processor {spent / TOLD_S / 10:.0f} %"
+            f"event to pixel: {len(took) / RUN_S:.0f} events/s for {RUN_S} s; processor {spent / RUN_S / 10:.0f} %"
         )
         typer.echo(f"  {of(took)}; {long_tasks}")
 
 
 def measure_kills(browser: Browser) -> None:
-    """From the click to the page, over real processes."""
+    """Time a kill from the click to the drawn page, with real processes."""
     with tempfile.TemporaryDirectory(prefix="zabka-page-") as directory:
         cluster = start_live(Path(directory))
         try:
@@ -241,7 +241,7 @@ MEASURED: dict[str, Callable[[Browser], None]] = {
 def main(
     what: Annotated[list[str] | None, typer.Argument(help=f"Of {', '.join(MEASURED)}; none for all")] = None,
 ) -> None:
-    """Measure, and say what came of it."""
+    """Run the measurements and print the results."""
     unknown = [each for each in what or [] if each not in MEASURED]
     if unknown:
         raise typer.BadParameter(f"{unknown[0]}: there are {', '.join(MEASURED)}")

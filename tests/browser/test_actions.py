@@ -1,4 +1,4 @@
-"""What can be done from the page: with the mouse, with the keyboard alone, and while the API restarts."""
+"""Actions from the page: with the mouse, with the keyboard alone, and while the API restarts."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import act, button, card, region, row, turn_to
 from zabka.journal import events as e
 
 
-def test_a_killed_broker_is_shown_down_and_the_call_as_a_curl_line(page: Page, server: PageServer) -> None:
+def test_killed_broker_is_shown_down_with_the_curl_line(page: Page, server: PageServer) -> None:
     button(page, "Kill broker 2").click()
 
     expect(card(page, "Broker 2")).to_contain_text("down")
@@ -28,7 +28,7 @@ def test_a_killed_broker_is_shown_down_and_the_call_as_a_curl_line(page: Page, s
 
 
 @pytest.mark.parametrize("node", ["peer 1", "broker 3"])
-def test_every_action_that_makes_sense_can_be_done(page: Page, server: PageServer, node: str) -> None:
+def test_every_valid_action_can_be_done(page: Page, server: PageServer, node: str) -> None:
     for action, state in (
         ("Pause", "paused"), ("Resume", "running"), ("Stop", "down"), ("Start", "running"), ("Restart", "running"),
         ("Kill", "down"),
@@ -38,7 +38,7 @@ def test_every_action_that_makes_sense_can_be_done(page: Page, server: PageServe
         expect(region(page, "API calls")).to_contain_text(f"/{action.lower()}'")
 
 
-def test_a_refusal_is_shown_in_its_own_words(page: Page) -> None:
+def test_refusal_is_shown_with_the_apis_message(page: Page) -> None:
     button(page, "Create topic").click()
     form = page.get_by_role("form", name="Create topic")
     form.get_by_label("name").fill("orders")
@@ -47,7 +47,7 @@ def test_a_refusal_is_shown_in_its_own_words(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("409 Topic 'orders' already exists.")
 
 
-def test_a_topic_is_created_configured_and_deleted(page: Page, server: PageServer) -> None:
+def test_topic_is_created_configured_and_deleted(page: Page, server: PageServer) -> None:
     button(page, "Create topic").click()
     form = page.get_by_role("form", name="Create topic")
     form.get_by_label("name").fill("payments")
@@ -67,15 +67,15 @@ def test_a_topic_is_created_configured_and_deleted(page: Page, server: PageServe
     assert list(server.ensemble.reading.topics) == ["orders"]
 
 
-def test_elections_are_held_from_a_partitions_row(page: Page, server: PageServer) -> None:
-    server.tell("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
+def test_elections_are_started_from_a_partitions_row(page: Page, server: PageServer) -> None:
+    server.append_events("broker-1", e.LeaderElected("orders", 0, 2, 5, [2, 1], [1, 2, 3], 7, 3, False, "test"))
     button(page, "Elect the preferred leader of orders-0").click()
 
     expect(region(page, "API calls")).to_contain_text('"type":"PREFERRED"')
     expect(region(page, "API calls")).to_contain_text("200 done")
 
 
-def test_a_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
+def test_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Inject a fault")
     form.get_by_label("from").select_option("broker-1")
@@ -88,7 +88,7 @@ def test_a_link_is_cut_and_healed(page: Page, server: PageServer) -> None:
     assert server.agent.held == []
 
 
-def test_a_producer_that_cannot_be_started_says_why(page: Page) -> None:
+def test_producer_that_cannot_start_shows_the_reason(page: Page) -> None:
     turn_to(page, "Lab")
     form = page.get_by_role("form", name="Start a producer")
     form.get_by_role("button", name="Start producer").click()
@@ -96,14 +96,14 @@ def test_a_producer_that_cannot_be_started_says_why(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("there is no topic orders; create it first")
 
 
-def test_an_absent_table_is_answered_with_the_command_that_makes_it(page: Page) -> None:
+def test_missing_table_shows_the_command_that_creates_it(page: Page) -> None:
     turn_to(page, "Lab")
     region(page, "Analytics").get_by_role("button", name="Load").click()
 
     expect(region(page, "Analytics")).to_contain_text("zabka pipeline tables --data ")
 
 
-def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
+def test_scenario_is_played_and_its_story_shown(page: Page) -> None:
     turn_to(page, "Lab")
     expect(row(page, "Scenario kafka-708")).to_contain_text("The last member stays.")
     expect(row(page, "Scenario kafka-708")).to_contain_text("empty-isr")
@@ -131,9 +131,9 @@ def test_a_scenario_is_played_and_its_story_read(page: Page) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 1440
 
 
-def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
+def test_page_can_be_used_with_the_keyboard_alone(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 3")).to_be_visible()
-    wanted = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
+    expected = ["Skip to the cluster", "Kill peer 1", "More on peer 1"]
     met = []
     for _ in range(30):
         page.keyboard.press("Tab")
@@ -141,9 +141,9 @@ def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageSe
         outline = page.evaluate("getComputedStyle(document.activeElement).outlineStyle")
         assert outline != "none", f"{name} has no visible focus"
         met.append(name)
-        if name == wanted[-1]:
+        if name == expected[-1]:
             break
-    assert [name for name in met if name in wanted] == wanted
+    assert [name for name in met if name in expected] == expected
     page.keyboard.press("Enter")
     page.keyboard.press("Tab")
     page.keyboard.press("Tab")
@@ -160,7 +160,7 @@ def test_the_page_is_operated_with_the_keyboard_alone(page: Page, server: PageSe
     expect(page.get_by_role("heading", name="typed")).to_be_visible()
 
 
-def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watched, server: PageServer) -> None:
+def test_page_resumes_when_the_api_returns(watched: Watched, server: PageServer) -> None:
     page = watched.page
     page.goto(f"{server.url}#tab=table")
     expect(card(page, "Broker 1")).to_be_visible()
@@ -169,7 +169,7 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
     server.stop()
     expect(page.get_by_role("alert")).to_contain_text("Reconnecting:")
     expect(card(page, "Broker 1")).to_contain_text("controller")
-    # What nobody has said for a while is neither healthy nor so: it is the last word, with its age.
+    # State that was not reported for a while is neither healthy nor broken: it is the last report, with its age.
     expect(page.get_by_role("group", name="Health")).to_contain_text("Unknown")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no response from the API for")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
@@ -187,8 +187,8 @@ def test_the_page_goes_on_where_it_stood_when_the_api_comes_back(watched: Watche
     assert watched.complaints == []
 
 
-def make_anew(server: PageServer, directory: Path) -> None:
-    """Another cluster in the same place, whose history gets further before anybody's browser comes back."""
+def recreate_cluster(server: PageServer, directory: Path) -> None:
+    """Create another cluster in the same place, whose history is longer before any browser reconnects."""
     server.stop()
     shutil.rmtree(directory / "api" / "collected")
     before = server.last_seq
@@ -199,15 +199,13 @@ def make_anew(server: PageServer, directory: Path) -> None:
     server.settle()
 
 
-def test_a_page_over_which_the_cluster_is_made_anew_shows_nothing_of_the_old_one(
-    watched: Watched, server: PageServer, tmp_path: Path
-) -> None:
+def test_page_of_a_recreated_cluster_shows_no_old_state(watched: Watched, server: PageServer, tmp_path: Path) -> None:
     page = watched.page
     page.goto(f"{server.url}#tab=table")
     reigns = page.get_by_role("list", name="Controller terms, newest first")
     expect(reigns).to_contain_text("1@3")
 
-    make_anew(server, tmp_path)
+    recreate_cluster(server, tmp_path)
 
     expect(page.get_by_label("controller epoch 1")).to_be_visible(timeout=15_000)
     expect(reigns).to_contain_text("2@1")
@@ -216,25 +214,25 @@ def test_a_page_over_which_the_cluster_is_made_anew_shows_nothing_of_the_old_one
     assert watched.complaints == []
 
 
-def test_a_past_moment_of_a_cluster_that_is_made_anew_becomes_that_of_the_new_one(
+def test_past_moment_of_a_recreated_cluster_is_the_new_ones(
     watched: Watched, server: PageServer, tmp_path: Path
 ) -> None:
-    """Its number is of the history that there is."""
+    """The moment's number then refers to the new history."""
     page = watched.page
     page.goto(f"{server.url}#tab=table&run=live&at={server.last_seq}")
     reigns = page.get_by_role("list", name="Controller terms, newest first")
     expect(reigns).to_contain_text("1@3")
 
-    make_anew(server, tmp_path)
+    recreate_cluster(server, tmp_path)
 
     expect(reigns).to_contain_text("2@1", timeout=15_000)
     expect(reigns).not_to_contain_text("1@3")
 
 
-def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, tmp_path: Path) -> None:
+def test_page_that_lags_too_far_restarts_from_a_snapshot(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=60).start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         page = watched.page
         page.goto(f"{server.url}#tab=table")
         expect(card(page, "Broker 1")).to_be_visible()
@@ -249,10 +247,10 @@ def test_a_page_that_fell_behind_begins_anew_with_a_snapshot(watched: Watched, t
         server.stop()
 
 
-def test_a_page_that_the_api_asks_for_a_token_asks_in_turn(watched: Watched, tmp_path: Path) -> None:
+def test_page_asks_the_user_for_the_token_on_401(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path, token="sesame").start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         page = watched.page
         page.goto(f"{server.url}#tab=table")
         button(page, "Kill broker 2").click()
@@ -272,7 +270,7 @@ def test_a_page_that_the_api_asks_for_a_token_asks_in_turn(watched: Watched, tmp
     assert watched.complaints == []
 
 
-def test_the_pages_content_policy_is_strict_and_kept(page: Page, server: PageServer) -> None:
+def test_content_policy_of_the_page_is_strict_and_enforced(page: Page, server: PageServer) -> None:
     answer = page.request.get(server.url)
 
     assert "default-src 'self'" in answer.headers["content-security-policy"]
@@ -282,7 +280,7 @@ def test_the_pages_content_policy_is_strict_and_kept(page: Page, server: PageSer
     assert [url for url in fetched if not url.startswith(server.url)] == []
 
 
-def test_a_script_breaks_this_cluster_only_at_the_second_press_and_is_watched_on_the_tracks(page: Page) -> None:
+def test_live_script_needs_confirmation_and_opens_the_tracks(page: Page) -> None:
     turn_to(page, "Lab")
     page.get_by_role("button", name="Play kafka-708 live").click()
     expect(page.get_by_role("region", name="Run of kafka-708")).to_have_count(0)
@@ -295,6 +293,6 @@ def test_a_script_breaks_this_cluster_only_at_the_second_press_and_is_watched_on
     expect(page.locator(".when")).to_contain_text("LIVE")
 
 
-def test_a_script_that_a_running_cluster_cannot_play_is_only_simulated(page: Page) -> None:
+def test_script_without_live_support_is_only_simulated(page: Page) -> None:
     turn_to(page, "Lab")
     expect(page.get_by_role("button", name="Play broken live")).to_be_disabled()

@@ -1,4 +1,4 @@
-"""The Lab shows what Spark makes: the lake's tables with their lag, the last audit, campaigns and their reports."""
+"""The Lab's Spark panels: the lake's tables with their lag, the last audit, campaigns and their reports."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from playwright.sync_api import Page, expect
 from tests.browser.test_page import button, region, turn_to
 
 
-def test_before_anything_was_made_each_panel_says_what_makes_it(page: Page) -> None:
+def test_empty_panel_shows_the_command_that_fills_it(page: Page) -> None:
     turn_to(page, "Lab")
     expect(region(page, "Pipeline")).to_contain_text("zabka pipeline stream --follow --data ")
     expect(region(page, "Audits")).to_contain_text("zabka pipeline audit ")
     expect(region(page, "Campaigns")).to_contain_text("zabka campaign run docs/campaigns/session-timeout.toml")
 
 
-def test_the_tables_show_their_rows_their_lag_and_what_spark_says(page: Page, tmp_path: Path) -> None:
+def test_pipeline_shows_rows_lag_and_sparks_message(page: Page, tmp_path: Path) -> None:
     lake = tmp_path / "analytics"
     (lake / "faults").mkdir(parents=True)
     pq.write_table(pa.table({"run": ["."], "kind": ["cut"]}), lake / "faults" / "part-0.parquet")
@@ -28,10 +28,10 @@ def test_the_tables_show_their_rows_their_lag_and_what_spark_says(page: Page, tm
     status = {"batch": 3, "lines": 1234, "set_aside": 0, "latest_us": now_us - 2_500_000, "written_us": now_us,
               "made_ms": 700, "broken": {"faults": {"no fault is one": 2}}}  # fmt: skip
     (lake / "_status.json").write_text(json.dumps(status))
-    # However long the page takes to open: Spark was heard a moment ago.
-    said = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
+    # Spark's last report is recent, however long the page takes to open.
+    progress = {"seen_us": now_us + 3600 * 10**6, "message": "Waiting for data to arrive", "batch": 3, "rows": 40,
             "rows_per_second": 55.5, "durations_ms": {"triggerExecution": 720, "addBatch": 700}}  # fmt: skip
-    (lake / "_progress.json").write_text(json.dumps(said))
+    (lake / "_progress.json").write_text(json.dumps(progress))
     turn_to(page, "Lab")
     shown = region(page, "Pipeline")
     expect(shown).to_contain_text("1,234 lines, the tables lag 2.5 s behind the journals")
@@ -40,12 +40,12 @@ def test_the_tables_show_their_rows_their_lag_and_what_spark_says(page: Page, tm
     expect(shown.get_by_role("alert")).to_contain_text("faults: 2 rows violate the rule: no fault is one")
     button(page, "Show faults").click()
     expect(region(page, "Analytics")).to_contain_text("cut")
-    said["seen_us"] = time.time_ns() // 1000 - 60_000_000
-    (lake / "_progress.json").write_text(json.dumps(said))
+    progress["seen_us"] = time.time_ns() // 1000 - 60_000_000
+    (lake / "_progress.json").write_text(json.dumps(progress))
     expect(shown).to_contain_text("last report of Spark 1 min")
 
 
-def test_a_violation_shows_what_led_to_it_and_what_replays_it(page: Page, tmp_path: Path) -> None:
+def test_violation_shows_its_causes_and_replay_command(page: Page, tmp_path: Path) -> None:
     row = {"run": "seed-7.jsonl", "invariant": "one leader", "verdict": "violated", "events": 10, "set_aside": 0,
            "detail": "two of them", "node": "peer-1", "node_seq": 3, "chain": ["peer-1#3 leads", "begins with: start"],
            "command": "zabka replay --seed 7"}  # fmt: skip
@@ -59,13 +59,13 @@ def test_a_violation_shows_what_led_to_it_and_what_replays_it(page: Page, tmp_pa
     expect(shown).to_contain_text("zabka replay --seed 7")
 
 
-def test_a_campaigns_report_is_shown_in_a_frame_that_can_do_nothing(page: Page, tmp_path: Path) -> None:
+def test_campaign_report_is_shown_in_a_sandboxed_frame(page: Page, tmp_path: Path) -> None:
     directory = tmp_path / "analytics" / "campaigns" / "lag"
     directory.mkdir(parents=True)
     (directory / "report.html").write_text("<html><style>h1 { color: red }</style><h1>The report</h1></html>")
-    told = {"question": "Which lag?", "settings": 5, "seeds": 10, "ended": "every seed was played",
+    standing = {"question": "Which lag?", "settings": 5, "seeds": 10, "ended": "every seed was played",
             "answer": ["Best is 400."], "violations": 1}  # fmt: skip
-    (directory / "standing.json").write_text(json.dumps(told))
+    (directory / "standing.json").write_text(json.dumps(standing))
     (directory / "runs.jsonl").write_bytes(b"{}\n" * 50)
     turn_to(page, "Lab")
     shown = region(page, "Campaigns")

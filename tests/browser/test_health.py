@@ -16,9 +16,9 @@ def health(page: Page) -> Locator:
     return page.get_by_role("group", name="Health")
 
 
-def test_isolated_leader_and_its_partition_are_named(page: Page, server: PageServer) -> None:
+def test_isolated_leader_and_its_partition_are_shown(page: Page, server: PageServer) -> None:
     server.agent.held = [HeldFault("broker-1", "broker-2", "cut", id="f1")]
-    server.tell("host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", True))
+    server.append_events("host-1", e.FaultInjected("f1", "cut", "broker-1", "broker-2", True))
 
     reason = "its leader, broker 1, is cut off from broker 2 in its ISR"
     expect(health(page)).to_contain_text("Broken")
@@ -34,7 +34,7 @@ def test_lagging_member_of_the_isr_is_shown_as_lagging(page: Page, server: PageS
     known = {"topic": "orders", "partition": 0, "leader": 1, "leader_epoch": 4, "isr": [1, 2], "hw": 120, "leo": 121}
     believes = {"controller_id": 1, "controller_epoch": 3, "age_ms": 100}
     reported = [{**known, "min_isr": 2, "lagging": [2]}]
-    server.agent.say("broker-1", 0, is_controller=True, believes=believes, partitions=reported)
+    server.agent.set_status("broker-1", 0, is_controller=True, believes=believes, partitions=reported)
 
     expect(health(page)).to_contain_text("orders-0 cannot be written with acks=all")
     expect(row(page, "Partition orders-0").get_by_role("cell").nth(3)).to_contain_text("in the ISR, lagging")
@@ -48,7 +48,7 @@ def test_dead_api_is_not_healthy_and_disables_every_action(watched: Watched, ser
     expect(button(page, "Kill broker 2")).to_be_enabled()
 
     server.stop()
-    # A connection that is refused shows at once that the API is not there: nothing has to be waited for.
+    # A refused connection shows at once that the API is down; the page need not wait for a timeout.
     expect(health(page)).to_contain_text("Unknown", timeout=4_000)
     expect(health(page)).not_to_contain_text("Healthy")
     expect(button(page, "Kill broker 2")).to_be_disabled()
@@ -81,11 +81,11 @@ def test_node_of_unknown_state_cannot_be_started(page: Page, server: PageServer,
 
 def lose_records(server: PageServer) -> None:
     server.agent.write("api", e.WorkloadProgressed("w1", "orders", 500, 498, 0, 389))
-    server.tell("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.append_events("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
 
 
 def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: PageServer) -> None:
-    server.tell("broker-1", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    server.append_events("broker-1", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     lose_records(server)
     expect(health(page)).to_contain_text("30 committed records lost")
     expect(health(page)).to_contain_text("389 acknowledged records lost")
@@ -93,7 +93,7 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     button(page, "Acknowledge the losses").click()
     expect(health(page)).to_contain_text("Healthy")
     expect(health(page)).not_to_contain_text("lost")
-    # It is taken note of, and not forgotten: the history keeps it.
+    # The loss is acknowledged but not forgotten: the history keeps it.
     losses = region(page, "Records removed from a replica")
     expect(losses).to_contain_text("30 committed records lost")
     expect(losses).to_contain_text("acknowledged")
@@ -106,12 +106,12 @@ def test_acknowledged_loss_no_longer_degrades_the_cluster(page: Page, server: Pa
     expect(health(page)).to_contain_text("Healthy")
     expect(losses).to_contain_text("acknowledged")
 
-    server.tell("broker-2", e.RecordsLost(2, "orders", 0, 121, 122, 2, 2, "diverging_epoch"))
+    server.append_events("broker-2", e.RecordsLost(2, "orders", 0, 121, 122, 2, 2, "diverging_epoch"))
     expect(health(page)).to_contain_text("2 committed records lost")
     expect(button(page, "Acknowledge the losses")).to_be_enabled()
 
 
-def test_api_link_of_the_page_leads_to_its_documents(page: Page, server: PageServer) -> None:
+def test_api_link_of_the_page_leads_to_its_documentation(page: Page, server: PageServer) -> None:
     link = page.get_by_role("navigation", name="Views").get_by_role("link", name="API", exact=True)
     expect(link).to_have_attribute("href", "/docs")
     documents = page.request.get(f"{server.url}/docs")

@@ -1,4 +1,4 @@
-"""What has room on a screen of ordinary width: the header, the reasons of an event, and a table of seven brokers."""
+"""Layout on a screen of ordinary width: the header, the causes of an event, and a table of seven brokers."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ SEVEN = list(range(1, 8))
 OVERFLOW = "(box) => box.scrollWidth - box.clientWidth"
 
 
-def test_seven_replicas_with_unknown_ends_fit_beside_the_rail(page: Page, server: PageServer) -> None:
+def test_seven_replicas_with_unknown_ends_fit_next_to_the_rail(page: Page, server: PageServer) -> None:
     for broker in SEVEN[3:]:
         server.agent.write(f"broker-{broker}", e.NodeStarted("broker", broker, {}))
         server.agent.write("api", e.BrokerRegistered(broker, 24 + broker, broker))
-    server.tell(
+    server.append_events(
         "broker-1",
         e.TopicCreated("payments", "id2", {0: SEVEN}),
         e.LeaderElected("payments", 0, 1, 0, SEVEN, SEVEN, 0, 3, False, "new"),
     )
-    # The answer of this API names three brokers; the journal names seven.
+    # The answer of this API has three brokers; the journal has seven.
     page.route("**/api/v1/cluster", lambda route: route.abort())
     page.reload()
 
@@ -39,9 +39,9 @@ def test_header_of_a_past_moment_with_six_faults_stays_low(page: Page, server: P
     slow = [HeldFault(f"peer-{peer}", "broker-2", "delay", id=f"d{peer}", delay_ms=9) for peer in (1, 2, 3)]
     server.agent.held = [*slow, *(HeldFault("broker-2", f"broker-{b}", "cut", id=f"c{b}") for b in (1, 3))]
     for fault in server.agent.held:
-        told = e.FaultInjected(fault.id, fault.kind, fault.source, fault.target, False, fault.delay_ms)
-        server.agent.write("host-1", told)
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2], 1, 4, 7, "lag"))
+        injected = e.FaultInjected(fault.id, fault.kind, fault.source, fault.target, False, fault.delay_ms)
+        server.agent.write("host-1", injected)
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2], 1, 4, 7, "lag"))
     page.set_viewport_size({"width": 1280, "height": 720})
     page.goto(f"{server.url}#at={server.last_seq}&tab=table")
 
@@ -61,10 +61,10 @@ def test_time_without_a_controller_has_the_width_of_its_reason(page: Page, serve
     elected = next(entry.seq for entry in reversed(server.numbered()) if isinstance(entry.event, e.ControllerElected))
     page.goto(f"{server.url}#at={elected}&tab=table")
 
-    told = region(page, "Why").get_by_text("No controller for")
-    expect(told).to_contain_text("election")
+    gap = region(page, "Why").get_by_text("No controller for")
+    expect(gap).to_contain_text("election")
     rule = region(page, "Why").locator(".effect .rule").bounding_box()
-    box = told.bounding_box()
+    box = gap.bounding_box()
     assert rule is not None
     assert box is not None
     assert abs(box["width"] - rule["width"]) < 20

@@ -1,4 +1,4 @@
-"""Lessons, and plays side by side: with the real player, from a press of a key to the rule behind what came of it."""
+"""Lessons and side-by-side runs with the real player, from a key press to the rule that explains the result."""
 
 from __future__ import annotations
 
@@ -8,33 +8,33 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import button, region, turn_to
 from zabka.api.scenarios.process import ScenarioProcess
 from zabka.compose.launch import player_argv
 
 PLAYED_MS = 90_000
-"""The player is a process of its own, which the whole suite's other half may leave little of the processor."""
+"""The player is a separate process, which may get little CPU time while the whole suite runs."""
 
 
 @pytest.fixture(scope="module")
 def playing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A server whose scripts are really played."""
+    """A server with the real player."""
     server = PageServer(tmp_path_factory.mktemp("playing"), player=ScenarioProcess(player_argv())).start()
-    tell_a_healthy_cluster(server)
+    write_healthy_cluster(server)
     yield server
     server.stop()
 
 
 @pytest.fixture
 def pupil(watched: Watched, playing: PageServer) -> Iterator[Page]:
-    """The page at a lesson; nothing may have been said in its console by the end."""
+    """The page at a lesson; its console must be empty at the end."""
     watched.page.goto(f"{playing.url}#tab=lessons&lesson=high-watermark")
     yield watched.page
     assert watched.leave() == []
 
 
-# What holds others has their text, too: only what is to be pressed counts.
+# Containers contain the text of their children too: only elements that can be pressed count.
 FOCUSED = """() => {
   const at = document.activeElement;
   return at.matches("button, a, summary") ? at.ariaLabel ?? at.textContent.trim() : "";
@@ -47,10 +47,10 @@ def press_until(page: Page, key: str, name: str) -> None:
         page.keyboard.press(key)
         if name in str(page.evaluate(FOCUSED)):
             return
-    pytest.fail(f"{name} is not to be reached with {key}")
+    pytest.fail(f"{name} cannot be reached with {key}")
 
 
-def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) -> None:
+def test_lesson_goes_from_question_to_rule_by_keyboard(pupil: Page) -> None:
     lesson = pupil.get_by_role("article", name="A follower truncates committed records")
     expect(lesson).to_contain_text("Before Kafka 0.11: what does it truncate?")
     expect(button(pupil, "Predict and run")).to_be_disabled()
@@ -60,7 +60,7 @@ def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) ->
     pupil.keyboard.press("ArrowDown")
     pupil.keyboard.press("ArrowDown")
     expect(lesson.get_by_role("radio").nth(2)).to_be_checked()
-    # The Tab passes over what is not yet to be pressed.
+    # Tab skips elements that cannot be pressed yet.
     expect(button(pupil, "Predict and run")).to_be_enabled()
     press_until(pupil, "Tab", "Predict and run")
     pupil.keyboard.press("Enter")
@@ -84,7 +84,7 @@ def test_a_lesson_goes_from_its_question_to_its_rule_by_keyboard(pupil: Page) ->
     assert ".bug&at=" in pupil.url
 
 
-def test_a_prediction_that_did_not_come_to_pass_does_not_look_like_what_did(pupil: Page) -> None:
+def test_wrong_prediction_looks_different_from_the_right_one(pupil: Page) -> None:
     lesson = pupil.get_by_role("article", name="A follower truncates committed records")
     lesson.get_by_role("radio").first.check()
     button(pupil, "Predict and run").click()
@@ -98,7 +98,7 @@ def test_a_prediction_that_did_not_come_to_pass_does_not_look_like_what_did(pupi
 
 
 def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
-    """jepsen-2013 shows an unclean election, which a setting allows: that is no bug, and is not called one."""
+    """jepsen-2013 shows an unclean election, which a setting allows: it is not a bug, and is not called one."""
     turn_to(pupil, "Lab")
     button(pupil, "Play jepsen-2013").click()
 
@@ -110,7 +110,7 @@ def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
     expect(parted).to_contain_text("jepsen-2013, with unclean.leader.election.enable=true")
     expect(parted).to_contain_text("leader 3, leader epoch 1, ISR 3, UNCLEAN")
     expect(parted).to_contain_text("no leader, leader epoch 1, ISR 1")
-    # The whole tab is there, and not the height of the list of changes since a pinned moment.
+    # The tab has its full height, not the height of the list of changes since a pinned moment.
     both = region(pupil, "Events of both runs, side by side")
     expect(both.locator("time").nth(8)).to_be_visible()
     seen = both.evaluate(
@@ -121,7 +121,7 @@ def test_play_of_a_setting_opens_at_its_decisive_moment(pupil: Page) -> None:
     assert height[0] == height[1] > 400
 
 
-def test_a_play_of_the_library_opens_where_it_parts_from_the_play_without_its_bug(pupil: Page) -> None:
+def test_play_opens_at_its_first_difference_without_the_bug(pupil: Page) -> None:
     turn_to(pupil, "Lab")
     button(pupil, "Play kafka-1211").click()
 

@@ -1,4 +1,4 @@
-"""Faults of links: by drag from node to node, and by the form for whoever has no mouse."""
+"""Link faults: by dragging from node to node, and by the form for users without a mouse."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.browser.test_page import button, region, turn_to
 
 
 def faults_asked_for(page: Page) -> list[Any]:
-    """The bodies of the calls that make faults, as they leave the page."""
+    """Record the bodies of the requests that create faults, as they leave the page."""
     bodies: list[Any] = []
     page.on(
         "request",
@@ -26,7 +26,7 @@ def faults_asked_for(page: Page) -> list[Any]:
 
 
 def drag(page: Page, one: str, other: str) -> None:
-    """Press on a node of the ring, and let go over another."""
+    """Press the mouse on a node of the ring, and release it over another."""
     for name, then in ((one, page.mouse.down), (other, page.mouse.up)):
         role, number = name.split("-")
         box = page.locator(f"svg.ring .spot.{role}").nth(int(number) - 1).locator("circle").bounding_box()
@@ -35,7 +35,7 @@ def drag(page: Page, one: str, other: str) -> None:
         then()
 
 
-def test_a_drag_and_the_form_send_the_same_call(page: Page, server: PageServer) -> None:
+def test_drag_and_form_send_the_same_request(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
     expect(region(page, "Links")).to_contain_text("no link faults")
     asked = faults_asked_for(page)
@@ -58,7 +58,7 @@ def test_a_drag_and_the_form_send_the_same_call(page: Page, server: PageServer) 
     assert [(fault.source, fault.target) for fault in server.agent.held] == [("broker-1", "peer-2")]
 
 
-def test_a_drag_that_ends_on_no_other_node_does_nothing_and_says_so(page: Page, server: PageServer) -> None:
+def test_drag_that_ends_on_no_other_node_only_shows_a_note(page: Page, server: PageServer) -> None:
     turn_to(page, "Links")
     expect(page.locator("svg.ring .spot")).to_have_count(6)
     asked = faults_asked_for(page)

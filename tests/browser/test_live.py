@@ -1,4 +1,4 @@
-"""The page over real processes: a controller killed from the page is replaced before one's eyes."""
+"""The page with real processes: a controller killed from the page is replaced while the page shows it."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from zabka.testing.live.cluster import LiveCluster
 FAILOVER_MS = 60_000
 
 
-def test_a_controller_killed_from_the_page_is_replaced_and_comes_back(
-    zabka_cluster: LiveCluster, watched: Watched
-) -> None:
+def test_controller_killed_from_the_page_is_replaced(zabka_cluster: LiveCluster, watched: Watched) -> None:
     zabka_cluster.topics.create("orders", partitions=3)
     before = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch

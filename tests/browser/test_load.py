@@ -1,4 +1,4 @@
-"""What the page costs: bytes at its first load, and the main thread's time under load."""
+"""Costs of the page: bytes of its first load, and CPU time of the main thread under load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from playwright.sync_api import Browser, CDPSession, Page, expect
 
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.page_times import Busy
 from tests.browser.test_page import card, region
 from zabka.api.views.ensemble_view import PartitionZnodes
@@ -27,13 +27,13 @@ UNIT = """() => {
   }
   return sum;
 }"""
-"""As much work as reading 400 events of 500 rows: by it, and not by a clock, other work of this machine is measured."""
+"""As much work as parsing 400 events of 500 rows: it calibrates the measurement to the speed of this machine."""
 UNITS_OF_5_S_MAX = 16
-"""Some 4 are needed for 30 such events, and for drawing what they change."""
+"""About 4 units are needed to process 30 such events and to draw their changes."""
 
 
 def bytes_received(network: CDPSession) -> list[int]:
-    """What comes over the wire: whatever has ended tells its bytes; the stream, which is not compressed, goes on."""
+    """Record the bytes received: each request reports its size at its end, and the uncompressed stream as it goes."""
     stream: list[str] = []
     received: list[int] = []
 
@@ -41,21 +41,21 @@ def bytes_received(network: CDPSession) -> list[int]:
         if "/events" in of["request"]["url"]:
             stream.append(of["requestId"])
 
-    def told(of: dict[str, Any]) -> None:
+    def on_data(of: dict[str, Any]) -> None:
         if of["requestId"] in stream:
             received.append(of["dataLength"])
 
     network.on("Network.requestWillBeSent", begun)
-    network.on("Network.dataReceived", told)
+    network.on("Network.dataReceived", on_data)
     network.on("Network.loadingFinished", lambda of: received.append(of["encodedDataLength"]))
     network.send("Network.enable")
     return received
 
 
-def test_the_first_load_is_small_beside_20000_kept_events(browser_process: Browser, tmp_path: Path) -> None:
+def test_first_load_is_small_with_20000_kept_events(browser_process: Browser, tmp_path: Path) -> None:
     server = PageServer(tmp_path, served_max=100_000).start()
     try:
-        tell_a_healthy_cluster(server)
+        write_healthy_cluster(server)
         server.agent.write("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, i)]) for i in range(KEPT)])
         server.settle(30)
         context = browser_process.new_context()
@@ -63,7 +63,7 @@ def test_the_first_load_is_small_beside_20000_kept_events(browser_process: Brows
         received = bytes_received(context.new_cdp_session(page))
         page.goto(server.url)
         expect(card(page, "Broker 1")).to_be_visible()
-        # Long ago, but kept: the list is not empty.
+        # An old event that is still kept: the list is not empty.
         expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
         context.close()
     finally:
@@ -72,7 +72,7 @@ def test_the_first_load_is_small_beside_20000_kept_events(browser_process: Brows
     assert 20_000 < sum(received) < FIRST_LOAD_BYTES_MAX
 
 
-def test_progress_is_fetched_when_it_is_asked_for(page: Page) -> None:
+def test_progress_is_fetched_on_request(page: Page) -> None:
     expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
     region(page, "Events").get_by_label("show routine events").check()
@@ -80,27 +80,27 @@ def test_progress_is_fetched_when_it_is_asked_for(page: Page) -> None:
     expect(page.get_by_text("replica_progressed").first).to_be_visible()
 
 
-def test_the_main_thread_is_free_beside_500_partitions_under_load(server: PageServer, page: Page) -> None:
+def test_main_thread_stays_free_with_500_partitions(server: PageServer, page: Page) -> None:
     assignment = {number: [1, 2, 3] for number in range(PARTITIONS)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
-    server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
+    server.append_events("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     expect(page.get_by_role("heading", name="many")).to_be_visible()
     unit_ms = processor_ms(page, lambda: page.evaluate(UNIT))
-    spent_ms = processor_ms(page, lambda: tell_progress(server, page, list(assignment)))
+    spent_ms = processor_ms(page, lambda: write_progress(server, page, list(assignment)))
     assert spent_ms < UNITS_OF_5_S_MAX * unit_ms
 
 
 def processor_ms(page: Page, work: Callable[[], object]) -> float:
-    """What the page's main thread has of the processor meanwhile: other processes do not add to that."""
+    """Return the CPU time of the page's main thread during `work`, in ms; other processes do not add to it."""
     busy = Busy(page)
     before = busy.ms()
     work()
     return busy.ms() - before
 
 
-def tell_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
-    """Three brokers tell twice a second how far each of their logs has got, 2,000 records in a second; for 5 s."""
+def write_progress(server: PageServer, page: Page, partitions: list[int]) -> None:
+    """For 5 s, three brokers report the end of each of their logs twice a second, at 2,000 records a second."""
     end_s = time.monotonic() + 5
     offset = 0
     while time.monotonic() < end_s:

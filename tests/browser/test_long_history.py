@@ -1,4 +1,4 @@
-"""A long live journal on the page: any moment is exactly its fold, steps leave none out, and live is one key away."""
+"""A long live journal on the page: any moment is exactly its fold, steps skip none, and one key returns to live."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.browser.chromium import Watched, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
-from tests.browser.page_times import EVENTS, tell_many_events
+from tests.browser.page_server import PageServer, write_healthy_cluster
+from tests.browser.page_times import EVENTS, write_many_events
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_moments import SHOWN
 from tests.browser.test_page import card
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
 
 MOMENTS = 100
 PAGE_END = 4_000
-"""The page reads events in pages of five hundred."""
+"""The page reads events in pages of 500."""
 VISIT = """async () => {
   const {theMoment} = await import("/web/main.js");
   window.visited = [];
@@ -39,37 +39,37 @@ GO = """async (at) => {
 
 
 @pytest.fixture(scope="module")
-def long_told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with twenty thousand events behind it, all of which are kept."""
+def long_history(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A cluster with a history of 20,000 kept events."""
     server = PageServer(tmp_path_factory.mktemp("long"), served_max=10 * EVENTS).start()
-    tell_a_healthy_cluster(server)
-    tell_many_events(server, EVENTS)
+    write_healthy_cluster(server)
+    write_many_events(server, EVENTS)
     yield server
     server.stop()
 
 
 @pytest.fixture
-def page(watched: Watched, long_told: PageServer) -> Iterator[Page]:
-    """Its page, live."""
-    watched.page.goto(long_told.url)
+def page(watched: Watched, long_history: PageServer) -> Iterator[Page]:
+    """The page of that cluster, live."""
+    watched.page.goto(long_history.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
     assert watched.leave() == []
 
 
-def folds(server: PageServer, wanted: list[int]) -> dict[int, Any]:
-    """Python's fold of each prefix, as the page has it."""
+def folds(server: PageServer, numbers: list[int]) -> dict[int, Any]:
+    """Return Python's fold of each prefix, converted as the page does."""
     state, found = ClusterState(), {}
     for entry in server.numbered():
         apply(state, entry)
-        if entry.seq in wanted:
+        if entry.seq in numbers:
             found[entry.seq] = as_the_page_has_it(json.loads(msgspec.json.encode(state)))
     return found
 
 
-def test_a_hundred_moments_of_twenty_thousand_are_exactly_their_folds(page: Page, long_told: PageServer) -> None:
-    numbers = random.Random(11).sample(range(1, long_told.last_seq), MOMENTS)
-    expected = folds(long_told, numbers)
+def test_hundred_moments_of_20000_events_equal_their_folds(page: Page, long_history: PageServer) -> None:
+    numbers = random.Random(11).sample(range(1, long_history.last_seq), MOMENTS)
+    expected = folds(long_history, numbers)
     for seq in numbers:
         page.evaluate(GO, seq)
         shown = page.evaluate(SHOWN)
@@ -77,7 +77,7 @@ def test_a_hundred_moments_of_twenty_thousand_are_exactly_their_folds(page: Page
         assert shown["state"] == expected[seq], seq
 
 
-def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None:
+def test_steps_across_a_page_end_visit_each_number_once(page: Page) -> None:
     page.evaluate(GO, PAGE_END - 15)
     page.evaluate(VISIT)
     for key in ["ArrowRight"] * 30 + ["ArrowLeft"] * 30:
@@ -87,16 +87,16 @@ def test_steps_over_the_end_of_a_page_visit_each_number_once(page: Page) -> None
     assert page.evaluate("window.visited") == [*on, *back]
 
 
-def test_end_goes_back_to_live_without_a_gap_though_the_cluster_went_on(page: Page, long_told: PageServer) -> None:
+def test_end_key_returns_to_live_without_a_gap(page: Page, long_history: PageServer) -> None:
     page.evaluate(GO, 700)
-    told = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
-    long_told.tell("broker-1", *told)
+    changes = [e.IsrChanged("many", 0, [1, 2], 1, 90_000 + n, 90_000 + n, "caught_up") for n in range(50)]
+    long_history.append_events("broker-1", *changes)
     page.evaluate(VISIT)
     page.keyboard.press("End")
     expect(page.locator(".when")).to_contain_text("LIVE")
-    last = long_told.last_seq
+    last = long_history.last_seq
     wait_until(page, f"() => document.querySelector('#events .sum b').textContent === '{last}'")
     shown = page.evaluate(SHOWN)
     assert shown["live"]
-    assert shown["state"] == folds(long_told, [last])[last]
+    assert shown["state"] == folds(long_history, [last])[last]
     assert page.evaluate("window.visited") == ["live"]

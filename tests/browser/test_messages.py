@@ -1,4 +1,4 @@
-"""The space-time diagram: every message of the window is in it or counted, and it can be used by mouse and keys."""
+"""The space-time diagram: it draws or counts every message of the window, and works with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.api.api_server import settings
 from tests.browser.chromium import Watched, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_page import turn_to
 from zabka.api.runs.intake import on_one_clock
 from zabka.api.runs.kept import KeptRuns
@@ -28,7 +28,7 @@ from zabka.simulation.serving.cluster_seed import WHOLE_CLUSTER
 
 RUN = "r00001211"
 WHOLE_RUN, WHOLE_SEED = "r00000003", 3
-"""A cluster of whole processes with three peers, in which a controller is killed."""
+"""A run of whole processes with three peers, in which a controller is killed."""
 ASKED = "performance.getEntriesByType('resource').map(e => e.name).filter(n => n.includes('/messages?')).at(-1)"
 PAINTED = """() => {
   const canvas = document.querySelector(".spacetime canvas");
@@ -44,13 +44,13 @@ def followed(entry: Entry) -> bool:
 
 
 class Failover:
-    """A server with kafka-1211 among its runs, and what its world said."""
+    """A server with kafka-1211 among its runs, and the messages of that world."""
 
     def __init__(self, directory: Path) -> None:
         self.tap = MessageTap()
         verdict = play(LIBRARY["kafka-1211"], self.tap, MessageTap())
         journal = [msgspec.structs.replace(e, wall_us=WORLD_BEGINS_US + e.mono_us) for e in verdict.journal]
-        # In the midst of the failover broker 4 is told to follow broker 3.
+        # During the failover, broker 4 becomes a follower of broker 3.
         follows = [seq for seq, entry in enumerate(journal, 1) if entry.node == "broker-4" and followed(entry)]
         self.seq = follows[-1]
         times = [entry.wall_us for entry in journal]
@@ -65,11 +65,11 @@ class Failover:
         self.whole_tap = MessageTap()
         self.whole_seq = self._keep_whole(kept, directory / "whole.jsonl")
         self.server = PageServer(directory).start()
-        tell_a_healthy_cluster(self.server)
+        write_healthy_cluster(self.server)
 
     def _keep_whole(self, kept: KeptRuns, file: Path) -> int:
-        """Keep a seed of whole processes; the number of the last election of a controller."""
-        # Processes have event loops of their own, and on this thread runs the browser's.
+        """Keep a run of whole processes, and return the number of its last controller election."""
+        # Simulated processes run their own event loops, and the browser's loop runs in this thread.
         with ThreadPoolExecutor(1) as thread:
             _, lines = thread.submit(run_with_journal, WHOLE_SEED, WHOLE_CLUSTER, tap=self.whole_tap).result()
         journal = on_one_clock([decode_line(line) for line in lines])
@@ -109,7 +109,7 @@ def number(text: str) -> int:
 
 
 def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
-    """How many of the window's messages are drawn, and how many are only counted: no other is there."""
+    """Return the numbers of drawn messages and of hidden, only counted ones, which add up to the whole window."""
     asked = page.evaluate(ASKED)
     begin, end = (int(found) for found in re.findall(r"(?:from|to)_us=(\d+)", asked))
     there = [
@@ -125,7 +125,7 @@ def drawn_and_hidden(page: Page, tap: MessageTap) -> tuple[int, int]:
     return drawn, hidden
 
 
-def test_every_message_of_whole_processes_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+def test_every_message_of_whole_processes_is_drawn_or_counted(page: Page, failover: Failover) -> None:
     page.goto("about:blank")
     page.goto(f"{failover.server.url}#run={WHOLE_RUN}&at={failover.whole_seq}&tab=messages")
     wait_until(page, f"() => {ASKED}?.includes('{WHOLE_RUN}')")
@@ -134,7 +134,7 @@ def test_every_message_of_whole_processes_is_drawn_or_counted_as_hidden(page: Pa
     assert drawn_and_hidden(page, failover.whole_tap)[0] > 50
 
 
-def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page, failover: Failover) -> None:
+def test_every_message_of_the_failover_is_drawn_or_counted(page: Page, failover: Failover) -> None:
     drawn, hidden = drawn_and_hidden(page, failover.tap)
     assert hidden > 0
 
@@ -142,7 +142,7 @@ def test_every_message_of_the_failover_is_drawn_or_counted_as_hidden(page: Page,
     expect(page.locator("#messages .twin tbody tr")).to_have_count(drawn)
 
 
-def test_pings_are_off_until_somebody_wants_them(page: Page) -> None:
+def test_pings_are_hidden_until_they_are_switched_on(page: Page) -> None:
     before = number(page.locator("#messages header span").inner_text())
     chip = page.get_by_role("button", name="pings")
     hidden = number(chip.inner_text())
@@ -150,13 +150,13 @@ def test_pings_are_off_until_somebody_wants_them(page: Page) -> None:
     expect(page.locator("#messages header span")).to_contain_text(f"{before + hidden} messages")
 
 
-def test_the_phases_of_the_failover_stand_above_it(page: Page) -> None:
+def test_failover_phases_are_shown_above_the_diagram(page: Page) -> None:
     assert re.sub(r"\s+", " ", page.locator(".phases").inner_text()).startswith(
         "expire 1.9 ms read 8.5 ms decide 3.9 ms"
     )
 
 
-def test_keys_go_from_message_to_message_and_to_its_moment(page: Page) -> None:
+def test_keys_select_messages_and_jump_to_their_moments(page: Page) -> None:
     before = page.url
     page.locator(".spacetime canvas").focus()
     page.keyboard.press(".")
@@ -169,13 +169,13 @@ def test_keys_go_from_message_to_message_and_to_its_moment(page: Page) -> None:
     expect(page.locator("#messages .told")).to_contain_text("→")
 
 
-def test_the_tracks_of_that_kept_run_have_its_lanes(page: Page) -> None:
+def test_tracks_of_the_kept_run_have_its_lanes(page: Page) -> None:
     turn_to(page, "Tracks")
     wait_until(page, "async () => (await import('/web/tracks/tab.js')).theStage()?.window?.spans.count > 20")
     expect(page.get_by_text("Cannot read the history")).to_have_count(0)
 
 
-def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, failover: Failover) -> None:
+def test_reloaded_page_shows_the_name_of_its_run(page: Page, failover: Failover) -> None:
     expect(page.get_by_label("run", exact=True)).to_have_value(RUN)
     for seq in (failover.seq, failover.seq - 5):
         page.goto(f"{failover.server.url}#run={RUN}&at={seq}&tab=messages")
@@ -185,7 +185,7 @@ def test_a_page_that_is_loaded_again_names_the_run_that_it_shows(page: Page, fai
 
 
 @pytest.mark.parametrize("axis", ["Even spacing", "Real time", "Skip idle time"])
-def test_the_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
+def test_diagram_is_painted_on_every_axis(page: Page, axis: str) -> None:
     chosen = page.get_by_role("group", name="axis").get_by_role("button", name=axis)
     chosen.click()
     expect(chosen).to_have_attribute("aria-pressed", "true")
@@ -231,7 +231,7 @@ def test_zoom_near_an_edge_keeps_the_moment_in_sight(page: Page) -> None:
 
 def test_window_that_the_user_moved_stays_where_it_is(page: Page) -> None:
     before = shown_window(page)
-    # As the page rounds: up, where half of the width is between two microseconds.
+    # The page rounds up where half of the width lies between two microseconds.
     step = (before[1] - before[0] + 1) // 2
     for _ in range(3):
         page.get_by_role("button", name="Later").click()
@@ -262,7 +262,7 @@ def test_burst_fills_the_width_of_the_diagram(page: Page) -> None:
     wait_until(page, share)
 
 
-def test_a_phone_shows_it_without_scrolling_sideways(page: Page) -> None:
+def test_diagram_on_a_phone_does_not_scroll_sideways(page: Page) -> None:
     page.set_viewport_size({"width": 390, "height": 844})
     wait_until(page, "() => document.querySelector('.spacetime canvas').clientWidth < 390")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

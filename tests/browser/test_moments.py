@@ -1,4 +1,4 @@
-"""Any moment of a history on the page: exactly its fold, step by step, and back to live without a gap."""
+"""Past moments on the page: each is exactly its fold, step by step, and back to live without a gap."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Page, Route, expect
 
 from tests.browser.chromium import Watched, wait_here, wait_until
-from tests.browser.page_server import PageServer, tell_a_healthy_cluster
+from tests.browser.page_server import PageServer, write_healthy_cluster
 from tests.browser.test_fold import as_the_page_has_it
 from tests.browser.test_page import button, card, region, turn_to
 from zabka.api.runs import pages
@@ -22,7 +22,7 @@ from zabka.journal.fold import fold
 
 MOMENTS = 12
 TICK_MS = 40
-"""So often the player looks whether an event is due."""
+"""How often the playback checks whether an event is due."""
 SESSION_1 = 0x1_0000_A2C3_D001
 
 SHOWN = """async () => {
@@ -32,8 +32,8 @@ SHOWN = """async () => {
 }"""
 
 
-def tell_a_failover(server: PageServer) -> None:
-    """Broker 1, the controller, is killed, its session expires, broker 3 reigns; a partition moves, and loses some."""
+def write_failover(server: PageServer) -> None:
+    """Controller 1 is killed, its session expires, broker 3 is elected; a partition moves and loses records."""
     server.agent.write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     expired = ["/brokers/ids/1", "/controller"]
     server.agent.write("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, expired, "expiry 0x10000a2c3d001"))
@@ -48,19 +48,19 @@ def tell_a_failover(server: PageServer) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
-    """A cluster with a failover behind it."""
-    server = PageServer(tmp_path_factory.mktemp("told")).start()
-    tell_a_healthy_cluster(server)
-    tell_a_failover(server)
+def failed_over(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PageServer]:
+    """A cluster with a failover in its history."""
+    server = PageServer(tmp_path_factory.mktemp("failed_over")).start()
+    write_healthy_cluster(server)
+    write_failover(server)
     yield server
     server.stop()
 
 
 @pytest.fixture
-def tracks(watched: Watched, told: PageServer) -> Iterator[Page]:
+def tracks(watched: Watched, failed_over: PageServer) -> Iterator[Page]:
     """The page of that cluster, as it opens."""
-    watched.page.goto(told.url)
+    watched.page.goto(failed_over.url)
     expect(card(watched.page, "Broker 1")).to_be_visible()
     yield watched.page
     assert watched.leave() == []
@@ -72,24 +72,24 @@ def go_to(page: Page, seq: int) -> None:
 
 
 def folded(server: PageServer, seq: int) -> Any:
-    """Python's fold of the prefix up to a number, as the page has it."""
+    """Return Python's fold of the events up to a number, converted as the page does."""
     state = fold(entry for entry in server.numbered() if entry.seq <= seq)
     return as_the_page_has_it(json.loads(msgspec.json.encode(state)))
 
 
-def test_each_moment_is_exactly_the_fold_of_the_history_up_to_it(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_each_moment_is_the_fold_of_the_history_up_to_it(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     for seq in random.Random(7).sample(range(1, last), MOMENTS):
         go_to(tracks, seq)
         shown = tracks.evaluate(SHOWN)
         assert shown["seq"] == seq
-        assert shown["state"] == folded(told, seq)
+        assert shown["state"] == folded(failed_over, seq)
 
 
-def test_a_link_opens_its_moment_with_the_word_past_and_actions_off(watched: Watched, told: PageServer) -> None:
+def test_link_opens_a_past_moment_with_actions_off(watched: Watched, failed_over: PageServer) -> None:
     page = watched.page
-    elected = next(entry.seq for entry in told.numbered() if entry.event == e.ControllerElected(3, 4, 4))
-    page.goto(f"{told.url}#run=live&at={elected - 1}")
+    elected = next(entry.seq for entry in failed_over.numbered() if entry.event == e.ControllerElected(3, 4, 4))
+    page.goto(f"{failed_over.url}#run=live&at={elected - 1}")
     expect(page.locator(".when.past")).to_contain_text("PAST,")
     expect(page.get_by_label("controller epoch 3")).to_contain_text("none · epoch 3")
     expect(page.get_by_role("group", name="Health")).to_contain_text("no controller")
@@ -100,12 +100,12 @@ def test_a_link_opens_its_moment_with_the_word_past_and_actions_off(watched: Wat
 
     turn_to(page, "Lab")
     expect(page.get_by_role("form", name="Inject a fault").get_by_role("button", name="Inject")).to_be_disabled()
-    assert told.agent.held == []
+    assert failed_over.agent.held == []
     assert watched.complaints == []
 
 
-def test_steps_visit_each_number_once_and_end_goes_back_to_live(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_steps_visit_each_number_once_and_end_returns_to_live(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     tracks.evaluate(
         """async () => {
           const {theMoment} = await import("/web/main.js");
@@ -127,15 +127,15 @@ def test_steps_visit_each_number_once_and_end_goes_back_to_live(tracks: Page, to
     assert tracks.evaluate("location.hash") == ""
     shown = tracks.evaluate(SHOWN)
     assert shown["live"]
-    assert shown["state"] == folded(told, last)
+    assert shown["state"] == folded(failed_over, last)
 
 
-def test_the_stream_goes_on_behind_a_past_moment(page: Page, server: PageServer) -> None:
+def test_stream_continues_while_a_past_moment_is_shown(page: Page, server: PageServer) -> None:
     expect(card(page, "Broker 1")).to_be_visible()
     last = server.numbered()[-1].seq
     page.keyboard.press("ArrowLeft")
     expect(page.locator(".when.past")).to_contain_text(f"event {last - 1}")
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     page.keyboard.press("End")
 
     expect(page.get_by_role("row", name="Partition orders-0")).to_contain_text("ISR 1, 2, 3")
@@ -145,30 +145,30 @@ def test_the_stream_goes_on_behind_a_past_moment(page: Page, server: PageServer)
 
 @pytest.mark.parametrize("late", ["**/api/v1/runs", "**/api/v1/events?snapshot=true"])
 @pytest.mark.parametrize(("key", "goes_to"), [("ArrowLeft", e.RecordsLost), ("e", e.LeaderElected)])
-def test_a_key_that_is_pressed_as_soon_as_the_page_opens_is_heard(
-    watched: Watched, told: PageServer, late: str, key: str, goes_to: type[e.Event]
+def test_key_pressed_while_the_page_loads_takes_effect(
+    watched: Watched, failed_over: PageServer, late: str, key: str, goes_to: type[e.Event]
 ) -> None:
     watched.page.route(late, lambda route: None)
-    watched.page.goto(told.url)
+    watched.page.goto(failed_over.url)
     watched.page.keyboard.press(key)
-    wanted = [entry.seq for entry in told.numbered() if isinstance(entry.event, goes_to)][-1]
-    expect(watched.page.locator(".when.past")).to_contain_text(f"event {wanted}")
+    target = [entry.seq for entry in failed_over.numbered() if isinstance(entry.event, goes_to)][-1]
+    expect(watched.page.locator(".when.past")).to_contain_text(f"event {target}")
 
 
-def test_e_i_and_x_jump_to_the_next_election_change_of_an_isr_and_loss(tracks: Page, told: PageServer) -> None:
-    numbers = {type(entry.event): entry.seq for entry in told.numbered()}
+def test_keys_e_i_x_jump_to_election_isr_change_and_loss(tracks: Page, failed_over: PageServer) -> None:
+    numbers = {type(entry.event): entry.seq for entry in failed_over.numbered()}
     go_to(tracks, 1)
-    for key, wanted in (("x", e.RecordsLost), ("Shift+E", e.LeaderElected), ("i", e.IsrChanged)):
+    for key, kind in (("x", e.RecordsLost), ("Shift+E", e.LeaderElected), ("i", e.IsrChanged)):
         tracks.keyboard.press(key)
-        expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[wanted]}")
+        expect(tracks.locator(".when.past")).to_contain_text(f"event {numbers[kind]}")
     tracks.keyboard.press("x")
     expect(tracks.get_by_role("alert")).to_contain_text("There is no later loss of records.")
 
 
-def test_a_jump_goes_on_where_one_answer_of_the_api_has_not_looked_far_enough(
+def test_jump_continues_across_several_answers_of_the_api(
     page: Page, server: PageServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cluster under load tells of its progress alone, two hundred thousand lines in an hour."""
+    """A cluster under load reports only progress: 200,000 lines in an hour."""
     monkeypatch.setattr(pages, "BATCH_EVENTS", 250)
     monkeypatch.setattr(pages, "LOOKED_THROUGH_MAX", 500)
     progress = [e.ReplicaProgressed(2, [("orders", 0, 120 + i, 121 + i)]) for i in range(1_200)]
@@ -185,8 +185,8 @@ def test_a_jump_goes_on_where_one_answer_of_the_api_has_not_looked_far_enough(
         expect(page.locator(".when.past")).to_contain_text(re.compile(rf"event {loss}\b"))
 
 
-def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: PageServer) -> None:
-    killed = next(entry.seq for entry in told.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
+def test_pinned_moment_comparison_shows_only_changes(tracks: Page, failed_over: PageServer) -> None:
+    killed = next(entry.seq for entry in failed_over.numbered() if isinstance(entry.event, e.SessionClosed)) - 1
     go_to(tracks, killed - 1)
     tracks.keyboard.press("a")
     expect(region(tracks, "Changed since A")).to_contain_text("No differences.")
@@ -204,7 +204,7 @@ def test_a_pinned_moment_is_compared_by_what_changed_alone(tracks: Page, told: P
     expect(tracks.locator(".when.past")).to_contain_text(f"event {killed}")
 
 
-def test_playing_visits_what_happened_and_pauses_where_somebody_stops_it(tracks: Page, told: PageServer) -> None:
+def test_playback_visits_events_and_can_be_paused(tracks: Page, failed_over: PageServer) -> None:
     go_to(tracks, 3)
     tracks.get_by_label("speed").select_option("10")
     tracks.locator("body").click(position={"x": 5, "y": 300})
@@ -215,7 +215,7 @@ def test_playing_visits_what_happened_and_pauses_where_somebody_stops_it(tracks:
     expect(tracks.get_by_role("button", name="▶ play")).to_have_attribute("aria-pressed", "false")
 
 
-def test_a_pause_stays_where_it_came_to_and_play_goes_on_from_there(tracks: Page) -> None:
+def test_playback_resumes_where_it_was_paused(tracks: Page) -> None:
     seq = "import('/web/main.js').then(({theMoment}) => theMoment().current().seq)"
     go_to(tracks, 3)
     tracks.get_by_label("speed").select_option("0.001")
@@ -231,7 +231,7 @@ def test_a_pause_stays_where_it_came_to_and_play_goes_on_from_there(tracks: Page
     wait_until(tracks, f"(paused) => {seq}.then((seq) => seq > paused)", paused)
 
 
-def test_home_stands_at_the_first_moment_that_is_kept_and_end_at_the_live_one(tracks: Page) -> None:
+def test_home_and_end_go_to_the_first_and_the_live_moment(tracks: Page) -> None:
     tracks.keyboard.press("Home")
     expect(tracks.locator(".when.past")).to_contain_text("event 1")
     assert tracks.evaluate(SHOWN)["seq"] == 1
@@ -247,7 +247,7 @@ def test_home_stands_at_the_first_moment_that_is_kept_and_end_at_the_live_one(tr
     wait_until(tracks, "() => document.querySelector('.events').scrollTop === 0")
 
 
-def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_another(tracks: Page) -> None:
+def test_late_answer_does_not_replace_a_later_moment(tracks: Page) -> None:
     held: list[Route] = []
 
     def hold(route: Route) -> None:
@@ -255,7 +255,7 @@ def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_ano
 
     tracks.route("**/runs/live/state?at=10", hold)
     tracks.evaluate("location.hash = 'run=live&at=10'")
-    # The page says that it goes there as soon as it asks how far the run reaches: the state is asked for after that.
+    # The page shows the new moment as soon as it asks for the run's range; it asks for the state afterwards.
     wait_here(tracks, lambda: held)
     expect(tracks.locator(".when.past")).to_contain_text("loading…")
     go_to(tracks, 20)
@@ -265,7 +265,7 @@ def test_a_moment_whose_answer_is_late_is_waited_for_and_does_not_come_after_ano
     assert tracks.evaluate("location.hash") == "#run=live&at=21"
 
 
-def test_a_moment_for_which_nobody_answers_is_told_and_the_page_goes_on(tracks: Page) -> None:
+def test_unanswered_moment_shows_an_error_and_returns_to_live(tracks: Page) -> None:
     tracks.route("**/runs/live/state?at=10", lambda route: None)
     patience = "ms => import('/web/main.js').then(({theMoment}) => { theMoment().patience_ms = ms; })"
     tracks.evaluate(patience, 200)
@@ -277,19 +277,19 @@ def test_a_moment_for_which_nobody_answers_is_told_and_the_page_goes_on(tracks: 
     expect(tracks.get_by_role("alert")).to_have_count(0)
 
 
-def test_what_cannot_be_shown_is_said_and_the_live_cluster_stays(watched: Watched, told: PageServer) -> None:
-    watched.page.goto(f"{told.url}#run=r0000000&at=5")
+def test_unknown_run_shows_an_error_over_the_live_cluster(watched: Watched, failed_over: PageServer) -> None:
+    watched.page.goto(f"{failed_over.url}#run=r0000000&at=5")
     expect(watched.page.get_by_role("alert")).to_contain_text("This moment cannot be shown:")
     expect(card(watched.page, "Broker 2")).to_be_visible()
 
 
-def test_links_within_the_page_turn_to_the_tab_of_their_panel(tracks: Page) -> None:
+def test_internal_link_opens_the_tab_of_its_panel(tracks: Page) -> None:
     tracks.get_by_role("link", name="at least 30 committed records lost").click()
     expect(region(tracks, "Records removed from a replica")).to_be_focused()
     assert "tab=table" in tracks.evaluate("location.hash")
 
 
-def test_a_moment_survives_a_reload_and_the_browsers_back_button(tracks: Page) -> None:
+def test_moment_survives_a_reload_and_the_back_button(tracks: Page) -> None:
     go_to(tracks, 20)
     turn_to(tracks, "Table")
     tracks.reload()

@@ -1,4 +1,4 @@
-"""What the page shows, in a real browser, of a journal told by hand."""
+"""The page's tables in a real browser, for a hand-written journal."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def row(page: Page, name: str) -> Locator:
 
 
 def act(page: Page, action: str, node: str) -> None:
-    """Do that to a node: at once, or from its menu."""
+    """Do the action on a node, by its button or from its menu."""
     if action in ("Stop", "Pause", "Restart"):
         button(page, f"More on {node}").click()
     button(page, f"{action} {node}").click()
@@ -41,7 +41,7 @@ def turn_to(page: Page, tab: str) -> None:
     page.get_by_role("navigation", name="Views").get_by_role("link", name=tab, exact=True).click()
 
 
-def test_peers_show_role_phase_epochs_zxid_and_who_leads(page: Page) -> None:
+def test_peers_show_role_phase_epochs_zxid_and_leader(page: Page) -> None:
     expect(card(page, "Peer 2")).to_contain_text("LEADING")
     expect(card(page, "Peer 2")).to_contain_text("acc 1 · cur 1")
     for peer in (1, 3):
@@ -52,7 +52,7 @@ def test_peers_show_role_phase_epochs_zxid_and_who_leads(page: Page) -> None:
     expect(region(page, "ZAB ensemble")).to_contain_text("leader: peer 2 · epoch 1")
 
 
-def test_brokers_show_process_registration_epoch_and_the_controller(page: Page) -> None:
+def test_brokers_show_process_registration_epoch_controller(page: Page) -> None:
     expect(card(page, "Broker 1")).to_contain_text("controller")
     for broker in (1, 2, 3):
         expect(card(page, f"Broker {broker}")).to_contain_text("running")
@@ -62,11 +62,11 @@ def test_brokers_show_process_registration_epoch_and_the_controller(page: Page) 
     expect(page.get_by_role("group", name="Health")).to_contain_text("partition under-replicated")
 
 
-def test_a_broker_that_is_wrong_about_the_controller_is_marked(page: Page, server: PageServer) -> None:
+def test_broker_with_a_stale_belief_is_marked(page: Page, server: PageServer) -> None:
     server.agent.write("host-1", e.ProcessChanged("broker-1", "paused", 103, "pause"))
     server.is_controller(2, 4)
     server.agent.write("broker-2", e.ControllerElected(2, 4, 4), e.ControllerBelieved(2, 2, 4, True))
-    server.tell("broker-3", e.ControllerBelieved(3, 2, 4, False))
+    server.append_events("broker-3", e.ControllerBelieved(3, 2, 4, False))
 
     expect(row(page, "Belief of broker 1")).to_contain_text(
         "stale: reports broker 1 · epoch 3; ZooKeeper has broker 2 · epoch 4"
@@ -78,23 +78,23 @@ def test_a_broker_that_is_wrong_about_the_controller_is_marked(page: Page, serve
     expect(page.get_by_role("group", name="Health")).to_contain_text("broker 1 wrong about the controller")
 
 
-def test_fenced_writes_and_requests_are_counted_at_the_broker_that_was_wrong(page: Page, server: PageServer) -> None:
+def test_fenced_writes_and_requests_are_counted_per_broker(page: Page, server: PageServer) -> None:
     server.agent.write("broker-1", e.WriteFenced(1, 3, "set", "/brokers/topics/orders/partitions/0/state"))
-    server.tell("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
+    server.append_events("broker-2", e.RequestFenced(2, "LeaderAndIsr", 1, "STALE_CONTROLLER_EPOCH", 3, 4))
 
     expect(row(page, "Belief of broker 1")).to_contain_text("1 / 1")
     expect(row(page, "Belief of broker 2")).to_contain_text("0 / 0")
 
 
-def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, server: PageServer) -> None:
+def test_epoch_rises_and_past_terms_show_their_end(page: Page, server: PageServer) -> None:
     expect(page.get_by_label("controller epoch 3")).to_be_visible()
     session = 0x1_0000_A2C3_D001
     server.is_controller(-1, 3)
-    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"]))
+    server.append_events("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"]))
     expect(region(page, "Controller epoch")).to_contain_text("No controller")
 
     server.is_controller(3, 4)
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
     expect(page.get_by_label("controller epoch 4")).to_be_visible()
     reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
@@ -106,7 +106,7 @@ def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, se
 
 
 @pytest.mark.parametrize(
-    ("action", "cause", "word"),
+    ("action", "cause", "reason"),
     [
         ("Kill", "expiry 0x10000a2c3d001", "killed, session expired"),
         ("Pause", "expiry 0x10000a2c3d001", "frozen, session expired"),
@@ -114,8 +114,8 @@ def test_the_epoch_rises_and_past_reigns_stay_with_how_they_ended(page: Page, se
         ("", "expiry 0x10000a2c3d001", "session expired"),
     ],
 )
-def test_a_reign_tells_what_became_of_its_holder(
-    page: Page, server: PageServer, action: str, cause: str, word: str
+def test_controller_term_shows_why_it_ended(
+    page: Page, server: PageServer, action: str, cause: str, reason: str
 ) -> None:
     epoch = region(page, "Controller epoch")
     if action:
@@ -125,16 +125,16 @@ def test_a_reign_tells_what_became_of_its_holder(
         expect(epoch.locator(".band.absent")).to_have_count(1)
     server.is_controller(-1, 3)
     session = 0x1_0000_A2C3_D001
-    server.tell("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
+    server.append_events("peer-2", e.SessionClosed(session, 0x1_0000_0020, ["/brokers/ids/1", "/controller"], cause))
     server.is_controller(3, 4)
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
 
     reigns = page.get_by_role("list", name="Controller terms, newest first").get_by_role("listitem")
     expect(reigns.first).to_contain_text("3@4")
-    expect(reigns.nth(1)).to_contain_text(word)
+    expect(reigns.nth(1)).to_contain_text(reason)
 
 
-def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(page: Page) -> None:
+def test_partitions_show_leader_isr_and_log_end_offsets(page: Page) -> None:
     partition = row(page, "Partition orders-0")
 
     expect(partition).to_contain_text("leader epoch 4")
@@ -146,27 +146,27 @@ def test_partitions_show_leader_isr_against_replicas_and_where_each_log_ends(pag
     expect(partition.get_by_role("img", name="log end offset 90, high watermark 90")).to_be_visible()
 
 
-def test_eligible_replicas_are_shown_where_there_are_any(page: Page, server: PageServer) -> None:
+def test_eligible_replicas_are_shown(page: Page, server: PageServer) -> None:
     expect(row(page, "Partition orders-0")).not_to_contain_text("eligible")
-    server.tell("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
+    server.append_events("broker-1", e.IsrChanged("orders", 0, [1], 1, 4, 7, "lag", eligible=[2]))
 
     expect(row(page, "Partition orders-0")).to_contain_text("ISR 1eligible 2")
     expect(page.get_by_text("orders-0: ISR 1, eligible 2 (lag)")).to_be_visible()
 
 
-def test_an_unclean_election_and_the_records_it_cost_are_shown(page: Page, server: PageServer) -> None:
-    server.tell("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
+def test_unclean_election_and_its_lost_records_are_shown(page: Page, server: PageServer) -> None:
+    server.append_events("broker-1", e.LeaderElected("orders", 0, -1, 5, [1], [1, 2, 3], 7, 3, False, "offline"))
     expect(row(page, "Partition orders-0")).to_contain_text("offline")
     server.has_topic("orders", {0: PartitionZnodes((1, 2, 3), 3, 6, (3,), 3, 8)})
     server.agent.write("broker-1", e.LeaderElected("orders", 0, 3, 6, [3], [1, 2, 3], 8, 3, True, "unclean"))
-    server.tell("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
+    server.append_events("broker-1", e.RecordsLost(1, "orders", 0, 90, 120, 31, 30, "diverging_epoch"))
 
     expect(row(page, "Partition orders-0")).to_contain_text("unclean")
     expect(row(page, "Partition orders-0")).to_contain_text("at least 30 committed records lost")
     expect(region(page, "Records removed from a replica")).to_contain_text("90\N{EN DASH}120")
 
 
-def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
+def test_loss_on_three_replicas_is_one_number_everywhere(page: Page, server: PageServer) -> None:
     for broker, first, last, committed in (
         (1, 100, 325, 226),
         (2, 156, 325, 170),
@@ -175,7 +175,7 @@ def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server:
     ):
         count = last - first + 1
         lost = e.RecordsLost(broker, "orders", 0, first, last, count, committed, "diverging_epoch")
-        server.tell(f"broker-{broker}", lost)
+        server.append_events(f"broker-{broker}", lost)
 
     expect(row(page, "Partition orders-0")).to_contain_text("at least 226 committed records lost")
     expect(region(page, "Records removed from a replica")).to_contain_text("at least 226 committed records lost")
@@ -184,7 +184,7 @@ def test_one_loss_on_three_replicas_is_one_number_everywhere(page: Page, server:
     expect(health).not_to_contain_text("Healthy")
 
 
-def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_path: Path) -> None:
+def test_state_not_received_from_the_api_is_unknown(watched: Watched, tmp_path: Path) -> None:
     server = PageServer(tmp_path).start()
     try:
         server.agent.write("peer-1", e.NodeStarted("peer", 1, {}))
@@ -200,9 +200,9 @@ def test_what_a_silent_api_has_not_said_is_not_made_up(watched: Watched, tmp_pat
         server.stop()
 
 
-def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, server: PageServer) -> None:
+def test_state_without_a_quorum_is_shown_as_last_known(page: Page, server: PageServer) -> None:
     server.ensemble.stale = True
-    server.tell("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
+    server.append_events("peer-2", e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0))
 
     expect(page.get_by_role("group", name="Health")).to_contain_text("no quorum")
     expect(region(page, "Controller epoch")).to_contain_text("last known, ")
@@ -212,13 +212,13 @@ def test_without_a_quorum_the_last_known_state_is_shown_as_such(page: Page, serv
     expect(card(page, "Broker 1")).to_contain_text("running")
 
 
-def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server: PageServer) -> None:
-    """The timeout of the session has long passed, and still nothing expires it."""
+def test_dead_controllers_session_stays_while_no_peer_leads(page: Page, server: PageServer) -> None:
+    """The session's timeout has long passed, but without a leader no peer can expire it."""
     act(page, "Kill", "broker 1")
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text("session expires in about")
     looks = [e.PeerStateChanged("LOOKING", "ELECTION", -1, 2, 1, 1, 0x1_0000_0012)]
     for peer in (1, 2, 3):
-        server.tell(f"peer-{peer}", *looks)
+        server.append_events(f"peer-{peer}", *looks)
     stands = "session not expired: no session expires without a quorum"
     expect(card(page, "Broker 1").get_by_role("timer")).to_contain_text(stands)
     expect(page.locator("#reigns")).to_contain_text(stands)
@@ -227,7 +227,7 @@ def test_dead_controllers_session_stands_while_no_peer_leads(page: Page, server:
 
 
 def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: PageServer) -> None:
-    server.tell("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
+    server.append_events("broker-2", e.IsrChanged("orders", 0, [1, 2, 3], 1, 4, 7, "caught_up"))
     events = page.get_by_role("list", name="Events, newest first").get_by_role("listitem")
     expect(events.first).to_contain_text("orders-0: ISR 1, 2, 3 (caught up)")
     expect(page.get_by_text("replica_progressed")).to_have_count(0)
@@ -242,24 +242,22 @@ def test_events_are_the_newest_first_and_can_be_filtered(page: Page, server: Pag
     expect(page.get_by_text("replica_progressed").first).to_be_visible()
 
 
-def test_what_an_event_says_is_text_and_never_markup(page: Page, server: PageServer) -> None:
-    server.tell("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
+def test_event_text_is_never_rendered_as_markup(page: Page, server: PageServer) -> None:
+    server.append_events("peer-1", e.PeerProtocolBroken("<img src=x onerror=alert(1)>", "<b>rude</b>"))
 
     expect(page.get_by_text("closes the connection from <img src=x onerror=alert(1)>: <b>rude</b>")).to_be_visible()
 
 
-def test_a_long_history_of_progress_does_not_hide_what_happened_before_it(page: Page, server: PageServer) -> None:
-    server.tell("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
+def test_progress_events_do_not_hide_older_events(page: Page, server: PageServer) -> None:
+    server.append_events("broker-2", *[e.ReplicaProgressed(2, [("orders", 0, 120, 121 + i)]) for i in range(1_200)])
     page.reload()
 
     expect(page.get_by_text("created topic orders, 1 partition")).to_be_visible()
 
 
-def test_what_a_producer_tells_each_second_does_not_hide_what_happened_before_it(
-    page: Page, server: PageServer
-) -> None:
-    told = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
-    server.tell("api", *told)
+def test_producer_reports_do_not_hide_older_events(page: Page, server: PageServer) -> None:
+    reports = [e.WorkloadProgressed("w1", "orders", n, n, 0, n) for n in range(450)]
+    server.append_events("api", *reports)
     page.reload()
     expect(region(page, "Events")).to_contain_text("controller_elected")
     region(page, "Events").get_by_label("type").select_option("controller_elected")
@@ -268,14 +266,14 @@ def test_what_a_producer_tells_each_second_does_not_hide_what_happened_before_it
 
 
 @pytest.mark.parametrize("width", [400, 1440])
-def test_nothing_makes_the_page_scroll_sideways(page: Page, width: int) -> None:
+def test_page_does_not_scroll_sideways(page: Page, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 900})
     expect(card(page, "Broker 3")).to_be_visible()
 
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
-def test_state_is_told_in_words_and_shapes_and_not_by_colour_alone(page: Page) -> None:
+def test_state_is_shown_by_words_and_shapes_not_only_colour(page: Page) -> None:
     act(page, "Pause", "broker 3")
 
     process = card(page, "Broker 3").locator(".process")

@@ -19,7 +19,7 @@ def bare_classes(path: Path) -> set[str]:
 
 
 def test_class_has_its_rules_in_one_stylesheet() -> None:
-    """A class of two stylesheets is one by accident: the height of one panel's list clipped another tab."""
+    """A class with rules in two stylesheets is an accident: the height of one panel's list once clipped another tab."""
     places: dict[str, list[str]] = defaultdict(list)
     for path in sorted(CSS.glob("*.css")):
         for name in bare_classes(path):

@@ -1,4 +1,4 @@
-"""The tracks: one clock under everything, by mouse, by keyboard, and for who hears the page."""
+"""The tracks: lanes on one time axis, used by mouse, keyboard and screen reader."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from playwright.sync_api import Locator, Page, expect
 
 from tests.browser.chromium import Watched, wait_until
 from tests.browser.page_server import PageServer
-from tests.browser.test_moments import told, tracks
+from tests.browser.test_moments import failed_over, tracks
 from tests.browser.test_page import button, card, region, turn_to
 from zabka.api.views.ensemble_view import PartitionZnodes
 from zabka.journal import events as e
 
-__all__ = ["told", "tracks"]
+__all__ = ["failed_over", "tracks"]
 
 STAGE = """const {theStage} = await import("/web/tracks/tab.js"); const stage = theStage();
   while (stage.window === null) await new Promise(requestAnimationFrame);"""
@@ -36,7 +36,7 @@ def slider(page: Page) -> Locator:
     return page.get_by_role("slider", name="Moment")
 
 
-def test_the_lanes_show_who_reigned_and_who_believed_what(tracks: Page) -> None:
+def test_lanes_show_controllers_and_beliefs(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
     lanes = tracks.evaluate(LANES)
 
@@ -47,8 +47,8 @@ def test_the_lanes_show_who_reigned_and_who_believed_what(tracks: Page) -> None:
     assert lanes["trouble:orders-0"] == ["orphan"]
 
 
-def test_the_tracks_are_a_slider_that_says_the_moment(tracks: Page, told: PageServer) -> None:
-    last = told.numbered()[-1].seq
+def test_tracks_are_a_slider_whose_value_is_the_moment(tracks: Page, failed_over: PageServer) -> None:
+    last = failed_over.numbered()[-1].seq
     expect(slider(tracks)).to_have_attribute("aria-valuetext", re.compile("^live; controller broker 3 · epoch 4, "))
     slider(tracks).focus()
     tracks.keyboard.press("ArrowLeft")
@@ -63,7 +63,7 @@ def test_the_tracks_are_a_slider_that_says_the_moment(tracks: Page, told: PageSe
 
 
 def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
-    """Where on the page a span of a pinned lane begins, and the event that began it."""
+    """Return where on the page a span of a pinned lane begins, and the number of the event that began it."""
     x, y, seq = page.evaluate(
         f"""async ([lane, number]) => {{ {STAGE}
           const {{xOf}} = await import("/web/tracks/scale.js");
@@ -77,9 +77,9 @@ def place(page: Page, lane: str, number: int) -> tuple[float, float, int]:
     return x, y, seq
 
 
-def test_a_click_stands_at_an_event_the_wheel_zooms_there_and_a_drag_goes_on(tracks: Page) -> None:
+def test_click_selects_an_event_wheel_zooms_and_drag_moves(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
-    # In the past the picture stands still.
+    # At a past moment the picture does not move.
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
     x, y, reigns = place(tracks, "controller", 3)
@@ -103,7 +103,7 @@ def test_a_click_stands_at_an_event_the_wheel_zooms_there_and_a_drag_goes_on(tra
     expect(tracks.locator(".when.past")).to_contain_text(re.compile(r"event \d+"))
 
 
-def test_hovering_tells_what_lies_there(tracks: Page) -> None:
+def test_hovering_shows_the_span_under_the_pointer(tracks: Page) -> None:
     expect(slider(tracks).locator("canvas")).to_be_visible()
     x, y, seq = place(tracks, "controller", 3)
     tracks.mouse.move(x + 9, y)
@@ -113,10 +113,10 @@ def test_hovering_tells_what_lies_there(tracks: Page) -> None:
     expect(tracks.locator(".tip")).to_be_hidden()
 
 
-def test_nothing_is_drawn_again_that_did_not_change(tracks: Page) -> None:
+def test_unchanged_tracks_are_not_redrawn(tracks: Page) -> None:
     tracks.keyboard.press("ArrowLeft")
     expect(tracks.locator(".when.past")).to_contain_text("PAST")
-    # So near that the end, which goes on, is out of sight.
+    # Zoomed in so far that the moving end is out of sight.
     for _ in range(9):
         tracks.keyboard.press("+")
     wait_until(tracks, ZOOMED)
@@ -130,13 +130,13 @@ def test_nothing_is_drawn_again_that_did_not_change(tracks: Page) -> None:
           seen.observe(document.querySelector(".stage"), whatever);
         }"""
     )
-    # Twice a second the page is drawn, for its clocks.
+    # The page is redrawn twice a second, for its clocks.
     tracks.evaluate("() => new Promise((resolve) => setTimeout(resolve, 1600))")
     assert tracks.evaluate(DRAWS) == before
     assert tracks.evaluate("window.touched") == 0
 
 
-def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> None:
+def test_failover_can_be_made_by_keyboard_alone(watched: Watched, server: PageServer) -> None:
     page = watched.page
     page.goto(server.url)
     expect(card(page, "Broker 1")).to_contain_text("controller")
@@ -151,8 +151,8 @@ def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> N
 
     server.is_controller(3, 4)
     gone = ["/brokers/ids/1", "/controller"]
-    server.tell("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
-    server.tell("broker-3", e.ControllerElected(3, 4, 4))
+    server.append_events("peer-2", e.SessionClosed(SESSION_1, 0x1_0000_0020, gone, "expiry 0x10000a2c3d001"))
+    server.append_events("broker-3", e.ControllerElected(3, 4, 4))
     expect(page.get_by_label("controller epoch 4")).to_contain_text("broker 3 · epoch 4")
     expect(card(page, "Broker 3")).to_contain_text("controller")
     expect(page.get_by_role("status")).to_contain_text("Broker 3 is controller, epoch 4.")
@@ -165,7 +165,7 @@ def test_a_failover_by_keyboard_alone(watched: Watched, server: PageServer) -> N
     expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_contain_text("previous event, next event")
     page.keyboard.press("Escape")
     page.keyboard.press("End")
-    # Until it is drawn as live, actions are off.
+    # Actions are off until the page is drawn as live.
     expect(page.locator(".when")).to_contain_text("LIVE")
     for _ in range(60):
         page.keyboard.press("Tab")
@@ -187,7 +187,7 @@ def test_no_tab_scrolls_sideways_on_a_phone(tracks: Page, tab: str) -> None:
     assert tracks.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_the_projector_leaves_the_tracks_alone_and_the_rail_in_a_drawer(tracks: Page) -> None:
+def test_projector_shows_only_tracks_with_the_rail_in_a_drawer(tracks: Page) -> None:
     tracks.keyboard.press("p")
     expect(region(tracks, "The cluster")).to_be_hidden()
     expect(slider(tracks)).to_be_visible()
@@ -206,7 +206,7 @@ SEEN = """() => [".transport", ".top", "html"].map((part) => {
 @pytest.mark.parametrize(("width", "height"), [(1280, 720), (1440, 900), (1920, 1080)])
 @pytest.mark.parametrize("projector", [False, True])
 def test_projector_button_and_toolbar_fit_the_window(tracks: Page, width: int, height: int, projector: bool) -> None:
-    """Also with a pinned moment, which adds a button."""
+    """The toolbar also fits with a pinned moment, which adds a button."""
     tracks.set_viewport_size({"width": width, "height": height})
     tracks.keyboard.press("ArrowLeft")
     tracks.keyboard.press("a")
@@ -223,7 +223,7 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     """Two partitions of three replicas, below the lanes of the controller and of three brokers."""
     server.has_topic("payments", {0: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0)})
     led = e.LeaderElected("payments", 0, 1, 0, [1, 2, 3], [1, 2, 3], 0, 3, False, "new")
-    server.tell("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
+    server.append_events("broker-1", e.TopicCreated("payments", "id2", {0: [1, 2, 3]}), led)
     page.set_viewport_size({"width": 1280, "height": 720})
     turn_to(page, "Tracks")
     page.keyboard.press("p")
@@ -237,11 +237,11 @@ def test_projector_at_1280_by_720_shows_two_partitions(page: Page, server: PageS
     wait_until(page, fits)
 
 
-def test_many_partitions_are_one_lane_a_topic_until_they_are_unfolded(page: Page, server: PageServer) -> None:
+def test_many_partitions_are_one_lane_until_expanded(page: Page, server: PageServer) -> None:
     assignment = {number: [1, 2, 3] for number in range(200)}
     server.has_topic("many", {n: PartitionZnodes((1, 2, 3), 1, 0, (1, 2, 3), 3, 0) for n in assignment})
     led = [e.LeaderElected("many", n, 1, 0, r, r, 0, 3, False, "new") for n, r in assignment.items()]
-    server.tell("broker-1", e.TopicCreated("many", "id2", assignment), *led)
+    server.append_events("broker-1", e.TopicCreated("many", "id2", assignment), *led)
     turn_to(page, "Tracks")
     unfold = page.get_by_role("button", name="Expand many (200)")
     expect(unfold).to_be_visible()

@@ -30,6 +30,6 @@ def test_close_command_or_option_is_suggested(capsys: pytest.CaptureFixture[str]
 
 @pytest.mark.parametrize("args", [["statistics"], ["scenarios", "listing"], ["status", "--database"]])
 def test_distant_command_or_option_is_not_suggested(capsys: pytest.CaptureFixture[str], args: list[str]) -> None:
-    """By letters in common alone these are `status`, `list` and `--data`."""
+    """These resemble `status`, `list` and `--data` only by letters in common."""
     text = refused(capsys, args)
     assert "No such" in text and "mean" not in text and "Possible" not in text

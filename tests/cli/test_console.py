@@ -1,4 +1,4 @@
-"""The console producer and the console consumer as somebody types into them, and ends them with Ctrl-C."""
+"""The console producer and consumer as used interactively: typed lines, and Ctrl-C."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 @contextmanager
 def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A verb as a process, with its standard input open."""
+    """Start a verb as a process, with its standard input open."""
     command = [sys.executable, "-m", "zabka.cli.main", *arguments, "--data", str(cluster.data)]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
@@ -28,7 +28,7 @@ def started(cluster: LiveCluster, *arguments: str) -> Iterator[subprocess.Popen[
         process.communicate()
 
 
-def test_a_line_is_sent_before_the_next_is_typed_and_ctrl_c_ends_it(zabka_cluster: LiveCluster) -> None:
+def test_producer_sends_each_line_at_once_and_ctrl_c_ends_it(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("typed")
     with started(zabka_cluster, "produce", "--topic", "typed") as producer:
         assert producer.stdin is not None
@@ -36,12 +36,12 @@ def test_a_line_is_sent_before_the_next_is_typed_and_ctrl_c_ends_it(zabka_cluste
         producer.stdin.flush()
         zabka_cluster.until(lambda: zabka_cluster.consume("typed") == ["one", "two"], 30, "both lines")
         producer.send_signal(signal.SIGINT)
-        # Nothing more is typed: it must not wait for that.
+        # No more lines are typed: the producer must not wait for one.
         assert producer.wait(20) == 130
         assert producer.stderr is not None and producer.stderr.read() == b""
 
 
-def test_what_stands_before_a_line_without_a_key_is_sent(zabka_cluster: LiveCluster) -> None:
+def test_lines_before_one_without_a_key_are_sent(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("keyed")
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
     here = ("--data", str(zabka_cluster.data))
@@ -51,12 +51,12 @@ def test_what_stands_before_a_line_without_a_key_is_sent(zabka_cluster: LiveClus
     assert zabka_cluster.consume("keyed") == ["1", "2"]
 
 
-def test_where_nothing_separates_the_key_from_the_value_the_key_is_empty() -> None:
+def test_empty_key_separator_gives_an_empty_key() -> None:
     record = produce.parse_line(b"a:1", b"", 1)
     assert (record.key, record.value) == (b"", b"a:1")
 
 
-def test_ctrl_c_says_how_many_records_were_printed(zabka_cluster: LiveCluster) -> None:
+def test_consumer_prints_its_record_count_on_ctrl_c(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("read")
     zabka_cluster.produce("read", ["one", "two", "three"])
     with started(zabka_cluster, "consume", "--topic", "read", "--from-beginning") as consumer:
@@ -67,7 +67,7 @@ def test_ctrl_c_says_how_many_records_were_printed(zabka_cluster: LiveCluster) -
         assert consumer.stderr.read() == b"Processed a total of 3 messages\n"
 
 
-def test_a_partition_is_read_from_where_offset_says_also_in_a_group(zabka_cluster: LiveCluster) -> None:
+def test_offset_option_overrides_the_groups_offset(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("grouped")
     zabka_cluster.produce("grouped", ["one", "two"])
     reading = ("--topic", "grouped", "--group", "g", "--timeout-ms", "200", "--data", str(zabka_cluster.data))
@@ -78,7 +78,7 @@ def test_a_partition_is_read_from_where_offset_says_also_in_a_group(zabka_cluste
     assert (refused[0], refused[1]) == (1, "") and "Topic grouped has no partition 7" in refused[2]
 
 
-def test_offset_comes_before_from_beginning(zabka_cluster: LiveCluster) -> None:
+def test_offset_option_overrides_from_beginning(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("both")
     zabka_cluster.produce("both", ["one", "two"])
     reading = ("--topic", "both", "--from-beginning", "--timeout-ms", "200", "--data", str(zabka_cluster.data))
@@ -87,9 +87,7 @@ def test_offset_comes_before_from_beginning(zabka_cluster: LiveCluster) -> None:
         assert called(consume.main, *reading, "--partition", "0", "--offset", offset)[1] == printed
 
 
-def test_a_consumer_whose_offset_was_deleted_reads_on_from_where_the_log_begins(
-    zabka_cluster: LiveCluster, tmp_path: Path
-) -> None:
+def test_consumer_with_a_deleted_offset_continues_at_log_start(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     zabka_cluster.topics.create("shortened")
     zabka_cluster.produce("shortened", ["one", "two", "three"])
     here = ("--data", str(zabka_cluster.data))
@@ -103,9 +101,7 @@ def test_a_consumer_whose_offset_was_deleted_reads_on_from_where_the_log_begins(
     assert "shortened-0: offset 1 is out of range; continuing at 2" in err
 
 
-def test_records_of_a_partition_that_is_none_are_not_waited_for_as_if_it_had_no_leader(
-    zabka_cluster: LiveCluster, tmp_path: Path
-) -> None:
+def test_delete_records_reports_a_missing_partition_at_once(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     zabka_cluster.topics.create("small")
     zabka_cluster.produce("small", ["one"])
     rows = tmp_path / "rows.json"
@@ -121,7 +117,7 @@ def test_records_of_a_partition_that_is_none_are_not_waited_for_as_if_it_had_no_
     ]
 
 
-def test_a_consumer_waits_for_a_leader_and_reads_the_other_partitions_meanwhile(zabka_cluster: LiveCluster) -> None:
+def test_consumer_without_one_leader_reads_other_partitions(zabka_cluster: LiveCluster) -> None:
     lonely = 1 if zabka_cluster.controller is None or zabka_cluster.controller.id != 1 else 2
     zabka_cluster.topics.create("halves", assignment={0: [lonely], 1: [3]})
     with started(zabka_cluster, "consume", "--topic", "halves", "--from-beginning") as consumer:
@@ -138,7 +134,7 @@ def test_a_consumer_waits_for_a_leader_and_reads_the_other_partitions_meanwhile(
         assert consumer.stdout.readline() == b"after\n"
 
 
-def test_consume_of_an_unknown_topic_says_that_it_does_not_exist(zabka_cluster: LiveCluster) -> None:
+def test_consume_of_an_unknown_topic_warns_with_a_suggestion(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("invoices")
     here = ("--timeout-ms", "1000", "--data", str(zabka_cluster.data))
     code, _, err = called(consume.main, "--topic", "invoice", *here)

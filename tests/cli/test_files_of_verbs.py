@@ -1,4 +1,4 @@
-"""Whatever a verb is given as its file, what it says names that file, in one line."""
+"""A verb that cannot use its file prints the file's name in one line."""
 
 from __future__ import annotations
 
@@ -17,22 +17,20 @@ from zabka.ensemble.server.process import peer_process
 
 
 def _files(tmp_path: Path) -> dict[str, Path]:
-    """Files that nobody can take, by what is wrong with them."""
+    """Return unusable files, by what is wrong with them."""
     files = {name: tmp_path / name for name in ("missing", "a directory", "empty", "binary", "unreadable")}
     files["a directory"].mkdir()
     files["empty"].touch()
     files["binary"].write_bytes(b"\xdf\xaa\x00")
     files["unreadable"].touch(0o000)
     if os.access(files["unreadable"], os.R_OK):
-        # Nothing is kept from root.
+        # root can read every file.
         del files["unreadable"]
     return files
 
 
 @pytest.mark.parametrize("verb", ["peer", "broker", "agent", "replay"])
-def test_a_file_that_is_none_of_its_kind_is_named(
-    verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_unusable_file_is_reported_by_name(verb: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = {
         "peer": peer_process.main,
         "broker": broker_process.main,
@@ -41,12 +39,12 @@ def test_a_file_that_is_none_of_its_kind_is_named(
     }[verb]
     for file in _files(tmp_path).values():
         code = run(file)
-        said = capsys.readouterr().err
+        output = capsys.readouterr().err
         assert code in (1, 2)
-        assert str(file) in said and len(said.splitlines()) == 1, said
+        assert str(file) in output and len(output.splitlines()) == 1, output
 
 
-def test_an_agents_file_of_another_host_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_agent_file_of_another_host_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
     save(plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None), tmp_path)
     file = tmp_path / "agent.json"

@@ -1,4 +1,4 @@
-"""Kafka's tools for people without Java: what they read, and what they say."""
+"""Kafka's tools without Java: their inputs and their outputs."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from zabka.testing.live.cluster import LiveCluster
 
 
 def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
-    """Call a tool: exit code, standard output, standard error."""
+    """Call a tool, and return its exit code, standard output and standard error."""
     out, err = io.TextIOWrapper(io.BytesIO(), write_through=True), io.StringIO()
     with redirect_stdout(out), redirect_stderr(err), mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin))):
         try:
@@ -52,7 +52,7 @@ def called(main: Callable[[list[str]], int], *arguments: str, stdin: bytes = b""
     return code, out.buffer.getvalue().decode(), err.getvalue()
 
 
-# ---- what they read -------------------------------------------------------------------------------------------
+# ---- inputs -----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -74,18 +74,18 @@ def test_patterns_of_topic_partitions_match_as_in_kafkas_tool(patterns: str, mat
 
 
 @pytest.mark.parametrize("pattern", ["t:x", "t:1:2", "t:1-2-3"])
-def test_a_pattern_that_is_none_is_refused(pattern: str) -> None:
+def test_invalid_pattern_is_refused(pattern: str) -> None:
     with pytest.raises(CommandFailed, match="Invalid rule specification"):
         get_offsets.any_of(pattern)
 
 
-def test_get_offsets_takes_the_names_of_special_times() -> None:
+def test_get_offsets_accepts_the_names_of_special_times() -> None:
     assert [get_offsets.parse_time(text) for text in ("latest", "earliest", "-3", "12345")] == [-1, -2, -3, 12345]
     with pytest.raises(CommandFailed, match="Malformed time argument soon"):
         get_offsets.parse_time("soon")
 
 
-def test_keys_go_where_every_kafka_client_sends_them() -> None:
+def test_keys_go_to_the_partitions_of_kafkas_partitioner() -> None:
     # The values that Kafka's own test of its hash expects.
     known = {"21": -973932308, "foobar": -790332482, "a-little-bit-long-string": -985981536}
     assert {text: murmur2(text.encode()) for text in known} == {text: hash_ % 2**32 for text, hash_ in known.items()}
@@ -93,7 +93,7 @@ def test_keys_go_where_every_kafka_client_sends_them() -> None:
     assert partition_for(b"21", 3, 0) == partition_for(b"21", 3, 1)
 
 
-def test_a_line_is_a_record_with_a_key_where_it_is_divided() -> None:
+def test_line_with_a_separator_is_a_record_with_a_key() -> None:
     assert produce.parse_line(b"a:b:c", b":", 1)[:2] == (b"a", b"b:c")
     assert produce.parse_line(b"a:b", None, 1)[:2] == (None, b"a:b")
     with pytest.raises(CommandFailed, match="No key separator found on line number 7: 'ab'"):
@@ -111,7 +111,7 @@ def test_dates_and_durations_are_read_in_iso_8601() -> None:
         consumer_groups.at("yesterday")
 
 
-def test_a_file_that_is_no_text_is_named_and_not_shown(tmp_path: Path) -> None:
+def test_binary_file_is_reported_by_name_without_its_content(tmp_path: Path) -> None:
     file = tmp_path / "offsets.json"
     file.write_bytes(b"\xff" * 1_000_000)
     for read, what in ((delete_records.read_offsets, "offsets"), (elect.read_partitions, "partitions")):
@@ -121,7 +121,7 @@ def test_a_file_that_is_no_text_is_named_and_not_shown(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ("{", "not a valid JSON"),
         ("[]", "not a valid JSON"),
@@ -129,21 +129,21 @@ def test_a_file_that_is_no_text_is_named_and_not_shown(tmp_path: Path) -> None:
         ('{"partitions":[{"topic":"t"}]}', "cannot be read"),
     ],
 )
-def test_a_plan_that_cannot_be_read_is_refused(tmp_path: Path, text: str, says: str) -> None:
+def test_unreadable_plan_is_refused(tmp_path: Path, text: str, message: str) -> None:
     plan = tmp_path / "plan.json"
     plan.write_text(text)
-    with pytest.raises(CommandFailed, match=says):
+    with pytest.raises(CommandFailed, match=message):
         reassign.read_plan(plan)
 
 
-def test_a_throttle_covers_those_who_have_a_partition_and_those_who_get_it() -> None:
+def test_throttle_covers_old_and_new_replicas() -> None:
     assert reassign.move([1, 2], [2, 3]) == ((1, 2), (3,))
 
 
-# ---- what they say --------------------------------------------------------------------------------------------
+# ---- outputs ----------------------------------------------------------------------------------------------------
 
 
-def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[str]) -> None:
+def test_group_is_printed_as_kafkas_tool_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
     partitions = (TopicPartition("t", 0), TopicPartition("t", 1))
     member = MemberInfo("reader-1", None, "reader", "/127.0.0.1", partitions)
     group = GroupInfo("g", Endpoint(2, "localhost", 9092), "Stable", "consumer", "range", (member,))
@@ -164,7 +164,7 @@ def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "says"),
+    ("main", "arguments", "message"),
     [
         (consumer_groups.main, ["--list", "--describe"], "not allowed with argument"),
         (consumer_groups.main, ["--describe"], "[group] or [all-groups]"),
@@ -177,14 +177,15 @@ def test_a_group_is_shown_as_kafkas_tool_shows_it(capsys: pytest.CaptureFixture[
         (delete_records.main, [], "--offset-json-file"),
     ],
 )
-def test_a_missing_option_is_told_with_exit_code_1(
-    main: Callable[[list[str]], int], arguments: list[str], says: str
+def test_missing_option_is_reported_with_exit_code_1(
+    main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
     code, _, err = called(main, *arguments)
-    assert code == 1 and says in err and "usage: zabka" in err
+    assert code == 1 and message in err and "usage: zabka" in err
 
 
-def test_a_partition_that_moves_says_where_and_is_not_under_replicated_for_that() -> None:
+def test_moving_partition_is_not_under_replicated() -> None:
+    """Its row lists the replicas that are being added and removed."""
     row = PartitionInfo(
         partition=0, leader=1, leader_epoch=0, replicas=(3, 1, 2), isr=(1, 2), offline=(), error=ErrorCode.none
     )
@@ -201,19 +202,19 @@ def test_a_partition_that_moves_says_where_and_is_not_under_replicated_for_that(
     assert topics.describe(topic, {1, 2, 3}, options) == []
 
 
-def test_overrides_are_listed_in_the_order_of_javas_hash_map() -> None:
-    # What kafka-topics prints of a topic of 36 keys that overrides these three.
+def test_overrides_are_listed_in_java_hash_map_order() -> None:
+    # The order in which kafka-topics prints these three overrides of a topic with 36 keys.
     names = [*TOPIC_KEYS]
     entries = [
         ConfigEntry(name=name, value="", source=1, read_only=False, is_sensitive=False, type=0, synonyms=())
         for name in names
     ]
-    wanted = ("cleanup.policy", "compression.type", "segment.bytes")
-    ordered = [entry.name for entry in topics.in_hash_order(entries) if entry.name in wanted]
+    overridden = ("cleanup.policy", "compression.type", "segment.bytes")
+    ordered = [entry.name for entry in topics.in_hash_order(entries) if entry.name in overridden]
     assert ordered == ["compression.type", "cleanup.policy", "segment.bytes"]
 
 
-def test_the_names_of_requests_are_kafkas() -> None:
+def test_request_names_are_kafkas() -> None:
     assert [broker_api_versions.api_name(key) for key in (2, 4, 18, 45)] == [
         "ListOffsets",
         "LeaderAndIsr",
@@ -222,7 +223,7 @@ def test_the_names_of_requests_are_kafkas() -> None:
     ]
 
 
-def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_record_passes_through_all_tools(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
     assert called(topics.main, "--create", "--topic", "t", "--replica-assignment", "1:2,2:3", *here)[0] == 0
     keyed = ("--property", "parse.key=true", "--property", "key.separator=:")
@@ -243,7 +244,7 @@ def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_p
     moving = ("--reassignment-json-file", str(plan), *here)
     assert "Successfully started partition reassignment for t-0\n" in called(reassign.main, "--execute", *moving)[1]
     zabka_cluster.until(lambda: "t-0 is completed" in called(reassign.main, "--verify", *moving)[1])
-    # The API shows what it read of the ensemble a moment ago.
+    # The API shows its last reading of the ensemble, which can be a moment old.
     zabka_cluster.until(lambda: zabka_cluster.topics["t"].partitions[0].replicas == [3, 1])
 
     def brokers_with_a_log() -> list[int]:
@@ -251,7 +252,7 @@ def test_a_records_whole_way_through_the_tools(zabka_cluster: LiveCluster, tmp_p
         rows = {broker["broker"]: broker["logDirs"][0]["partitions"] for broker in directories["brokers"]}
         return sorted(broker for broker in rows if any(row["partition"] == "t-0" for row in rows[broker]))
 
-    # Broker 2 is told to delete its log, and nobody waits for that.
+    # Broker 2 is sent a request to delete its log, and the tool does not wait for it.
     zabka_cluster.until(lambda: brokers_with_a_log() == [1, 3])
 
 
@@ -261,12 +262,12 @@ SHOWN = consume._Shown(
 )  # fmt: skip
 
 
-def test_a_record_without_a_key_is_printed_with_null() -> None:
+def test_record_without_a_key_is_printed_with_null() -> None:
     assert SHOWN.line(Record(None, b"v", 5, 7), 3) == b"CreateTime:5\tPartition:3\tOffset:7\tnull\tv\n"
     assert SHOWN._replace(null=b"-").line(Record(b"k", None, 5, 7), 3).endswith(b"\tk\t-\n")
 
 
-def test_a_record_is_printed_with_its_headers_where_they_are_asked_for() -> None:
+def test_record_is_printed_with_headers_on_request() -> None:
     shown = SHOWN._replace(timestamp=False, partition=False, offset=False, headers=True)
     both = Record(b"k", b"v", headers=(("a", b"1"), ("b", None)))
     assert shown.line(both, 0) == b"a:1,b:null\tk\tv\n"
@@ -274,7 +275,7 @@ def test_a_record_is_printed_with_its_headers_where_they_are_asked_for() -> None
 
 
 def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int], str]:
-    """What a console consumer of t-0 has printed when its fetches were answered so, and where it stands then."""
+    """Return the position and the output of a console consumer of t-0 whose fetches got these answers."""
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=[*answers, CommandFailed("enough")]))
     positions, out = {TopicPartition("t", 0): 0}, io.TextIOWrapper(io.BytesIO(), write_through=True)
     with redirect_stdout(out), suppress(CommandFailed):
@@ -283,7 +284,7 @@ def read(*answers: Fetched | BatchUnreadable) -> tuple[dict[TopicPartition, int]
     return positions, out.buffer.getvalue().decode()
 
 
-def test_a_record_that_its_leader_stamped_is_printed_as_such() -> None:
+def test_log_append_time_record_is_printed_as_such() -> None:
     stamped = record_batch.build_batch([Record(None, b"leader's", 5)], base_offset=1)
     header = record_batch.split_batches(stamped)
     assert header is not None
@@ -296,13 +297,13 @@ def test_a_record_that_its_leader_stamped_is_printed_as_such() -> None:
     assert times == ["CreateTime:4", "LogAppendTime:5"]
 
 
-def test_a_consumer_goes_on_behind_what_compaction_took() -> None:
+def test_consumer_continues_after_compacted_records() -> None:
     assert read(Fetched([Record(None, b"v", 5, 7)], 100, 0, 90), Fetched([], 100, 0, 100))[0] == {
         TopicPartition("t", 0): 100
     }
 
 
-def test_records_that_cannot_be_read_are_one_line() -> None:
+def test_unreadable_records_are_reported_in_one_line() -> None:
     client = mock.Mock(fetch=mock.AsyncMock(side_effect=BatchUnreadable("a batch is damaged")))
     reader = consume._Reader(client, {TopicPartition("t", 0): 3}, consume.LATEST)
     with pytest.raises(CommandFailed, match="t-0: records from offset 3 cannot be read: a batch is damaged"):

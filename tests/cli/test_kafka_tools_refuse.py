@@ -1,4 +1,4 @@
-"""What Kafka's tools refuse: what no request can carry, what is not there, and what nobody can have meant."""
+"""Inputs that Kafka's tools refuse: values that no request can carry, missing objects, and meaningless options."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from zabka.cli.kafka_command import CommandFailed
 from zabka.cli.reassign_plan import read_plan, read_topics
 from zabka.testing.live.cluster import LiveCluster
 
-NOBODY = ("--bootstrap-server", "127.0.0.1:1")
+NO_BROKER = ("--bootstrap-server", "127.0.0.1:1")
 HUGE = "9" * 5000
 
 
 @pytest.mark.parametrize(
-    ("main", "arguments", "says"),
+    ("main", "arguments", "message"),
     [
         (topics.main, ["--create", "--topic", "t", "--partitions", "2147483648"], "does not fit into 32 bits"),
         (topics.main, ["--alter", "--topic", "t", "--partitions", HUGE], "is no whole number"),
@@ -46,16 +46,16 @@ HUGE = "9" * 5000
         ),
     ],
 )
-def test_a_number_that_no_request_can_carry_is_refused(
-    main: Callable[[list[str]], int], arguments: list[str], says: str
+def test_number_that_no_request_can_carry_is_refused(
+    main: Callable[[list[str]], int], arguments: list[str], message: str
 ) -> None:
-    code, out, err = called(main, *arguments, *NOBODY)
+    code, out, err = called(main, *arguments, *NO_BROKER)
     assert (code, out) == (1, "")
-    assert says in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--alter", "--topic", "t", "--broker", "1"], "may be specified together"),
         (["--alter", "--topic", "t", "--entity-type", "brokers"], "in conjunction with specific entity flags"),
@@ -64,10 +64,10 @@ def test_a_number_that_no_request_can_carry_is_refused(
         (["--describe", "--topic", "t"], 'Option "[describe]" can\'t be used with option "[add-config]"'),
     ],
 )
-def test_of_two_entities_none_is_configured(arguments: list[str], says: str) -> None:
-    code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NOBODY)
+def test_two_entities_at_once_are_refused(arguments: list[str], message: str) -> None:
+    code, out, err = called(configs.main, *arguments, "--add-config", "a=b", *NO_BROKER)
     assert (code, out) == (1, "")
-    assert says in err
+    assert message in err
 
 
 @pytest.mark.parametrize(
@@ -80,15 +80,15 @@ def test_of_two_entities_none_is_configured(arguments: list[str], says: str) -> 
         (consume.main, "--topic", "\udcff"),
     ],
 )
-def test_a_name_that_is_no_utf_8_is_refused(
+def test_name_that_is_not_utf_8_is_refused(
     main_and_arguments: tuple[Callable[[list[str]], int], str],
 ) -> None:
     main, *arguments = main_and_arguments
-    _, out, err = called(main, *arguments, *NOBODY)
+    _, out, err = called(main, *arguments, *NO_BROKER)
     assert "\\udcff' is no UTF-8" in out + err
 
 
-def test_numbers_are_those_of_java() -> None:
+def test_numbers_are_parsed_as_in_java() -> None:
     assert java_numbers.java_int("-2147483648") == -(2**31)
     assert java_numbers.java_long("9223372036854775807") == 2**63 - 1
     with pytest.raises(argparse.ArgumentTypeError):
@@ -103,7 +103,7 @@ def test_numbers_are_those_of_java() -> None:
                                  '{"topic":"t","partition":99999999999,"replicas":[1],"offset":0}',
                                  '{"topic":"\\udcff","partition":0,"replicas":[1],"offset":0}',
                                  '{"topic":7,"partition":0,"replicas":[1],"offset":0}', '7'])  # fmt: skip
-def test_a_row_that_no_request_can_carry_is_refused(row: str, tmp_path: Path) -> None:
+def test_row_that_no_request_can_carry_is_refused(row: str, tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
     file.write_text(f'{{"partitions":[{row}],"topics":[{row}]}}')
     for read in (read_plan, elect.read_partitions, delete_records.read_offsets):
@@ -111,9 +111,9 @@ def test_a_row_that_no_request_can_carry_is_refused(row: str, tmp_path: Path) ->
             read(file)
 
 
-def test_brokers_are_numbers_and_offsets_are_long(tmp_path: Path) -> None:
+def test_broker_ids_are_ints_and_offsets_are_longs(tmp_path: Path) -> None:
     file = tmp_path / "rows.json"
-    # Not brokers 1 and 2.
+    # Not brokers 1 and 2: the string is one number.
     file.write_text('{"partitions":[{"topic":"t","partition":0,"replicas":"12","offset":9223372036854775808}]}')
     for read in (read_plan, delete_records.read_offsets):
         with pytest.raises(CommandFailed):
@@ -121,7 +121,7 @@ def test_brokers_are_numbers_and_offsets_are_long(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ['{"topics":["orders"]}', '{"topics":null}', '{"topics":[{"name":"orders"}]}'])
-def test_topics_to_move_that_cannot_be_read_are_refused(text: str, tmp_path: Path) -> None:
+def test_unreadable_topics_to_move_are_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "topics.json"
     file.write_text(text)
     with pytest.raises(CommandFailed, match="cannot be read"):
@@ -129,23 +129,23 @@ def test_topics_to_move_that_cannot_be_read_are_refused(text: str, tmp_path: Pat
 
 
 @pytest.mark.parametrize("text", ["P999999999999D", "PT1.2.3S", "P1000000D"])
-def test_a_duration_that_is_none_or_too_long_is_refused(text: str) -> None:
+def test_invalid_or_too_long_duration_is_refused(text: str) -> None:
     with pytest.raises(CommandFailed):
         consumer_groups.since(text)
 
 
 @pytest.mark.parametrize("text", ["localhost:65536", "localhost:99999999", "localhost:0", "localhost:²"])
-def test_a_port_that_is_none_is_not_taken_for_another(text: str) -> None:
+def test_invalid_port_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not host:port"):
         addresses(text)
 
 
-def test_brokers_that_are_named_by_nothing_are_not_those_of_the_data_directory(zabka_cluster: LiveCluster) -> None:
+def test_empty_bootstrap_server_is_not_the_data_directorys(zabka_cluster: LiveCluster) -> None:
     here = ("--data", str(zabka_cluster.data))
     assert called(topics.main, "--list", "--bootstrap-server", "", *here)[0] == 1
 
 
-def test_what_is_not_there_is_not_changed_with_success(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
+def test_change_of_a_missing_object_does_not_succeed(zabka_cluster: LiveCluster, tmp_path: Path) -> None:
     here = ("--data", str(zabka_cluster.data))
     for option in ("--partitions", "--replication-factor"):
         code, out, _ = called(topics.main, "--create", "--topic", "none", option, "0", *here)
@@ -157,8 +157,8 @@ def test_what_is_not_there_is_not_changed_with_success(zabka_cluster: LiveCluste
     assert "does not exist" in called(consumer_groups.main, "--describe", "--group", "g", *here)[1]
     assert called(consumer_groups.main, *(each.replace(",7", "") for each in reset), *here)[0] == 0
     deleting = ("--delete-offsets", "--group", "g", "--topic", "there:7")
-    said = called(consumer_groups.main, *deleting, *here)[1]
-    assert "Encounter some partition level error" in said and "Request succeed" not in said
+    output = called(consumer_groups.main, *deleting, *here)[1]
+    assert "Encounter some partition level error" in output and "Request succeed" not in output
 
     altering = ("--alter", "--topic", "there", "--delete-config")
     code, _, err = called(configs.main, *altering, "retention.mss", *here)

@@ -1,4 +1,4 @@
-"""The `zabka` command finds each verb's module, and imports no other."""
+"""The `zabka` command imports only the module of the verb that it runs."""
 
 from __future__ import annotations
 
@@ -35,38 +35,38 @@ print(sorted({"fastapi", "uvicorn", "httpx", "pyspark", "zabka.simulation.world"
 
 
 @pytest.mark.parametrize("verb", [verb for verb in VERBS if verb not in WITHOUT_TYPER])
-def test_every_verb_has_a_module_that_is_its_command(verb: str) -> None:
+def test_every_verb_has_a_module_with_its_command(verb: str) -> None:
     command = load(verb)
     assert command.name == verb or verb == "scenarios"
     assert command.help == VERBS[verb]
 
 
-def test_listing_the_verbs_imports_none_of_their_modules() -> None:
-    said = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
-    assert all(f"  {verb} " in said for verb in VERBS)
-    assert said.splitlines()[-1] == (
+def test_list_of_verbs_imports_none_of_their_modules() -> None:
+    output = subprocess.run([sys.executable, "-c", LISTS_ITS_VERBS], capture_output=True, text=True, check=True).stdout
+    assert all(f"  {verb} " in output for verb in VERBS)
+    assert output.splitlines()[-1] == (
         "['zabka', 'zabka.cli', 'zabka.cli.broken_pipe', 'zabka.cli.command_group', 'zabka.cli.main', "
         "'zabka.cli.typer_verbs', 'zabka.cli.verbs', 'zabka.ensemble', 'zabka.ensemble.close_names', "
         "'zabka.ensemble.runtime', 'zabka.ensemble.runtime.extras']"
     )
 
 
-def test_the_options_of_a_verb_are_known_without_what_carries_it_out() -> None:
-    said = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
-    assert said == "[]\n"
+def test_options_of_a_verb_load_without_its_implementation() -> None:
+    output = subprocess.run([sys.executable, "-c", LOADS_ALL], capture_output=True, text=True, check=True).stdout
+    assert output == "[]\n"
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="only Linux has a device that is always full")
 @pytest.mark.parametrize("arguments", [["--help"], ["simulate", "--seeds", "0", "--scenario", "ensemble"]])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_told_in_a_line(arguments: list[str], unbuffered: str) -> None:
+def test_unwritable_output_is_reported_in_one_line(arguments: list[str], unbuffered: str) -> None:
     environment = {**os.environ, "PYTHONUNBUFFERED": unbuffered}
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(
             [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=full, stderr=subprocess.PIPE, env=environment,
             text=True, check=False,
         )  # fmt: skip
-    # 1 would mean that an invariant did not hold.
+    # 1 would mean that an invariant was violated.
     assert (done.returncode, done.stderr) == (2, "zabka: [Errno 28] No space left on device\n")
 
 
@@ -79,9 +79,7 @@ def test_output_that_cannot_be_written_is_told_in_a_line(arguments: list[str], u
         ["explore", "--peers", "1", "--out"],
     ],
 )
-def test_a_directory_in_place_of_a_file_is_refused_before_anything_is_played(
-    arguments: list[str], tmp_path: Path
-) -> None:
+def test_directory_as_output_file_is_refused_before_the_run(arguments: list[str], tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zabka.cli.main", *arguments, str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "")
@@ -99,7 +97,7 @@ def test_a_directory_in_place_of_a_file_is_refused_before_anything_is_played(
         ["pipeline", "vacuum", "--older-than-s", "60", "--out"],
     ],
 )
-def test_a_pipe_that_nobody_reads_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+def test_closed_output_pipe_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
     arguments = [*arguments, str(tmp_path)] if arguments[-1] == "--out" else arguments
     reader, writer = os.pipe()
     os.close(reader)
@@ -110,7 +108,7 @@ def test_a_pipe_that_nobody_reads_is_no_violation(arguments: list[str], tmp_path
         )  # fmt: skip
     finally:
         os.close(writer)
-    # 1 would mean that an invariant did not hold.
+    # 1 would mean that an invariant was violated.
     assert done.returncode == 2
     assert "Errno" not in done.stderr and "Traceback" not in done.stderr
 
@@ -136,7 +134,7 @@ def test_closed_streams_change_nothing(closed: str, tmp_path: Path) -> None:
     assert all(line.startswith("{") for line in out.read_text().splitlines())
 
 
-def test_a_producer_without_standard_input_has_nothing_to_produce() -> None:
+def test_closed_standard_input_is_empty() -> None:
     program = (
         "from zabka.cli.main import _open_closed_streams as f; import sys; f(); print(sys.stdin.buffer.raw.read(9))"
     )

@@ -1,4 +1,4 @@
-"""What the wheel carries of the page's libraries, and what is said where npm has not installed them."""
+"""The page's libraries in the wheel, and the error when npm has not installed them."""
 
 from __future__ import annotations
 
@@ -16,16 +16,14 @@ NOT_INSTALLED = not (ROOT / "node_modules" / "lit-html" / "LICENSE").is_file()
 
 
 def loaded_by_the_page() -> set[str]:
-    """Every file of a library that some file of the page names, as its address below /lib."""
+    """Return every library file that a file of the page names, as its path under /lib."""
     text = "\n".join(path.read_text() for path in PAGE.rglob("*") if path.suffix in {".js", ".html", ".css"})
     named = set(re.findall(r'["(]/lib/([a-z-]+/[\w./-]+\.(?:js|css))', text))
     return named | {f"lit-html/{name}" for name in re.findall(r'"lit-html/([\w./-]+\.js)"', text)}
 
 
 @pytest.mark.skipif(NOT_INSTALLED, reason="npm has not installed the page's libraries (make setup)")
-def test_the_wheel_carries_what_the_page_loads_and_what_that_loads_and_the_licences(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wheel_has_all_page_libraries_and_their_licences(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(ROOT)
     carried = {path.relative_to(tmp_path).as_posix(): path for path in carry_libraries(tmp_path)}
 
@@ -38,7 +36,7 @@ def test_the_wheel_carries_what_the_page_loads_and_what_that_loads_and_the_licen
 
 
 @pytest.mark.parametrize(("npm", "command"), [("/bin/npm", "npm ci --omit=dev --ignore-scripts"), (None, "make setup")])
-def test_a_build_without_the_libraries_says_what_puts_them_there(
+def test_build_without_the_libraries_names_the_npm_command(
     npm: str | None, command: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -48,7 +46,7 @@ def test_a_build_without_the_libraries_says_what_puts_them_there(
     assert not (tmp_path / "built").exists()
 
 
-def test_a_source_distribution_that_carries_them_needs_no_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_source_distribution_with_libraries_needs_no_npm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in LIBRARIES:
         (tmp_path / "zabka" / "api" / "page_libraries" / name).mkdir(parents=True)
         (tmp_path / "zabka" / "api" / "page_libraries" / name / "LICENSE").write_text("free")

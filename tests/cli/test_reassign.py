@@ -1,4 +1,4 @@
-"""`zabka reassign`: its plans, and replicas that it moves between log directories."""
+"""`zabka reassign`: its plans, and moves of replicas between log directories."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def plan_file(path: Path, *rows: tuple[str, int, list[int], list[str] | None]) -
 # ---- plans ----------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_names_log_directories_where_it_does_not_say_any(tmp_path: Path) -> None:
+def test_plan_ignores_log_directories_named_any(tmp_path: Path) -> None:
     plan = read_plan(plan_file(tmp_path, ("t", 0, [1, 2], ["any", LEFT]), ("t", 1, [2], None)))
     assert plan.rows == [(T0, [1, 2]), (T1, [2])]
     assert plan.directories == {TopicPartitionReplica(2, T0): LEFT}
 
 
-def test_a_plan_names_as_many_log_directories_as_replicas(tmp_path: Path) -> None:
+def test_plan_needs_one_log_directory_per_replica(tmp_path: Path) -> None:
     with pytest.raises(CommandFailed) as refused:
         read_plan(plan_file(tmp_path, ("t", 0, [1, 2], [LEFT])))
     assert str(refused.value) == (
@@ -49,13 +49,13 @@ def test_a_plan_names_as_many_log_directories_as_replicas(tmp_path: Path) -> Non
     )
 
 
-def test_the_plan_that_undoes_another_leaves_directories_to_the_brokers() -> None:
+def test_rollback_plan_leaves_directories_to_the_brokers() -> None:
     rows = '{"topic":"t","partition":0,"replicas":[1,2],"log_dirs":["any","any"]}'
     assert as_json({T0: [1, 2]}) == f'{{"version":1,"partitions":[{rows}]}}'
 
 
 @pytest.mark.parametrize(
-    ("rows", "says"),
+    ("rows", "message"),
     [
         ([], "Partition reassignment list cannot be empty"),
         ([("t", 0, [], None)], "Partition replica list cannot be empty"),
@@ -63,14 +63,12 @@ def test_the_plan_that_undoes_another_leaves_directories_to_the_brokers() -> Non
         ([("t", 0, [1, 1], None)], "may not contain duplicate entries: t-0 contains multiple entries for 1"),
     ],
 )
-def test_a_plan_that_may_not_be_carried_out_is_refused(
-    tmp_path: Path, rows: list[tuple[str, int, list[int], None]], says: str
-) -> None:
-    with pytest.raises(CommandFailed, match=says):
+def test_invalid_plan_is_refused(tmp_path: Path, rows: list[tuple[str, int, list[int], None]], message: str) -> None:
+    with pytest.raises(CommandFailed, match=message):
         checked(read_plan(plan_file(tmp_path, *rows)))
 
 
-def test_a_replica_that_a_reassignment_adds_is_no_source_of_its_records() -> None:
+def test_replica_being_added_is_no_source_of_a_move() -> None:
     ongoing = {T0: Ongoing((1, 2, 3), (3,), (1,))}
     found = reassign.moves(ongoing, {T1: [2, 3]}, {T1: [1, 2]})
     assert found == {T0: ((1, 2), (3,)), T1: ((1, 2), (3,))}
@@ -78,16 +76,16 @@ def test_a_replica_that_a_reassignment_adds_is_no_source_of_its_records() -> Non
     assert again == {T0: ((1, 2), (4,))}
 
 
-def test_java_tells_of_names_in_the_order_of_their_hashes() -> None:
+def test_hash_order_is_that_of_javas_hash_map() -> None:
     names = ["orders", "a", "payments", "b", "x1", "hello", "t.u", "v_w"]
     assert hash_order(names) == ["a", "b", "payments", "x1", "orders", "t.u", "hello", "v_w"]
 
 
-# ---- where a replica lies, as Kafka's tool says it ------------------------------------------------------------
+# ---- a replica's log directory, as Kafka's tool prints it -------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("place", "says", "under_way"),
+    ("place", "message", "under_way"),
     [
         (Place(RIGHT), "Reassignment of replica t-0-2 completed successfully.", False),
         (Place(LEFT), "Partition t-0 on broker 2 is not being moved from log dir /left to /right.", False),
@@ -105,8 +103,8 @@ def test_java_tells_of_names_in_the_order_of_their_hashes() -> None:
         ),
     ],
 )
-def test_the_progress_of_a_move_is_told_in_kafkas_words(place: Place, says: str, under_way: bool) -> None:
-    assert status(TopicPartitionReplica(2, T0), RIGHT, place) == says
+def test_move_progress_is_printed_as_kafkas_tool_prints_it(place: Place, message: str, under_way: bool) -> None:
+    assert status(TopicPartitionReplica(2, T0), RIGHT, place) == message
     assert is_under_way(place) == under_way
 
 
@@ -142,7 +140,7 @@ def refused(cluster: broker_world.Cluster, work: Coroutine[Any, Any, None]) -> t
     return found
 
 
-def test_a_replica_is_moved_to_the_directory_that_the_plan_names(
+def test_replica_is_moved_to_the_planned_directory(
     cluster: broker_world.Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     here = lies_in(cluster, 1).current
@@ -156,7 +154,7 @@ def test_a_replica_is_moved_to_the_directory_that_the_plan_names(
     assert lies_in(cluster, 1) == Place(other)
 
 
-def test_a_replica_that_is_on_its_way_to_its_broker_is_waited_for(
+def test_move_waits_for_a_replica_that_is_being_added(
     cluster: broker_world.Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
     async def work() -> None:
@@ -174,7 +172,7 @@ def test_a_replica_that_is_on_its_way_to_its_broker_is_waited_for(
     assert lies_in(cluster, 2) == Place(RIGHT)
 
 
-def test_replicas_that_never_arrive_are_named_when_the_time_is_over(cluster: broker_world.Cluster) -> None:
+def test_missing_replicas_are_listed_after_the_timeout(cluster: broker_world.Cluster) -> None:
     target = {TopicPartitionReplica(2, T0): RIGHT}
     began_us = cluster.scheduler.now_us
     assert refused(cluster, begin_moves(cluster.client, cluster.runtime, target, 2_000)) == (
@@ -184,7 +182,7 @@ def test_replicas_that_never_arrive_are_named_when_the_time_is_over(cluster: bro
     assert 2_000 <= (cluster.scheduler.now_us - began_us) // 1000 < 2_300
 
 
-def test_a_directory_that_a_broker_does_not_have_is_refused(cluster: broker_world.Cluster) -> None:
+def test_directory_that_the_broker_lacks_is_refused(cluster: broker_world.Cluster) -> None:
     target = {TopicPartitionReplica(1, T0): "/elsewhere"}
     assert refused(cluster, begin_moves(cluster.client, cluster.runtime, target, 2_000)) == (
         CommandFailed,
@@ -192,5 +190,5 @@ def test_a_directory_that_a_broker_does_not_have_is_refused(cluster: broker_worl
     )
 
 
-def test_a_replica_on_an_offline_directory_is_found_nowhere(cluster: broker_world.Cluster) -> None:
+def test_replica_on_an_offline_directory_has_no_place(cluster: broker_world.Cluster) -> None:
     assert lies_in(cluster, 2) == Place()

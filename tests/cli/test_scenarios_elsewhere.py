@@ -1,4 +1,4 @@
-"""`zabka scenarios run --on URL` where there is no cluster: that is no verdict of a script."""
+"""`zabka scenarios run --on URL` without a cluster at the URL: an error, and no verdict of a script."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 from tests.http_server import serving
 
 
-class _Somebody(BaseHTTPRequestHandler):
-    """A server of something else, which answers everything."""
+class _OtherServer(BaseHTTPRequestHandler):
+    """A server of something else, which answers every request."""
 
     def do_GET(self) -> None:
         self.send_response(200)
@@ -26,14 +26,14 @@ class _Somebody(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def somebody() -> Iterator[str]:
+def other_server() -> Iterator[str]:
     """The URL of a server of something else."""
-    with serving(_Somebody) as url:
+    with serving(_OtherServer) as url:
         yield url
 
 
 def refused(*arguments: str) -> str:
-    """What is said of `--on …`, on standard error alone, with the exit code of what makes no sense."""
+    """Return the error output of `--on …`, printed on standard error alone with the exit code of invalid usage."""
     command = [
         sys.executable,
         "-m",
@@ -51,28 +51,28 @@ def refused(*arguments: str) -> str:
     return done.stderr
 
 
-def test_a_url_where_no_cluster_answers_is_refused(somebody: str) -> None:
+def test_url_without_a_cluster_is_refused(other_server: str) -> None:
     assert "there is no cluster at 'http://127.0.0.1:1': " in refused("http://127.0.0.1:1")
-    assert "no JSON" in refused(somebody)
-    assert "there is no cluster at" in refused(f"{somebody}/json")
+    assert "no JSON" in refused(other_server)
+    assert "there is no cluster at" in refused(f"{other_server}/json")
     assert "there is no cluster at 'localhost'" in refused("localhost")
     assert "there is no cluster at" in refused("http://a\nb")
 
 
-def test_a_token_that_no_header_can_carry_is_refused_without_being_shown(tmp_path: Path) -> None:
+def test_invalid_token_is_refused_without_printing_it(tmp_path: Path) -> None:
     file = tmp_path / "token"
     for content in ("gehe\u00efm", "gehe\nim"):
         file.write_text(content)
-        said = refused("http://127.0.0.1:1", "--token-file", str(file))
-        assert "contains no valid token" in said and "gehe" not in said
+        output = refused("http://127.0.0.1:1", "--token-file", str(file))
+        assert "contains no valid token" in output and "gehe" not in output
     file.write_bytes(b"gehe\xff")
-    said = refused("http://127.0.0.1:1", "--token-file", str(file))
-    assert said == f"{file} contains no token: it is not a text file\n"
+    output = refused("http://127.0.0.1:1", "--token-file", str(file))
+    assert output == f"{file} contains no token: it is not a text file\n"
     file.write_bytes(b"\n")
     assert refused("http://127.0.0.1:1", "--token-file", str(file)) == f"{file} contains no token: it is empty\n"
 
 
-def test_a_token_for_no_cluster_that_runs_is_refused(tmp_path: Path) -> None:
+def test_token_without_a_live_cluster_is_refused(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "zabka.cli.main", "scenarios", "run", "leader-killed"]
     for more in ([], ["--live"]):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""`zabka search`, and `zabka replay` of what it finds, as a user runs them."""
+"""`zabka search`, and `zabka replay` of its findings, as a user runs them."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def replay(*options: str) -> tuple[int, str]:
     return found.exit_code, found.output
 
 
-def test_a_search_that_finds_nothing_exits_with_zero_and_goes_on_the_next_time(tmp_path: Path) -> None:
+def test_search_without_finding_exits_0_and_can_resume(tmp_path: Path) -> None:
     assert search("--runs", "20", "--out", str(tmp_path))[0] == 0
-    code, said = search("--runs", "30", "--out", str(tmp_path))
+    code, output = search("--runs", "30", "--out", str(tmp_path))
     assert code == 0
-    assert "30 runs" in said
+    assert "30 runs" in output
     assert list((tmp_path / "kept").glob("*.json"))
 
 
-def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> None:
+def test_interrupted_search_does_not_exit_0(tmp_path: Path) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
@@ -63,32 +63,32 @@ def test_an_interrupted_search_is_none_that_found_nothing(tmp_path: Path) -> Non
 
 class Finding(NamedTuple):
     code: int
-    said: str
+    output: str
     path: Path
 
 
 @pytest.fixture(scope="module")
 def finding(tmp_path_factory: pytest.TempPathFactory) -> Finding:
     out = tmp_path_factory.mktemp("search")
-    code, said = search("--plant", PLANT, "--out", str(out))
+    code, output = search("--plant", PLANT, "--out", str(out))
     (path,) = (out / "found").glob("*.json")
-    return Finding(code, said, path)
+    return Finding(code, output, path)
 
 
-def test_a_finding_exits_with_one_and_its_file_plays_again(finding: Finding) -> None:
-    code, said, path = finding
+def test_finding_exits_1_and_its_file_can_be_replayed(finding: Finding) -> None:
+    code, output, path = finding
     assert code == 1
-    assert f"zabka replay {path} --story" in said
+    assert f"zabka replay {path} --story" in output
     file = read_tape(path)
     assert "committed and durable only on" in file.violated[0]
     assert file.plant == PLANT
-    code, said = replay(str(path), "--story")
+    code, output = replay(str(path), "--story")
     assert code == 1
-    assert all(act in said for act in file.acts)
-    assert f"violated: {file.violated[0]}" in said
+    assert all(act in output for act in file.acts)
+    assert f"violated: {file.violated[0]}" in output
 
 
-def test_a_tapes_journal_is_the_same_every_time(finding: Finding, tmp_path: Path) -> None:
+def test_replayed_choices_give_the_same_journal(finding: Finding, tmp_path: Path) -> None:
     journals = [tmp_path / "first.jsonl", tmp_path / "second.jsonl"]
     for journal in journals:
         assert replay(str(finding.path), "--out", str(journal))[0] == 1
@@ -96,25 +96,25 @@ def test_a_tapes_journal_is_the_same_every_time(finding: Finding, tmp_path: Path
 
 
 @pytest.mark.long
-def test_two_processes_find_it_too(tmp_path: Path) -> None:
+def test_two_processes_find_the_bug_too(tmp_path: Path) -> None:
     assert search("--plant", PLANT, "--jobs", "2", "--out", str(tmp_path))[0] == 1
 
 
-def test_what_makes_no_sense_gets_one_clear_line(tmp_path: Path) -> None:
+def test_invalid_search_option_gets_one_clear_line(tmp_path: Path) -> None:
     out = ("--out", str(tmp_path))
-    for options, said in (
+    for options, message in (
         (("--scenario", "nonsense"), "no scenario 'nonsense' to search"),
         (("--plant", "nonsense"), "MODULE:NAME"),
         (("--set", "no.such.key=1"), "no.such.key"),
     ):
-        code, told = search(*options, *out)
+        code, output = search(*options, *out)
         assert code == 2
-        assert said in told
-        assert len(told.splitlines()) == 1
+        assert message in output
+        assert len(output.splitlines()) == 1
 
 
 @pytest.mark.long
-def test_a_long_search_does_not_keep_the_worlds_that_have_ended(tmp_path: Path) -> None:
+def test_long_search_does_not_keep_ended_worlds(tmp_path: Path) -> None:
     gc.collect()
     before = _worlds()
     runs = 2 * SEEDS_A_COLLECTION + 1
@@ -126,50 +126,50 @@ def _worlds() -> int:
     return sum(isinstance(each, World) for each in gc.get_objects())
 
 
-def test_a_directory_is_of_one_search(tmp_path: Path) -> None:
+def test_directory_belongs_to_one_search(tmp_path: Path) -> None:
     search("--runs", "2", "--out", str(tmp_path))
-    code, said = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
+    code, output = search("--runs", "2", "--seed", "7", "--out", str(tmp_path))
     assert code == 2
-    assert "another --out" in said
+    assert "another --out" in output
 
 
-def test_a_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: Path) -> None:
+def test_resumed_search_reports_its_earlier_finding(finding: Finding, tmp_path: Path) -> None:
     out = tmp_path / "search"
     shutil.copytree(finding.path.parents[1], out)
     path = out / "found" / finding.path.name
-    code, said = search("--plant", PLANT, "--out", str(out))
+    code, output = search("--plant", PLANT, "--out", str(out))
     assert code == 1
-    assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in said
-    assert f"zabka replay {path} --story" in said
+    assert f"found before, in run {int(path.stem)}: {read_tape(path).violated[0]}" in output
+    assert f"zabka replay {path} --story" in output
 
 
-def test_a_search_that_is_killed_leaves_no_file_in_halves(tmp_path: Path) -> None:
-    """What a kill leaves of a file that is being written is not among those that are read."""
+def test_killed_search_leaves_no_partial_file(tmp_path: Path) -> None:
+    """Partial files left by a kill are not among the files that are read."""
     with mock.patch.object(Path, "replace", side_effect=KeyboardInterrupt):
         search("--runs", "5", "--out", str(tmp_path))
     assert not [*tmp_path.rglob("*.json")]
 
 
-def test_a_damaged_file_of_a_search_is_named_in_one_line(tmp_path: Path) -> None:
+def test_damaged_file_of_a_search_is_reported_in_one_line(tmp_path: Path) -> None:
     assert search("--runs", "5", "--out", str(tmp_path))[0] == 0
     path = min((tmp_path / "kept").glob("*.json"))
     path.write_bytes(path.read_bytes()[:20])
-    code, said = search("--runs", "10", "--out", str(tmp_path))
+    code, output = search("--runs", "10", "--out", str(tmp_path))
     assert code == 2
-    assert str(path) in said
-    assert len(said.splitlines()) == 1
+    assert str(path) in output
+    assert len(output.splitlines()) == 1
 
 
-def test_two_searches_at_once_want_two_directories(tmp_path: Path) -> None:
+def test_concurrent_searches_need_two_directories(tmp_path: Path) -> None:
     with held(tmp_path):
-        code, said = search("--runs", "2", "--out", str(tmp_path))
+        code, output = search("--runs", "2", "--out", str(tmp_path))
     assert code == 2
-    assert "another process searches" in said
+    assert "another process searches" in output
 
 
-def test_replay_takes_a_seed_or_a_tape(tmp_path: Path) -> None:
+def test_replay_takes_either_a_seed_or_a_choices_file(tmp_path: Path) -> None:
     assert replay()[0] == 2
     (tmp_path / "tape.json").write_text("{}")
-    code, said = replay(str(tmp_path / "tape.json"))
+    code, output = replay(str(tmp_path / "tape.json"))
     assert code == 2
-    assert "tape.json" in said
+    assert "tape.json" in output

@@ -19,14 +19,14 @@ from zabka.simulation.scenarios.scenario import CoreScenario
 from zabka.simulation.settings import BadSetting, world_settings
 
 
-def test_seeds_that_hold_exit_with_zero_and_say_how_fast(capsys: pytest.CaptureFixture[str]) -> None:
+def test_held_seeds_exit_0_and_report_the_speed(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-2", "chaos", [], 1, False) == 0
-    said = capsys.readouterr().out
-    assert "3 seeds, 0 with violations" in said
-    assert "simulated hours" in said and "core-hours" in said and "faults injected" in said
+    output = capsys.readouterr().out
+    assert "3 seeds, 0 with violations" in output
+    assert "simulated hours" in output and "core-hours" in output and "faults injected" in output
 
 
-def test_a_violation_exits_with_one_and_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_violation_exits_1_with_its_replay_command(capsys: pytest.CaptureFixture[str]) -> None:
     with planted.PLANTED["ack before fsync"]():
         assert cli.simulate("0-9", "chaos", ["tickTime=500"], 1, False) == 1
     lines = [line for line in capsys.readouterr().out.splitlines() if "replay: zabka replay --seed" in line]
@@ -49,30 +49,30 @@ def test_json_holds_every_run(capsys: pytest.CaptureFixture[str]) -> None:
         lambda out: outage_library.run(["zookeeper-4646"], None, outage_library.Wanted(out=out, messages=out)),
     ],
 )
-def test_a_journal_and_its_messages_do_not_go_to_one_file(
+def test_journal_and_messages_need_two_files(
     run: Callable[[Path], int], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "both.jsonl"
     assert run(out) == 2
-    said = capsys.readouterr()
-    assert (said.out, said.err) == ("", f"--out and --messages both name {out}: the journal would be overwritten\n")
+    output = capsys.readouterr()
+    assert (output.out, output.err) == ("", f"--out and --messages both name {out}: the journal would be overwritten\n")
     assert not out.exists()
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
+    ("options", "message"), [({"seed": 1, "story": True}, "--story"), ({"tape": Path("t"), "set_": ["a=b"]}, "--set")]
 )
 def test_options_that_would_do_nothing_are_refused(
-    options: dict[str, Any], said: str, capsys: pytest.CaptureFixture[str]
+    options: dict[str, Any], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(typer.Exit) as left:
         replay.command(**options)
     assert left.value.exit_code == 2
-    assert capsys.readouterr().err.startswith(said)
+    assert capsys.readouterr().err.startswith(message)
 
 
 @pytest.mark.parametrize(
-    ("seeds", "scenario", "settings", "said"),
+    ("seeds", "scenario", "settings", "message"),
     [
         ("many", "chaos", [], "--seeds takes A-B"),
         ("9-3", "chaos", [], "smaller than the first"),
@@ -85,15 +85,15 @@ def test_options_that_would_do_nothing_are_refused(
     ],
 )
 def test_bad_arguments_get_one_clear_line(
-    capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], said: str
+    capsys: pytest.CaptureFixture[str], seeds: str, scenario: str, settings: list[str], message: str
 ) -> None:
     assert cli.simulate(seeds, scenario, settings, 1, False) == 2
     error = capsys.readouterr().err
-    assert said in error
+    assert message in error
     assert len(error.splitlines()) == 1
 
 
-def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
+def test_replayed_journal_can_be_read_back(tmp_path: Path) -> None:
     from zabka.journal.reader import BadLine, read_file
 
     out = tmp_path / "seed.jsonl"
@@ -104,19 +104,19 @@ def test_replay_writes_a_journal_that_reads_back(tmp_path: Path) -> None:
     assert {entry.node for entry in entries} >= {"peer-1", "broker-1", "world"}
 
 
-def test_replay_writes_the_messages_of_a_seed_and_refuses_where_there_are_none(
+def test_replay_writes_messages_or_refuses_without_a_network(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     messages = tmp_path / "seed.messages.jsonl"
     assert replay.replay(1, "ensemble", [], tmp_path / "seed.jsonl", messages) == 0
-    heard = [read_message(line) for line in messages.read_bytes().splitlines()]
-    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in heard}
+    recorded = [read_message(line) for line in messages.read_bytes().splitlines()]
+    assert {"election", "discovery", "synchronisation", "broadcast"} <= {message.group for message in recorded}
     bare = next(name for name, scenario in LIBRARY.items() if isinstance(scenario, CoreScenario))
     assert replay.replay(1, bare, [], None, messages) == cli.USAGE
     assert f"--messages: {bare} has no simulated network" in capsys.readouterr().err
 
 
-def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     messages = tmp_path / "play.messages.jsonl"
     assert outage_library.run(["kafka-1211"], None, outage_library.Wanted(messages=messages)) == 0
     assert b'"LeaderAndIsr"' in messages.read_bytes()
@@ -125,7 +125,7 @@ def test_a_script_writes_the_messages_of_its_outage(tmp_path: Path, capsys: pyte
     assert "scenarios of the bare protocol have no messages" in capsys.readouterr().err
 
 
-def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_library_scenarios_run_over_seeds_and_replay(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert cli.simulate("0-4", "zookeeper-710", [], 1, False) == 0
     assert "5 seeds, 0 with violations" in capsys.readouterr().out
     written = []
@@ -135,7 +135,7 @@ def test_scenarios_of_the_library_run_over_seeds_and_replay(capsys: pytest.Captu
     assert written[0] == written[1] != b""
 
 
-def test_settings_for_a_script_are_not_passed_over(capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_a_script_are_not_ignored(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.simulate("0-4", "kip-966", ["min.insync.replicas=1"], 1, False) == 2
     assert "zabka scenarios run kip-966 --set" in capsys.readouterr().err
 

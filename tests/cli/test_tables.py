@@ -33,15 +33,15 @@ def test_scenario_names_on_a_terminal_of_80_columns_are_whole() -> None:
         try:
             read = os.read(ours, 65_536)
         except OSError:
-            # The other side of a pseudo-terminal is closed.
+            # The other side of the pseudo-terminal is closed.
             break
         if not read:
             break
         shown += read
     os.close(ours)
     assert process.wait() == 0
-    words = shown.decode().split()
-    assert [name for name in LIBRARY if name not in words] == []
+    printed = shown.decode().split()
+    assert [name for name in LIBRARY if name not in printed] == []
     assert max(map(len, shown.decode().splitlines())) <= 80
 
 

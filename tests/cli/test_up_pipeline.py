@@ -1,4 +1,4 @@
-"""What `zabka up --pipeline` says where it cannot start the stream: the cluster is up all the same."""
+"""`zabka up --pipeline` when the stream cannot start: the reason is printed, and the cluster stays up."""
 
 from __future__ import annotations
 
@@ -9,9 +9,7 @@ import pytest
 from zabka.cli import up
 
 
-def test_without_the_extra_it_says_how_to_install_it_and_starts_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_spark_extra_prints_how_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(up, "is_installed", lambda extra: False)
     assert up._pipeline_of(tmp_path)() == (
@@ -20,17 +18,17 @@ def test_without_the_extra_it_says_how_to_install_it_and_starts_nothing(
     assert not (tmp_path / "pipeline.log").exists()
 
 
-def test_without_java_it_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_java_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
     assert "Java 17" in up._pipeline_of(tmp_path)()
 
 
-def test_where_its_log_cannot_be_written_it_says_so_and_the_cluster_stays_up(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_unwritable_pipeline_log_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
     monkeypatch.setattr(up, "is_installed", lambda extra: True)
     (tmp_path / "pipeline.log").mkdir()
-    said = up._pipeline_of(tmp_path)()
-    assert said.startswith("pipeline  not started: ") and said.endswith(f"Is a directory: '{tmp_path}/pipeline.log'")
+    output = up._pipeline_of(tmp_path)()
+    assert output.startswith("pipeline  not started: ") and output.endswith(
+        f"Is a directory: '{tmp_path}/pipeline.log'"
+    )

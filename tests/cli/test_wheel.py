@@ -1,4 +1,4 @@
-"""The wheel, on a machine that has Python and nothing else of ours: no source tree, no npm."""
+"""The wheel on a machine with only Python: without the source tree and without npm."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tests.built_wheel import ROOT, build_wheel, run
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(900)]
 
-SAID = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
-"""How large the README says that a plain installation is."""
+README_SIZE = re.compile(r"plain\s+installation\s+takes\s+(\d+)\s+MB")
+"""The size of a plain installation that the README states."""
 SIZE = """
 import importlib.metadata, pathlib
 files = (pathlib.Path(d.locate_file(f)) for d in importlib.metadata.distributions()
@@ -33,14 +33,14 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Installed(NamedTuple):
-    """An environment of its own with zabka in it."""
+    """A virtual environment of its own with zabka installed."""
 
     directory: Path
     plain_bytes: int
 
     @property
     def environment(self) -> dict[str, str]:
-        """Nothing of this process's: no source tree, no npm in PATH."""
+        """Without this process's environment: no source tree, and no npm in PATH."""
         return {"PATH": f"{self.directory / 'bin'}:/usr/bin:/bin", "HOME": str(self.directory)}
 
     def zabka(self, *arguments: object) -> str:
@@ -65,9 +65,9 @@ def test_wheel_has_one_top_level_package(wheel: Path) -> None:
     assert {top for top in tops if not top.endswith(".dist-info")} == {"zabka"}
 
 
-def test_a_plain_installation_is_as_small_as_the_readme_says(installed: Installed) -> None:
-    (said_mb,) = SAID.findall((ROOT / "README.md").read_text())
-    assert round(installed.plain_bytes / 1_000_000) == int(said_mb)
+def test_plain_installation_has_the_size_that_the_readme_states(installed: Installed) -> None:
+    (stated_mb,) = README_SIZE.findall((ROOT / "README.md").read_text())
+    assert round(installed.plain_bytes / 1_000_000) == int(stated_mb)
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def cluster(installed: Installed, tmp_path: Path) -> Iterator[dict[str, Any]]:
         installed.zabka("down", "--data", data)
 
 
-def test_it_starts_a_cluster_with_the_page_and_its_libraries(cluster: dict[str, Any]) -> None:
+def test_installed_wheel_starts_a_cluster_with_the_page(cluster: dict[str, Any]) -> None:
     assert {process["process"] for process in cluster["processes"]} == {"running"}
     with httpx.Client(base_url=cluster["url"], trust_env=False) as client:
         assert "/web/main.js" in client.get("/").text
@@ -89,7 +89,7 @@ def test_it_starts_a_cluster_with_the_page_and_its_libraries(cluster: dict[str, 
             assert client.get(address).status_code == 200, address
 
 
-def test_a_test_of_the_users_own_runs_on_the_fixtures_that_it_brings(installed: Installed, tmp_path: Path) -> None:
+def test_users_own_test_runs_with_the_wheels_fixtures(installed: Installed, tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         """def test_a_cluster(zabka_cluster):
     zabka_cluster.topics.create("orders")
@@ -103,5 +103,5 @@ def test_a_world(zabka_world):
 """
     )
     python = installed.directory / "bin" / "python"
-    said = run(python, "-P", "-m", "pytest", "-q", tmp_path, cwd=tmp_path, env=installed.environment)
-    assert "2 passed" in said
+    output = run(python, "-P", "-m", "pytest", "-q", tmp_path, cwd=tmp_path, env=installed.environment)
+    assert "2 passed" in output

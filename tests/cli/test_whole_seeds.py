@@ -1,4 +1,4 @@
-"""Seeds of whole processes, as a user plays them: in a process of their own."""
+"""Seeds of whole processes, played as a user plays them: in a process of their own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 
 
-def _said(*arguments: str, hash_seed: str = "0") -> str:
+def run_zabka(*arguments: str, hash_seed: str = "0") -> str:
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": hash_seed}
     command = [sys.executable, "-m", "zabka.cli.main", *arguments]
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
@@ -20,24 +20,24 @@ def _said(*arguments: str, hash_seed: str = "0") -> str:
     return done.stdout + done.stderr
 
 
-def test_seeds_of_whole_processes_hold_and_tell_how_learners_were_brought_up() -> None:
-    said = _said("simulate", "--scenario", "whole", "--seeds", "1-2")
+def test_whole_process_seeds_hold_and_report_learner_syncs() -> None:
+    output = run_zabka("simulate", "--scenario", "whole", "--seeds", "1-2")
 
-    assert "2 seeds, 0 with violations" in said
-    assert "SNAP: " in said and "DIFF from memory: " in said
+    assert "2 seeds, 0 with violations" in output
+    assert "SNAP: " in output and "DIFF from memory: " in output
 
 
-def test_seeds_of_whole_clusters_hold_and_tell_where_logs_were_cut() -> None:
-    said = _said("simulate", "--scenario", "whole-cluster", "--seeds", "1-2")
+def test_whole_cluster_seeds_hold_and_report_truncations() -> None:
+    output = run_zabka("simulate", "--scenario", "whole-cluster", "--seeds", "1-2")
 
-    assert "2 seeds, 0 with violations" in said
-    assert "records lost with the power: " in said and "log cut for a new leader: " in said
+    assert "2 seeds, 0 with violations" in output
+    assert "records lost with the power: " in output and "log cut for a new leader: " in output
 
 
 @pytest.mark.long
-def test_a_seed_of_whole_processes_is_one_history_whatever_strings_hash_to(tmp_path: Path) -> None:
+def test_whole_process_seed_does_not_depend_on_the_hash_seed(tmp_path: Path) -> None:
     files = [tmp_path / "one.jsonl", tmp_path / "other.jsonl"]
     for number, file in enumerate(files):
-        _said("replay", "--scenario", "whole", "--seed", "1", "--out", str(file), hash_seed=str(number + 1))
+        run_zabka("replay", "--scenario", "whole", "--seed", "1", "--out", str(file), hash_seed=str(number + 1))
 
     assert files[0].read_bytes() == files[1].read_bytes()

@@ -1,4 +1,4 @@
-"""`zabka why`: a decision, and each step back to where it began."""
+"""`zabka why`: a decision, and each step back to its first cause."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OTHERS = "Leave --about out to see other events of the type"
 IT_HAS = "The journal has followership_taken, leader_elected, log_truncated, records_lost"
 
 
-def journal(path: Path, *told: tuple[str, int, Event]) -> Path:
-    lines = [encode_line(node, seq, 1_000_000 * at, 0, event) for at, (node, seq, event) in enumerate(told, 1)]
+def journal(path: Path, *events: tuple[str, int, Event]) -> Path:
+    lines = [encode_line(node, seq, 1_000_000 * at, 0, event) for at, (node, seq, event) in enumerate(events, 1)]
     path.write_bytes(b"".join(lines))
     return path
 
@@ -46,10 +46,10 @@ def loss(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("effect", ["records_lost", "broker-1#3"])
-def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect: str) -> None:
-    said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
-    assert said.exit_code == 0
-    assert [line for line in said.output.splitlines() if not line.startswith("    ")] == [
+def test_each_step_back_is_a_line_with_its_inputs(loss: Path, effect: str) -> None:
+    result = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
+    assert result.exit_code == 0
+    assert [line for line in result.output.splitlines() if not line.startswith("    ")] == [
         "00:00:04.000Z broker-1#3: orders-0: 3 records removed, offsets 6 to 8, at least 3 committed (diverging epoch)",
         "because 00:00:03.000Z broker-1#2: orders-0: log truncated from 9 to 6",
         "because 00:00:02.000Z broker-1#1: orders-0: follows broker 2, leader epoch 3",
@@ -60,49 +60,49 @@ def test_each_step_back_is_a_line_with_what_it_was_made_from(loss: Path, effect:
     ]
 
 
-def test_each_step_is_followed_by_its_rule_with_where_it_stands_here_and_there(loss: Path) -> None:
-    said = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
-    assert said[1].startswith("    rule: If no replica of the ISR is alive, and unclean.leader.election.enable")
-    here, _, there = said[2].partition("; upstream: ")
+def test_each_step_is_followed_by_its_rule_and_sources(loss: Path) -> None:
+    lines = CliRunner().invoke(APP, ["leader_elected", "--journal", str(loss)]).output.splitlines()
+    assert lines[1].startswith("    rule: If no replica of the ISR is alive, and unclean.leader.election.enable")
+    here, _, there = lines[2].partition("; upstream: ")
     assert re.fullmatch(r"    source: controller/election\.py:\d+ \(leader_for_offline\)", here)
     assert there == "Election.leaderForOffline, KIP-704"
 
 
-def test_the_option_about_leaves_only_events_whose_sentence_holds_its_text(loss: Path) -> None:
-    said = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
-    assert (said.exit_code, said.output) == (
+def test_about_option_selects_events_by_their_sentence(loss: Path) -> None:
+    result = CliRunner().invoke(APP, ["records_lost", "--about", "payments", "--journal", str(loss)])
+    assert (result.exit_code, result.output) == (
         1,
         f"zabka: no event is records_lost with 'payments' in its sentence. {OTHERS}\n",
     )
 
 
-@pytest.mark.parametrize(("words", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
-def test_the_option_about_takes_its_text_for_whole_words(tmp_path: Path, words: str, partitions: list[int]) -> None:
-    told = [("broker-1", n, e.RecordsLost(1, "orders", n, 6, 8, 3, 3, "diverging_epoch")) for n in (1, 10)]
-    lost = journal(tmp_path / "journal.jsonl", *told)
-    said = CliRunner().invoke(APP, ["records_lost", "--about", words, "--last", "9", "--journal", str(lost)])
-    named = [line.split()[2] for line in said.output.splitlines() if "Z " in line]
+@pytest.mark.parametrize(("text", "partitions"), [("orders-1", [1]), ("orders-10", [10]), ("orders", [1, 10])])
+def test_about_option_matches_whole_words(tmp_path: Path, text: str, partitions: list[int]) -> None:
+    losses = [("broker-1", n, e.RecordsLost(1, "orders", n, 6, 8, 3, 3, "diverging_epoch")) for n in (1, 10)]
+    lost = journal(tmp_path / "journal.jsonl", *losses)
+    result = CliRunner().invoke(APP, ["records_lost", "--about", text, "--last", "9", "--journal", str(lost)])
+    named = [line.split()[2] for line in result.output.splitlines() if "Z " in line]
     assert named == [f"orders-{n}:" for n in partitions]
 
 
-def test_a_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
-    said = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
-    assert (said.exit_code, said.output) == (1, f"zabka: there is no journal in {tmp_path}\n")
+def test_cluster_that_never_ran_has_no_journal(tmp_path: Path) -> None:
+    result = CliRunner().invoke(APP, ["records_lost", "--data", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, f"zabka: there is no journal in {tmp_path}\n")
 
 
-def test_a_strangers_word_cannot_speak_to_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_events_are_not_printed(tmp_path: Path) -> None:
     asked = e.AdminRequested("CreateTopics", [], "me\nbecause 00:00:00.000Z broker-9#1: forged\x1b[2J")
     path = journal(tmp_path / "journal.jsonl", ("broker-1", 1, asked))
-    said = CliRunner().invoke(APP, ["admin_requested", "--journal", str(path)])
-    assert said.output.splitlines() == [
+    result = CliRunner().invoke(APP, ["admin_requested", "--journal", str(path)])
+    assert result.output.splitlines() == [
         "00:00:01.000Z broker-1#1: received CreateTopics from me\\nbecause 00:00:00.000Z broker-9#1: forged\\x1b[2J",
         "first cause: request",
     ]
 
 
-def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
-    said = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
-    assert (said.exit_code, said.output) == (1, f"zabka: {tmp_path} is not a file\n")
+def test_directory_as_journal_is_refused(tmp_path: Path) -> None:
+    result = CliRunner().invoke(APP, ["records_lost", "--journal", str(tmp_path)])
+    assert (result.exit_code, result.output) == (1, f"zabka: {tmp_path} is not a file\n")
 
 
 @pytest.mark.parametrize(
@@ -115,16 +115,16 @@ def test_what_is_no_file_is_refused(tmp_path: Path) -> None:
         ("broker-9#1", "no event is broker-9#1. The journal has the nodes broker-1, broker-3"),
     ],
 )
-def test_unknown_effect_is_answered_with_what_can_be_asked(loss: Path, effect: str, message: str) -> None:
-    said = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
-    assert (said.exit_code, said.output) == (1, f"zabka: {message}\n")
+def test_unknown_effect_is_answered_with_the_known_ones(loss: Path, effect: str, message: str) -> None:
+    result = CliRunner().invoke(APP, [effect, "--journal", str(loss)])
+    assert (result.exit_code, result.output) == (1, f"zabka: {message}\n")
 
 
-def test_why_of_a_controller_names_the_time_without_one() -> None:
+def test_why_of_a_controller_reports_the_time_without_one() -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
-    said = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
-    assert said.exit_code == 0
-    gaps = [line for line in said.output.splitlines() if line.startswith("no controller")]
+    result = CliRunner().invoke(APP, ["controller_elected", "--journal", str(history), "--last", "2"])
+    assert result.exit_code == 0
+    gaps = [line for line in result.output.splitlines() if line.startswith("no controller")]
     assert gaps == [
         "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms",
         "no controller for 8.0 ms: detection 0.0 ms, election 8.0 ms, loading 0.0 ms",

@@ -1,4 +1,4 @@
-"""Commands that spread their work over processes leave none behind, and say where they lost one."""
+"""Commands with worker processes leave none running, and report a worker that was killed."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def has_ended(pid: int) -> bool:
 
 @contextmanager
 def begun(arguments: list[str], directory: Path) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
-    """A command that has two processes at work, and those."""
+    """Run a command until two worker processes are at work, and yield it with their pids."""
     with subprocess.Popen(
         [sys.executable, "-m", "zabka.cli.main", *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True, env={**os.environ, "ZABKA_OUT": str(directory / "out")},
@@ -59,9 +59,7 @@ def begun(arguments: list[str], directory: Path) -> Iterator[tuple[subprocess.Po
 
 @pytest.mark.parametrize("arguments", [SIMULATE, SEARCH])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_command_that_is_killed_leaves_no_process_behind(
-    arguments: list[str], number: signal.Signals, tmp_path: Path
-) -> None:
+def test_killed_command_leaves_no_process_running(arguments: list[str], number: signal.Signals, tmp_path: Path) -> None:
     with begun(arguments, tmp_path) as (command, workers):
         command.send_signal(number)
         assert command.wait() == -number
@@ -69,7 +67,7 @@ def test_a_command_that_is_killed_leaves_no_process_behind(
 
 
 @pytest.mark.parametrize("arguments", [SIMULATE, SEARCH])
-def test_ctrl_c_ends_a_command_and_its_processes_after_what_they_are_at(arguments: list[str], tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_command_and_its_processes_cleanly(arguments: list[str], tmp_path: Path) -> None:
     with begun(arguments, tmp_path) as (command, workers):
         os.killpg(command.pid, signal.SIGINT)
         _, error = command.communicate(timeout=PATIENCE_S)
@@ -78,11 +76,11 @@ def test_ctrl_c_ends_a_command_and_its_processes_after_what_they_are_at(argument
 
 
 @pytest.mark.parametrize("arguments", [SIMULATE, SEARCH])
-def test_a_process_that_is_killed_is_told_in_a_line_and_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
+def test_killed_worker_is_reported_and_is_no_violation(arguments: list[str], tmp_path: Path) -> None:
     with begun(arguments, tmp_path) as (command, workers):
         os.kill(workers[0], signal.SIGKILL)
         _, error = command.communicate(timeout=PATIENCE_S)
-        # 1 would mean that an invariant did not hold.
+        # 1 would mean that an invariant was violated.
         assert command.returncode == 2
         assert error == "a worker process of this command was killed before it had finished. " \
             "The machine may be out of memory\n"  # fmt: skip
@@ -94,7 +92,7 @@ def write_down(number: int, directory: Path) -> int:
     return number
 
 
-def test_results_come_in_order_and_whoever_wants_no_more_waits_for_none_that_was_not_begun(tmp_path: Path) -> None:
+def test_results_are_ordered_and_closing_skips_unstarted_calls(tmp_path: Path) -> None:
     calls = (partial(write_down, number, tmp_path) for number in range(10_000))
     with closing(results_of(calls, jobs=2, ahead=1_000, begin=int)) as found:
         assert [next(found) for _ in range(20)] == list(range(20))

@@ -1,4 +1,4 @@
-"""Commands that a container engine for the tests takes, and why there is none where one of them fails."""
+"""Commands that set up a container engine for the tests, and the reason when one of them fails."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 
 class NoEngine(Exception):
-    """No engine can be had here, and why."""
+    """No engine is available here; the message is the reason."""
 
 
-def says(*command: str, timeout_s: float = 60, directory: Path | None = None) -> tuple[bool, str]:
-    """Whether a command works, and the last line of what it says."""
+def try_command(*command: str, timeout_s: float = 60, directory: Path | None = None) -> tuple[bool, str]:
+    """Run a command, and return whether it succeeded and the last line of its output."""
     try:
         done = subprocess.run(command, cwd=directory, check=False, capture_output=True, text=True, timeout=timeout_s)
     except (OSError, subprocess.TimeoutExpired) as reason:
@@ -21,7 +21,7 @@ def says(*command: str, timeout_s: float = 60, directory: Path | None = None) ->
 
 
 def must(*command: str, timeout_s: float = 600, directory: Path | None = None) -> None:
-    """Raises NoEngine where a command does not work, with what it says."""
-    works, said = says(*command, timeout_s=timeout_s, directory=directory)
+    """Run a command; raises NoEngine with its last line of output if it fails."""
+    works, output = try_command(*command, timeout_s=timeout_s, directory=directory)
     if not works:
-        raise NoEngine(f"{' '.join(command[:4])}: {said}")
+        raise NoEngine(f"{' '.join(command[:4])}: {output}")

@@ -1,4 +1,4 @@
-"""The container engine that the tests under one share, from the first of them to the last."""
+"""The container engine that all tests with one share."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.compose.engine import engine
 
 @pytest.fixture(scope="session")
 def container_engine() -> Iterator[None]:
-    """An engine that `docker` reaches; where there is none, a skip that says why, and under CI a failure."""
+    """An engine that `docker` reaches; without one, skip with the reason, or fail in CI."""
     if os.environ.get("ZABKA_TEST_COMPOSE") != "1":
         pytest.skip("make test-compose runs these")
     try:

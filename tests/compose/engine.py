@@ -1,9 +1,9 @@
-"""A container engine for the tests: the one that runs here, or else one that is started for them and ends with them.
+"""A container engine for the tests: the running one, or one that is started for them and stopped with them.
 
-Starting one takes root and an installed dockerd.  ZABKA_INSTALL_ENGINE=1 (or CI) lets Debian's be installed, and where
-that is too old a newer Debian's be unpacked for as long as the tests run (`newer_engine`).  Where no image registry is
-reachable, base images are made of the distribution's packages with debootstrap, and of this machine's node: enough to
-build and run ours, and not what the registry's would be.
+Starting one needs root and an installed dockerd. ZABKA_INSTALL_ENGINE=1 (or CI) allows installing Debian's, and where
+that is too old, a newer Debian's is unpacked for the duration of the tests (`newer_engine`). Without a reachable image
+registry, base images are made from the distribution's packages with debootstrap, and from this machine's Node.js. They
+are enough to build and run the project's images, but differ from the registry's.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from tests.compose.commands import NoEngine, must, says
+from tests.compose.commands import NoEngine, must, try_command
 from tests.compose.newer_engine import environment, newer_engine, old_engine
 from zabka.compose.image import dockerfile
 
@@ -29,11 +29,11 @@ CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
 
 @contextmanager
 def engine() -> Iterator[None]:
-    """An engine that `docker` reaches, with Compose and the base images.  Raises NoEngine."""
+    """Provide an engine that `docker` reaches, with Compose and the base images. Raises NoEngine."""
     with ExitStack() as ends:
-        if not says("docker", "info")[0]:
+        if not try_command("docker", "info")[0]:
             _install()
-            if old_engine("dockerd", "--version") or not says("docker", "compose", "version")[0]:
+            if old_engine("dockerd", "--version") or not try_command("docker", "compose", "version")[0]:
                 ends.enter_context(newer_engine())
             ends.enter_context(_started())
         _prepare()
@@ -42,7 +42,7 @@ def engine() -> Iterator[None]:
 
 def _install() -> None:
     usable = all(shutil.which(program) is not None for program in ("docker", "dockerd", "debootstrap"))
-    if usable and not old_engine("dockerd", "--version") and says("docker", "compose", "version")[0]:
+    if usable and not old_engine("dockerd", "--version") and try_command("docker", "compose", "version")[0]:
         return
     allowed = "CI" in os.environ or os.environ.get("ZABKA_INSTALL_ENGINE") == "1"
     if shutil.which("apt-get") is None or os.getuid() != 0 or not allowed:
@@ -56,7 +56,7 @@ def _install() -> None:
 
 @contextmanager
 def _started() -> Iterator[None]:
-    """A dockerd of the tests' own, with everything of it in one directory."""
+    """Start a dockerd for the tests, with all its files in one directory."""
     if os.getuid() != 0:
         raise NoEngine("no container engine runs here, and starting one takes root")
     with tempfile.TemporaryDirectory(prefix="zabka-engine-", ignore_cleanup_errors=True) as place:
@@ -77,24 +77,24 @@ def _started() -> Iterator[None]:
 
 def _await(daemon: subprocess.Popen[bytes], log: Path) -> None:
     deadline = time.monotonic() + START_S
-    while not says("docker", "info")[0]:
+    while not try_command("docker", "info")[0]:
         if daemon.poll() is not None or time.monotonic() > deadline:
-            said = log.read_text(errors="replace").strip().splitlines()
-            raise NoEngine(f"dockerd does not come up here: {said[-1] if said else 'it says nothing'}")
+            output = log.read_text(errors="replace").strip().splitlines()
+            raise NoEngine(f"dockerd does not come up here: {output[-1] if output else 'it prints nothing'}")
         time.sleep(0.2)
 
 
 def _prepare() -> None:
     if reason := old_engine("docker", "version", "--format", "{{.Server.Version}}"):
         raise NoEngine(reason)
-    works, said = says("docker", "compose", "version")
+    works, output = try_command("docker", "compose", "version")
     if not works:
-        raise NoEngine(f"docker compose version: {said}")
+        raise NoEngine(f"docker compose version: {output}")
     prepare_bases(("docker",))
 
 
 def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
-    """The base images, for the engine that this command drives: pulled, or else made.  Raises NoEngine."""
+    """Pull or make the base images for the engine that this command drives. Raises NoEngine."""
     named = (dockerfile().partition(f"ARG {each}=")[2].split()[0] for each in ("PYTHON_IMAGE", "NODE_IMAGE"))
     python, node = (None if _is_there(engine, image) else image for image in (f"{registry}{each}" for each in named))
     if python or node:
@@ -102,21 +102,21 @@ def prepare_bases(engine: Sequence[str], registry: str = "") -> None:
 
 
 def _is_there(engine: Sequence[str], image: str) -> bool:
-    return says(*engine, "image", "inspect", image)[0] or says(*engine, "pull", image, timeout_s=600)[0]
+    return try_command(*engine, "image", "inspect", image)[0] or try_command(*engine, "pull", image, timeout_s=600)[0]
 
 
 def _make_bases(engine: Sequence[str], python: str | None, node: str | None) -> None:
-    """Those base images that are named, out of one local root file system."""
+    """Make these base images from one local root file system."""
     if shutil.which("debootstrap") is None:
         raise NoEngine(f"the base image {python or node} is neither here nor reachable, nor is debootstrap installed")
     with tempfile.TemporaryDirectory(prefix="zabka-base-") as place:
         # A rootless engine reads it as another user.
         Path(place).chmod(0o755)
         root = Path(place, "root")
-        wanted = "python3,python3-venv,ca-certificates,libstdc++6"
-        must("debootstrap", "--variant=minbase", f"--include={wanted}", SUITE, str(root), timeout_s=1200)
+        packages = "python3,python3-venv,ca-certificates,libstdc++6"
+        must("debootstrap", "--variant=minbase", f"--include={packages}", SUITE, str(root), timeout_s=1200)
         if Path("/", CERTIFICATES).is_file():
-            # Whoever stands between this machine and the registries is trusted here.
+            # Certificates of a proxy between this machine and the registries are trusted here.
             shutil.copyfile(Path("/", CERTIFICATES), root / CERTIFICATES)
         (root / "etc" / "pip.conf").write_text(f"[global]\ncert = /{CERTIFICATES}\n")
         for directory in ("var/cache/apt", "var/lib/apt/lists", "usr/share/doc", "usr/share/locale", "usr/share/man"):

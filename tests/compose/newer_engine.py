@@ -1,7 +1,6 @@
-"""A newer Debian's engine where this one's is too old: its packages, unpacked into a directory for as long as it runs.
+"""A newer Debian's engine where this one's is too old: its packages, unpacked into a temporary directory.
 
-Nothing of it is installed, and apt's own lists are left alone.  What it runs containers with (runc, iptables) is this
-system's.
+None of it is installed, and apt's own lists stay unchanged. It runs containers with this system's runc and iptables.
 """
 
 from __future__ import annotations
@@ -13,27 +12,27 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.compose.commands import NoEngine, must, says
+from tests.compose.commands import NoEngine, must, try_command
 
 SUITE = "trixie"
 PACKAGES = ("docker.io", "docker-cli", "docker-compose", "docker-buildx", "containerd")
 KEYS = "/usr/share/keyrings/debian-archive-keyring.gpg"
 MAJOR_MIN = 25
-"""The first engine that has a health check's `start_interval`."""
+"""The first engine version with a health check's `start_interval`."""
 
 
 def old_engine(*version: str) -> str:
-    """Why the engine whose version this command prints cannot be used; empty where it can."""
-    works, said = says(*version)
-    digits = "".join(c if c.isdigit() else " " for c in said).split()
+    """Return why the engine with the version that this command prints cannot be used, or an empty string."""
+    works, output = try_command(*version)
+    digits = "".join(c if c.isdigit() else " " for c in output).split()
     if works and digits and int(digits[0]) >= MAJOR_MIN:
         return ""
-    return f"Docker Engine {MAJOR_MIN} or newer is wanted, and here is: {said}"
+    return f"Docker Engine {MAJOR_MIN} or newer is wanted, and here is: {output}"
 
 
 @contextlib.contextmanager
 def environment(**values: str) -> Iterator[None]:
-    """These environment variables, for as long as the block lasts."""
+    """Set these environment variables for the duration of the block."""
     before = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:
@@ -48,7 +47,7 @@ def environment(**values: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def newer_engine() -> Iterator[None]:
-    """Its programs before all others in PATH.  Raises NoEngine."""
+    """Put its programs before all others in PATH. Raises NoEngine."""
     with tempfile.TemporaryDirectory(prefix="zabka-newer-") as place:
         _unpack(Path(place))
         root = Path(place, "root", "usr")
@@ -59,12 +58,12 @@ def newer_engine() -> Iterator[None]:
 
 
 def _unpack(place: Path) -> None:
-    # Wherever this machine takes Debian's packages from.
-    told = subprocess.run(
+    # From the same sources as this machine's Debian packages.
+    done = subprocess.run(
         ["apt-get", "indextargets", "--format", "$(REPO_URI)", "Origin: Debian", "Created-By: Packages"],
         check=False, capture_output=True, text=True,
     )  # fmt: skip
-    mirrors = [line for line in told.stdout.splitlines() if line.rstrip("/").endswith("/debian")]
+    mirrors = [line for line in done.stdout.splitlines() if line.rstrip("/").endswith("/debian")]
     if not mirrors:
         raise NoEngine("apt knows of no mirror of Debian's packages here")
     sources = place / "sources.list"

@@ -1,6 +1,6 @@
-"""compose.yaml, Dockerfile and locks: what the topology says, and nothing that a container should not have.
+"""compose.yaml, Dockerfile and locks match the topology, and give containers nothing more than they need.
 
-These hold the files' text and structure; `test_engine` runs them where there is a container engine.
+These tests check the files' text and structure; `test_engine` runs them where there is a container engine.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def document() -> dict[str, Any]:
 
 
 def services() -> dict[str, dict[str, Any]]:
-    """Those of the cluster, without Spark's."""
+    """Return the services of the cluster, without Spark's."""
     return {name: service for name, service in document()["services"].items() if name != "spark"}
 
 
@@ -59,15 +59,15 @@ def zabka(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-# ---- the kept files ------------------------------------------------------------------------------------------------
+# ---- the committed files --------------------------------------------------------------------------------------------
 
 
-def test_the_files_are_what_the_generator_makes() -> None:
+def test_committed_files_equal_the_generators_output() -> None:
     for name, text in kept_files().items():
         assert (HERE / name).read_text() == text
 
 
-def test_the_kept_composition_is_what_the_command_writes_for_three_and_three() -> None:
+def test_committed_composition_is_the_commands_output() -> None:
     out = HERE / "compose.yaml.of-a-test.tmp"
     try:
         done = zabka("compose", "--peers", "3", "--brokers", "3", "--out", str(out))
@@ -80,14 +80,14 @@ def test_the_kept_composition_is_what_the_command_writes_for_three_and_three() -
 # ---- services ------------------------------------------------------------------------------------------------------
 
 
-def test_every_node_has_a_container_and_every_container_one_agent() -> None:
+def test_every_node_has_a_container_with_one_agent() -> None:
     assert list(services()) == ["api", *NODES]
     assert [h.nodes for h in TOPOLOGY.hosts] == [[], *([n] for n in NODES)]
     for host, service in zip(TOPOLOGY.hosts, services().values(), strict=True):
         assert service["command"] == ["python", "-m", "zabka.compose.containers", host.name]
 
 
-def test_a_container_may_do_little() -> None:
+def test_container_has_minimal_privileges() -> None:
     for service in document()["services"].values():
         assert service["init"] is True
         assert service["user"] == "10001:10001"
@@ -100,29 +100,29 @@ def test_a_container_may_do_little() -> None:
         assert not service.get("privileged")
 
 
-def test_one_service_builds_the_image_that_all_nodes_run() -> None:
+def test_one_service_builds_the_image_of_all_nodes() -> None:
     assert {service["image"] for service in services().values()} == {"zabka"}
     assert [name for name, service in services().items() if "build" in service] == ["api"]
 
 
-def test_no_docker_socket_is_mounted_and_data_is_in_named_volumes() -> None:
+def test_no_docker_socket_is_mounted_and_volumes_have_names() -> None:
     for name, service in services().items():
         assert service["volumes"] == [f"{name}:/data", "tokens:/tokens"]
     assert set(document()["volumes"]) == {*services(), "tokens", "tables"}
     assert "docker.sock" not in (HERE / "compose.yaml").read_text()
-    assert "VOLUME" not in dockerfile(), "what a service does not name would be an anonymous volume"
+    assert "VOLUME" not in dockerfile(), "an unnamed volume would be anonymous"
 
 
-def test_spark_starts_on_demand_and_reads_every_journal_but_writes_none() -> None:
+def test_spark_starts_on_demand_with_read_only_journals() -> None:
     spark = document()["services"]["spark"]
     assert spark["profiles"] == ["spark"]
     assert spark["build"]["target"] == "spark"
-    # Parquet's compression is loaded from there: a tmpfs is not executable unless it says so.
+    # Parquet's compression library is loaded from there, and a tmpfs is not executable by default.
     assert "exec" in spark["tmpfs"][0].split(",")
     assert spark["volumes"] == [*(f"{name}:/journals/{name}:ro" for name in services()), "tables:/tables"]
 
 
-def test_ports_are_published_on_loopback_alone_and_none_twice() -> None:
+def test_ports_are_published_once_on_loopback_alone() -> None:
     published = [port for service in services().values() for port in service["ports"]]
 
     assert all(port.startswith("127.0.0.1:") for port in published)
@@ -136,18 +136,18 @@ def test_brokers_and_the_api_wait_for_healthy_peers() -> None:
         assert service.get("depends_on", {}) == ({} if name.startswith("peer-") else peers)
 
 
-def test_every_container_s_agent_is_probed_and_the_api_besides() -> None:
+def test_every_containers_agent_and_the_api_are_probed() -> None:
     probe = ["CMD", "python", "-I", "-m", "zabka.compose.healthcheck", "7070"]
     for name, service in services().items():
         assert service["healthcheck"]["test"] == ([*probe, "8080"] if name == "api" else probe)
-        # A probe that finds nothing yet counts against nobody for as long as a busy machine takes to start seven.
+        # A probe cannot fail for as long as a busy machine takes to start seven containers.
         assert service["healthcheck"]["start_period"] == "180s"
 
 
-# ---- what nodes are told -------------------------------------------------------------------------------------------
+# ---- configuration of nodes -----------------------------------------------------------------------------------------
 
 
-def test_nodes_reach_each_other_by_their_services_names(tmp_path: Path) -> None:
+def test_nodes_reach_each_other_by_service_name(tmp_path: Path) -> None:
     zoo = zoo_cfg(TOPOLOGY, TOPOLOGY.peers[0], tmp_path)
     properties = server_properties(TOPOLOGY, TOPOLOGY.brokers[1], tmp_path)
 
@@ -157,7 +157,7 @@ def test_nodes_reach_each_other_by_their_services_names(tmp_path: Path) -> None:
     assert "inter.broker.listener.name=INTERNAL\n" in properties
 
 
-def test_the_api_asks_every_container_s_agent_and_knows_the_outside_addresses(tmp_path: Path) -> None:
+def test_api_has_every_agents_and_external_address(tmp_path: Path) -> None:
     settings = api_settings(TOPOLOGY, tmp_path)
 
     agents: Any = settings["agents"]
@@ -165,7 +165,7 @@ def test_the_api_asks_every_container_s_agent_and_knows_the_outside_addresses(tm
     assert settings["external"] == ["127.0.0.1:9092", "127.0.0.1:9093", "127.0.0.1:9094"]
 
 
-def test_the_agents_token_is_shared_and_the_api_s_own_stays_in_its_volume(tmp_path: Path) -> None:
+def test_agent_token_is_shared_and_api_token_is_not(tmp_path: Path) -> None:
     tokens, api, node = tmp_path / "tokens", tmp_path / "api", tmp_path / "peer-1"
     for directory in (tokens, api, node):
         directory.mkdir()
@@ -182,7 +182,7 @@ def test_the_agents_token_is_shared_and_the_api_s_own_stays_in_its_volume(tmp_pa
     assert (tokens / "agent.token").read_text() == made
 
 
-def test_a_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> None:
+def test_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> None:
     save(container_topology(peers=3), tmp_path)
     with pytest.raises(BadPlan, match="ensemble of 3 peers, not 5"):
         lay_out("host-2", tmp_path, container_topology(peers=5))
@@ -191,12 +191,12 @@ def test_a_volume_of_an_ensemble_of_another_size_is_refused(tmp_path: Path) -> N
 # ---- counts and settings -------------------------------------------------------------------------------------------
 
 
-def test_a_container_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_finds_the_requested_topology(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = ["tickTime=300", "sasl.jaas.config=a$HOME ${x} \"b'", "replica.lag.time.max.ms=1500"]
     topology = container_topology(5, 2, "kafka", settings)
     written = yaml.safe_load(compose_yaml(topology, settings))["services"]["broker-2"]["environment"]
     for key, value in written.items():
-        # As Compose reads it: two dollars stand for one.
+        # As Compose reads it: two dollar signs stand for one.
         assert "$" not in value.replace("$$", "")
         monkeypatch.setenv(key, value.replace("$$", "$"))
 
@@ -206,19 +206,19 @@ def test_a_container_finds_the_topology_that_was_asked_for(monkeypatch: pytest.M
 
 
 @pytest.mark.parametrize(("peers", "brokers"), [(1, 0), (1, 1), (5, 7)])
-def test_any_number_of_nodes_makes_as_many_services(peers: int, brokers: int) -> None:
+def test_compose_has_one_service_per_node(peers: int, brokers: int) -> None:
     made = yaml.safe_load(compose_yaml(container_topology(peers, brokers)))
     assert len(made["services"]) == 1 + peers + brokers + 1
     assert len(made["services"]["api"]["depends_on"]) == peers
 
 
 @pytest.mark.parametrize("counts", [(0, 3), (3, -1), (256, 3), (3, 256)])
-def test_counts_that_cannot_be_are_refused(counts: tuple[int, int]) -> None:
+def test_invalid_node_counts_are_refused(counts: tuple[int, int]) -> None:
     with pytest.raises(BadPlan, match="is between"):
         container_topology(*counts)
 
 
-def test_a_setting_that_nobody_has_is_refused_with_a_sentence() -> None:
+def test_unknown_setting_is_refused_with_a_message() -> None:
     with pytest.raises(BadSetting):
         container_topology(settings=["nonsense=1"])
     done = zabka("compose", "--set", "nonsense=1")
@@ -226,7 +226,7 @@ def test_a_setting_that_nobody_has_is_refused_with_a_sentence() -> None:
     assert done.stderr.startswith("zabka: nonsense is neither")
 
 
-def test_a_file_that_may_hold_passwords_is_its_user_s_alone(tmp_path: Path) -> None:
+def test_file_with_settings_is_readable_by_its_user_only(tmp_path: Path) -> None:
     out = tmp_path / "compose.yaml"
     assert zabka("compose", "--set", "tickTime=300", "--out", str(out)).returncode == 0
     assert stat.S_IMODE(out.stat().st_mode) == 0o600
@@ -241,20 +241,20 @@ def pinned(lock: str) -> set[str]:
     return set(re.findall(r"^([A-Za-z0-9._-]+)==", (HERE / lock).read_text(), re.MULTILINE))
 
 
-def test_the_nodes_image_has_no_tool_of_tests_and_nothing_of_spark() -> None:
+def test_node_image_has_no_test_tools_and_no_spark() -> None:
     assert pinned(NODES_LOCK) >= {"fastapi", "uvicorn", "msgspec", "kazoo", "cryptography"}
     assert not pinned(NODES_LOCK) & {"pytest", "mypy", "ruff", "hypothesis", "playwright", "pyspark", "pandas"}
     assert pinned(SPARK_LOCK) >= {"pyspark", "pandas", "pyarrow"}
     assert not pinned(NODES_LOCK) & pinned(SPARK_LOCK)
 
 
-def test_every_pin_has_its_hashes() -> None:
+def test_every_pinned_package_has_hashes() -> None:
     for name in (NODES_LOCK, SPARK_LOCK):
         blocks = re.split(r"^(?=[A-Za-z0-9])", (HERE / name).read_text(), flags=re.MULTILINE)[1:]
         assert blocks and all("--hash=sha256:" in block for block in blocks)
 
 
-def test_what_the_rooms_import_is_in_the_nodes_lock() -> None:
+def test_every_imported_package_is_in_the_node_lock() -> None:
     named = set()
     for path in (path for package in PACKAGES if package not in ("testing", "pipeline") for path in files_of(package)):
         for node in ast.walk(ast.parse(path.read_text())):
@@ -263,23 +263,24 @@ def test_what_the_rooms_import_is_in_the_nodes_lock() -> None:
             elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
                 named.add(node.module.partition(".")[0])
     owners = packages_distributions()
-    wanted = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
-    # The tables are Spark's, its session is named for types alone; locks and wheels are made in the source tree.
-    assert wanted - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
-    assert {"fastapi", "msgspec"} <= wanted
+    required = {re.sub(r"[-_.]+", "-", owner).lower() for name in named for owner in owners.get(name, [])}
+    # pyarrow belongs to the Spark image, and the Spark session is imported for types alone; packaging and setuptools
+    # build locks and wheels in the source tree.
+    assert required - {"zabka", "pyarrow", "pyspark", "packaging", "setuptools"} <= pinned(NODES_LOCK)
+    assert {"fastapi", "msgspec"} <= required
 
 
-def test_the_edit_of_a_document_builds_nothing_anew() -> None:
+def test_document_edits_do_not_invalidate_the_build_cache() -> None:
     rules = [line for line in dockerignore().splitlines() if not line.startswith("#")]
     assert rules[0] == "*"
     kept = [rule.removeprefix("!") for rule in rules if rule.startswith("!")]
     assert not any(fnmatch(name, rule) for rule in kept for name in ("README.md", "CHANGELOG.md", "docs", "tests"))
     assert {*LINKED, "zabka"} <= set(kept)
-    # Dependencies stand before the project's own files, and do not see them.
+    # Dependencies are installed before the project's own files are copied, and do not depend on them.
     assert dockerfile().index(f"-r /tmp/{SPARK_LOCK}") < dockerfile().index("COPY . .")
 
 
-def test_final_stages_take_the_environment_and_not_what_built_it() -> None:
+def test_final_stages_copy_the_environment_without_build_tools() -> None:
     stages = re.split(r"^FROM ", dockerfile(), flags=re.MULTILINE)
     for stage in stages:
         if re.match(r"\S+ AS (spark|nodes)\n", stage):
@@ -287,7 +288,7 @@ def test_final_stages_take_the_environment_and_not_what_built_it() -> None:
             assert "COPY --from=project /packages/" in stage
 
 
-def test_bases_can_be_named_by_digest() -> None:
+def test_base_images_can_be_pinned_by_digest() -> None:
     bases = set(re.findall(r"^FROM (\S+)", dockerfile(), re.MULTILINE))
     assert {base for base in bases if base.startswith("$")} == {"${PYTHON_IMAGE}", "${NODE_IMAGE}", "${JRE_IMAGE}"}
     stages = set(re.findall(r"^FROM \S+ AS (\S+)", dockerfile(), re.MULTILINE))

@@ -1,4 +1,4 @@
-"""The agent's line to a node: what it is asked, and which answer counts."""
+"""The agent's control connection to a node: its requests, and which answer counts."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from zabka.compose.control_link import ControlLink
 LONG_S = 20.0
 
 
-def test_a_refresh_waits_for_the_answer_to_a_question_of_its_own(tmp_path: Path) -> None:
-    """Of two questions the node answers the first with what was so before, after the refresh has begun."""
+def test_refresh_waits_for_the_answer_to_its_own_request(tmp_path: Path) -> None:
+    """The node answers the first of two requests with state from before the refresh began."""
 
     async def scene() -> dict[str, object]:
         asked, begun, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
-        words = iter(({"v": "old"}, {"v": "new"}))
+        statuses = iter(({"v": "old"}, {"v": "new"}))
 
         async def node(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             while line := await reader.readline():
                 if "status" in json.loads(line):
                     asked.set()
                     await begun.wait()
-                    writer.write(json.dumps(next(words)).encode() + b"\n")
+                    writer.write(json.dumps(next(statuses)).encode() + b"\n")
             writer.close()
             await writer.wait_closed()
             ended.set()

@@ -1,4 +1,4 @@
-"""`zabka down` ends the cluster that runs, and nobody else; and a start that fails leaves none that goes on."""
+"""`zabka down` stops the running cluster and no other process; a failed start leaves no process running."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from zabka.compose.progress import PlainProgress
 
 
 @pytest.fixture
-def somebody() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that has nothing to do with any cluster."""
+def bystander() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that belongs to no cluster."""
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
         yield process
         process.kill()
 
 
-def test_the_pid_that_an_earlier_run_left_behind_is_not_signalled(
-    tmp_path: Path, somebody: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+def test_pid_left_by_an_earlier_run_is_not_signalled(
+    tmp_path: Path, bystander: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save_run(tmp_path, Run(somebody.pid, "http://127.0.0.1:1"))
+    save_run(tmp_path, Run(bystander.pid, "http://127.0.0.1:1"))
     monkeypatch.setattr(running, "STOP_TIMEOUT_S", 0.5)
 
-    def down_meanwhile(_wanted: Wanted, data: Path) -> NoReturn:
+    def down_meanwhile(_requested: Wanted, data: Path) -> NoReturn:
         with pytest.raises(running.CannotStart, match="does not say which process it is"):
             running.down(data)
         raise BadPlan("enough was seen")
@@ -40,12 +40,12 @@ def test_the_pid_that_an_earlier_run_left_behind_is_not_signalled(
     monkeypatch.setattr(running, "prepare", down_meanwhile)
     with pytest.raises(BadPlan, match="enough was seen"):
         running.up(Wanted(), tmp_path, PlainProgress(), detach=True)
-    assert somebody.poll() is None
+    assert bystander.poll() is None
 
 
 @pytest.fixture
 def own_signals() -> Iterator[None]:
-    """`up` takes them, for as long as its process lives."""
+    """Restore the signal handlers that `up` replaces for as long as its process lives."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -54,7 +54,7 @@ def own_signals() -> Iterator[None]:
 
 @pytest.mark.parametrize("step", ["save_run", "wait_until_ready"])
 @pytest.mark.usefixtures("own_signals")
-def test_where_the_disk_is_full_as_the_run_is_named_nothing_goes_on_that_nobody_knows_of(
+def test_full_disk_while_saving_the_run_stops_its_processes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     agents: list[subprocess.Popen[bytes]] = []
@@ -68,10 +68,10 @@ def test_where_the_disk_is_full_as_the_run_is_named_nothing_goes_on_that_nobody_
 
     monkeypatch.setattr(running, "start_agent", start)
     monkeypatch.setattr(running, step, full)
-    wanted = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
+    requested = Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0)
     try:
         with pytest.raises(OSError, match=r"No space left on device.*run\.json"):
-            running.up(wanted, tmp_path, PlainProgress(), detach=True)
+            running.up(requested, tmp_path, PlainProgress(), detach=True)
         assert agents[0].poll() is not None and not is_running(tmp_path)
     finally:
         for agent in agents:

@@ -1,8 +1,8 @@
-"""The composition under a real container engine: the README's way in, and what it shows of containers that fail.
+"""The composition with a real container engine: the README's first steps, and the API's view of failed containers.
 
-`make test-compose` runs these, one after the other on one composition, and takes minutes.  They publish the README's
-ports, so no other cluster may run on this machine meanwhile.  Without an engine, running or to be started (`engine`),
-they are skipped with the reason, and fail under CI.
+`make test-compose` runs these one after the other on one composition, and takes minutes. They publish the README's
+ports, so no other cluster may run on this machine at the same time. Without an engine (`engine`) they are skipped with
+the reason, and fail in CI.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def docker(*arguments: str, timeout_s: float = 600) -> str:
 
 @pytest.fixture(scope="module")
 def api(container_engine: None) -> Iterator[httpx.Client]:
-    """The API of a composition that was built and started from nothing, without the volumes of one before."""
+    """The API of a composition built and started from nothing, without volumes of an earlier one."""
     docker(*FILE, "down", "--volumes")
     try:
         docker(*FILE, "up", "--build", "--wait", timeout_s=900)
@@ -47,7 +47,7 @@ def api(container_engine: None) -> Iterator[httpx.Client]:
 
 @contextlib.contextmanager
 def asking() -> Iterator[httpx.Client]:
-    """Who asks the API of the composition that runs, with its token."""
+    """An HTTP client of the running composition's API, with its token."""
     token = docker(*FILE, "exec", "-T", "api", "cat", "/data/token").strip()
     with httpx.Client(
         base_url="http://127.0.0.1:8080/api/v1",
@@ -62,10 +62,10 @@ def container(service: str) -> str:
     return f"zabka-test-{service}-1"
 
 
-def until(wanted: Callable[[], bool], within_s: float) -> float:
-    """Wait for it; how long it took, in seconds."""
+def until(condition: Callable[[], bool], within_s: float) -> float:
+    """Wait until the condition holds, and return how long it took in seconds."""
     begin = time.monotonic()
-    while not wanted():
+    while not condition():
         assert time.monotonic() - begin < within_s
         time.sleep(0.05)
     return time.monotonic() - begin
@@ -85,11 +85,11 @@ def test_every_container_is_healthy(api: httpx.Client) -> None:
     assert sorted(line for line in listed if line) == sorted(f"{name} healthy" for name in ("api", *NODES))
 
 
-def test_the_image_of_the_nodes_is_small(api: httpx.Client) -> None:
+def test_node_image_is_small(api: httpx.Client) -> None:
     assert int(docker("image", "inspect", "--format", "{{.Size}}", "zabka")) < 250_000_000
 
 
-def test_clients_inside_and_outside_meet(api: httpx.Client) -> None:
+def test_clients_inside_and_outside_share_records(api: httpx.Client) -> None:
     from confluent_kafka import Consumer, Producer
 
     docker(*FILE, "exec", "-T", "api", "zabka", "topics", "--create", "--topic", "orders", "--replication-factor", "3")
@@ -114,7 +114,7 @@ def _take(consumer: Any, values: list[int]) -> int:
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-3"])
-def test_a_container_that_was_killed_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_killed_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("kill", container(service))
     until(lambda: process(api, service) == "unknown", SEEN_S)
     kind, _, number = service.partition("-")
@@ -125,19 +125,19 @@ def test_a_container_that_was_killed_shows_within_three_seconds(api: httpx.Clien
 
 
 @pytest.mark.parametrize("service", ["broker-1", "peer-2"])
-def test_a_container_that_was_paused_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_paused_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("pause", container(service))
     try:
         until(lambda: process(api, service) == "unknown", SEEN_S)
     finally:
         docker("unpause", container(service))
     until(lambda: process(api, service) == "running", SEEN_S)
-    # Docker calls a container that was paused unhealthy until its next probe.
+    # Docker reports a container that was paused as unhealthy until its next probe.
     until(lambda: healthy(service), BACK_S)
 
 
 @pytest.mark.parametrize("service", ["broker-3", "peer-1"])
-def test_a_container_that_was_cut_off_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
+def test_disconnected_container_shows_within_three_seconds(api: httpx.Client, service: str) -> None:
     docker("network", "disconnect", "zabka-test_default", container(service))
     try:
         until(lambda: process(api, service) == "unknown", SEEN_S)
@@ -146,7 +146,7 @@ def test_a_container_that_was_cut_off_shows_within_three_seconds(api: httpx.Clie
     until(lambda: process(api, service) == "running", BACK_S)
 
 
-def test_a_node_killed_over_http_leaves_its_container_up(api: httpx.Client) -> None:
+def test_node_killed_over_http_leaves_its_container_up(api: httpx.Client) -> None:
     assert api.post("/brokers/2/kill").status_code == 202
     assert process(api, "broker-2") == "down"
     assert docker("inspect", "--format", "{{.State.Running}}", container("broker-2")).strip() == "true"
@@ -154,14 +154,14 @@ def test_a_node_killed_over_http_leaves_its_container_up(api: httpx.Client) -> N
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-2", "api"])
-def test_a_container_that_is_told_to_end_ends_with_code_0(api: httpx.Client, service: str) -> None:
+def test_stopped_container_exits_with_code_0(api: httpx.Client, service: str) -> None:
     docker(*FILE, "stop", service)
     assert docker("inspect", "--format", "{{.State.ExitCode}}", container(service)).strip() == "0"
     docker(*FILE, "up", "--wait", service)
 
 
-def test_data_outlives_the_containers(api: httpx.Client) -> None:
+def test_data_survives_the_containers(api: httpx.Client) -> None:
     docker(*FILE, "down")
     docker(*FILE, "up", "--wait")
-    told = docker(*FILE, "exec", "-T", "api", "zabka", "get-offsets", "--topic", "orders")
-    assert sum(int(line.rpartition(":")[2]) for line in told.split()) == 100
+    output = docker(*FILE, "exec", "-T", "api", "zabka", "get-offsets", "--topic", "orders")
+    assert sum(int(line.rpartition(":")[2]) for line in output.split()) == 100

@@ -1,4 +1,4 @@
-"""Link faults that an agent's earlier life left in its journal."""
+"""Link faults that an agent's earlier process left in its journal."""
 
 from __future__ import annotations
 
@@ -16,34 +16,34 @@ def cut(fault_id: str) -> FaultInjected:
     return FaultInjected(fault_id, "cut", "peer-1", "peer-2", True)
 
 
-def tell(directory: Path, file: int, *events: Event) -> None:
+def write_journal(directory: Path, file: int, *events: Event) -> None:
     lines = [encode_line("host-1", file * 10 + n, n, n, event) for n, event in enumerate(events)]
     (directory / f"host-1.{file:012}.jsonl").write_bytes(b"".join(lines) + b'{"torn')
 
 
-def test_they_are_those_that_were_told_of_and_not_ended_in_whatever_file(tmp_path: Path) -> None:
-    tell(tmp_path, 1, cut("f1"), cut("f2"), cut("f3"), ProcessChanged("peer-1", "paused", 7, "pause"))
-    tell(tmp_path, 2, FaultRemoved("f2"), cut("f4"), FaultRemoved("f1"), cut("f1"))
+def test_faults_left_are_those_injected_and_not_removed(tmp_path: Path) -> None:
+    write_journal(tmp_path, 1, cut("f1"), cut("f2"), cut("f3"), ProcessChanged("peer-1", "paused", 7, "pause"))
+    write_journal(tmp_path, 2, FaultRemoved("f2"), cut("f4"), FaultRemoved("f1"), cut("f1"))
     assert faults_left(tmp_path, "host-1") == ["f3", "f4", "f1"]
 
 
-def test_a_host_that_never_ran_has_left_none(tmp_path: Path) -> None:
+def test_host_that_never_ran_has_left_no_faults(tmp_path: Path) -> None:
     assert faults_left(tmp_path / "none", "host-1") == []
 
 
-def test_an_agent_says_that_it_was_told_no_faults_until_it_was_told_all_of_them(tmp_path: Path) -> None:
+def test_agent_needs_the_whole_fault_list_to_know_its_faults(tmp_path: Path) -> None:
     topology = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(topology, topology.hosts[0], tmp_path)
     fault = HeldFault(id="f1", source="peer-1", target="*", kind="cut")
 
-    async def tell(whole: bool) -> tuple[bool, list[HeldFault]]:
+    async def set_faults(whole: bool) -> tuple[bool, list[HeldFault]]:
         await host.set_faults([fault], whole=whole)
         return host.snapshot().faults_told, host.faults
 
     try:
         assert not host.snapshot().faults_told
-        assert asyncio.run(tell(whole=False)) == (False, [fault])
-        assert asyncio.run(tell(whole=True)) == (True, [fault])
+        assert asyncio.run(set_faults(whole=False)) == (False, [fault])
+        assert asyncio.run(set_faults(whole=True)) == (True, [fault])
     finally:
         host._journal.close()
     assert faults_left(tmp_path / "host-1" / "journal", "host-1") == ["f1"]

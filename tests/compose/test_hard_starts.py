@@ -1,7 +1,6 @@
-"""The composition's hard starts under a real engine: over an earlier version's data, and on a machine that is busy.
+"""Hard starts of the composition with a real engine: over an earlier version's data, and on a busy machine.
 
-`make test-compose` runs these too (`test_engine` says how).  The earlier version is built from this repository's
-history.
+`make test-compose` runs these too (see `test_engine`). The earlier version is built from this repository's history.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from tests.compose.test_engine import BACK_S, FILE, asking, container, docker, h
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1800)]
 
 EARLIER = os.environ.get("ZABKA_TEST_EARLIER", "10a502713c2409ce2be651e2d54f8dccfd4b32a9")
-"""The first commit whose containers have these volumes, and work: who began with it must come along."""
+"""The first commit with working containers that have these volumes: its users must be able to upgrade."""
 SERVERS = "127.0.0.1:9092,127.0.0.1:9093,127.0.0.1:9094"
 UP_S = 900.0
 
 
 @pytest.fixture(scope="module", autouse=True)
 def volumes(container_engine: None) -> Iterator[None]:
-    """None of an earlier composition, and none are left behind."""
+    """Delete the volumes of an earlier composition, and those of the test at its end."""
     docker(*FILE, "down", "--volumes")
     yield
     docker(*FILE, "down", "--volumes")
 
 
 def earlier(directory: Path) -> Path:
-    """The composition file of the earlier version, with everything that it is built from."""
+    """Return the composition file of the earlier version, with everything that it is built from."""
     packed = directory / "earlier.tar"
     done = subprocess.run(["git", "archive", "-o", str(packed), EARLIER], cwd=ROOT, check=False, capture_output=True)
     if done.returncode:
-        said = done.stderr.decode().strip()
+        output = done.stderr.decode().strip()
         if "CI" in os.environ:
-            pytest.fail(said)
-        pytest.skip(f"this clone lacks the earlier version: {said}")
+            pytest.fail(output)
+        pytest.skip(f"this clone lacks the earlier version: {output}")
     subprocess.run(["tar", "-C", str(directory), "-xf", str(packed)], check=True)
     return directory / "compose" / "compose.yaml"
 
@@ -58,7 +57,7 @@ def produce(values: range) -> None:
 
 
 def records(count: int) -> list[int]:
-    """So many records of the topic, from its beginning."""
+    """Return this many records of the topic, from its beginning."""
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": SERVERS, "group.id": "reader", "enable.auto.commit": False})
@@ -75,12 +74,12 @@ def records(count: int) -> list[int]:
 
 
 def elected(api: httpx.Client) -> list[int]:
-    """The epochs of all the elections that the API's history has."""
+    """Return the epochs of all controller elections in the API's history."""
     events = api.get("/journal", params={"limit": 10_000}).json()
     return [event["controller_epoch"] for event in events if event["type"] == "controller_elected"]
 
 
-def test_an_upgrade_keeps_records_and_history(tmp_path: Path) -> None:
+def test_upgrade_keeps_records_and_history(tmp_path: Path) -> None:
     file = ("compose", "-p", "zabka-test", "-f", str(earlier(tmp_path)))
     docker(*file, "up", "--build", "--wait", timeout_s=UP_S)
     create = ("zabka", "topics", "--create", "--topic", "orders", "--partitions", "1", "--replication-factor", "3")
@@ -100,7 +99,7 @@ def test_an_upgrade_keeps_records_and_history(tmp_path: Path) -> None:
 
 @contextlib.contextmanager
 def busy_cores() -> Iterator[None]:
-    """A busy loop on every core."""
+    """Run a busy loop on every core."""
     loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in os.sched_getaffinity(0)]
     try:
         yield
@@ -110,7 +109,7 @@ def busy_cores() -> Iterator[None]:
             loop.wait()
 
 
-def test_it_comes_up_on_a_machine_with_a_busy_loop_on_every_core() -> None:
+def test_composition_starts_with_a_busy_loop_on_every_core() -> None:
     docker(*FILE, "down", "--volumes")
     docker(*FILE, "build", timeout_s=UP_S)
     with busy_cores():

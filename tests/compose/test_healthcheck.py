@@ -1,4 +1,4 @@
-"""A container's health: what the agent says of its host, and a probe that costs little."""
+"""A container's health: the agent's report about its host, and a probe that costs little CPU time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from zabka.compose.host import STALE_MS, Host
 from zabka.compose.plan import Wanted, plan
 
 INTERPRETERS_MAX = 3
-"""A probe takes 1.3 times as much as an interpreter that does nothing; one that imports an HTTP client, 5 times."""
+"""A probe takes 1.3 times the CPU time of an idle interpreter; one that imports an HTTP client, 5 times."""
 
 
 class Link:
-    """What an agent knows of a node."""
+    """The status of a node, as the agent received it."""
 
     def __init__(self, age_ms: int = 0, **status: Any) -> None:
         self.status = status
@@ -40,17 +40,17 @@ class Link:
 
 
 class RunningHost(Host):
-    """A host whose processes run, so it says, and whose nodes said this last."""
+    """A host that reports its processes as running, with these last statuses of its nodes."""
 
     def __init__(self, tmp_path: Path) -> None:
         topology = plan(Wanted(peers=1, brokers=1, zk_port=0, kafka_port=0, api_port=0), None)
         super().__init__(topology, topology.hosts[0], tmp_path)
         for process in self.processes.values():
             process.state = "running"
-        self.say("peer-1", Link(serving=True))
-        self.say("broker-1", Link(is_controller=False))
+        self.set_link("peer-1", Link(serving=True))
+        self.set_link("broker-1", Link(is_controller=False))
 
-    def say(self, node: str, link: Any) -> None:
+    def set_link(self, node: str, link: Any) -> None:
         self.links[node] = link
 
     def close_journal(self) -> None:
@@ -64,7 +64,7 @@ def host(tmp_path: Path) -> Iterator[RunningHost]:
     made.close_journal()
 
 
-def test_a_probe_imports_nothing_beyond_the_standard_library() -> None:
+def test_probe_imports_only_the_standard_library() -> None:
     listing = "import sys, zabka.compose.healthcheck; print(*{name.partition('.')[0] for name in sys.modules})"
     found = subprocess.run([sys.executable, "-S", "-P", "-c", listing], env=os.environ | {"PYTHONPATH": str(
         Path(healthcheck.__file__).parents[2])}, capture_output=True, text=True, check=True)  # fmt: skip
@@ -72,8 +72,8 @@ def test_a_probe_imports_nothing_beyond_the_standard_library() -> None:
     assert foreign <= {"__main__", "zabka"}
 
 
-def cpu_s(argv: list[str], says: str, code: int) -> float:
-    """What a process takes of the processor, the least of three times."""
+def cpu_s(argv: list[str], message: str, code: int) -> float:
+    """Return the CPU time of a process in seconds, the least of three runs."""
     costs = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -81,21 +81,21 @@ def cpu_s(argv: list[str], says: str, code: int) -> float:
             argv, cwd=Path(healthcheck.__file__).parents[2], check=False, capture_output=True, text=True
         )
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        assert (done.returncode, says in done.stderr) == (code, True)
+        assert (done.returncode, message in done.stderr) == (code, True)
         costs.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     return min(costs)
 
 
-def test_a_probe_takes_little_more_of_the_processor_than_an_interpreter_that_does_nothing() -> None:
-    with socket.socket() as nobody_listens:
-        nobody_listens.bind(("127.0.0.1", 0))
-        port = nobody_listens.getsockname()[1]
+def test_probe_costs_little_more_cpu_than_an_idle_interpreter() -> None:
+    with socket.socket() as closed_port:
+        closed_port.bind(("127.0.0.1", 0))
+        port = closed_port.getsockname()[1]
         probe = cpu_s([sys.executable, "-P", "-m", "zabka.compose.healthcheck", str(port)], f"port {port}:", 1)
     assert probe < INTERPRETERS_MAX * cpu_s([sys.executable, "-P", "-c", "pass"], "", 0)
 
 
 @pytest.mark.parametrize(
-    ("answer", "says"),
+    ("answer", "message"),
     [
         (b'HTTP/1.1 200 OK\r\n\r\n{"status":"ok"}', ""),
         (b"HTTP/1.1 503 Service Unavailable\r\n\r\npeer-1 does not serve", "peer-1 does not serve"),
@@ -103,7 +103,7 @@ def test_a_probe_takes_little_more_of_the_processor_than_an_interpreter_that_doe
         (b"SSH-2.0-x\r\n", "port"),
     ],
 )
-def test_only_a_200_is_healthy(answer: bytes, says: str) -> None:
+def test_only_a_200_is_healthy(answer: bytes, message: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -116,14 +116,14 @@ def test_only_a_200_is_healthy(answer: bytes, says: str) -> None:
         thread.start()
         found = healthcheck.trouble(listener.getsockname()[1])
         thread.join()
-    assert says in found and bool(found) is bool(says)
+    assert message in found and bool(found) is bool(message)
 
 
-def test_a_host_whose_nodes_serve_is_healthy(host: RunningHost) -> None:
+def test_host_with_serving_nodes_is_healthy(host: RunningHost) -> None:
     assert host.trouble() is None
 
 
-def test_a_host_is_not_healthy_while_a_process_is_paused_or_down(host: RunningHost) -> None:
+def test_host_with_a_paused_or_dead_process_is_unhealthy(host: RunningHost) -> None:
     host.processes["broker-1"].state = "paused"
     assert host.trouble() == "broker-1 is paused"
     host.processes["broker-1"].state = "down"
@@ -131,18 +131,18 @@ def test_a_host_is_not_healthy_while_a_process_is_paused_or_down(host: RunningHo
 
 
 @pytest.mark.parametrize("link", [Link(), Link(STALE_MS + 1, up=True)])
-def test_a_host_is_not_healthy_while_a_node_does_not_answer(host: RunningHost, link: Link) -> None:
-    host.say("broker-1", link)
+def test_host_with_a_silent_node_is_unhealthy(host: RunningHost, link: Link) -> None:
+    host.set_link("broker-1", link)
     assert host.trouble() == "broker-1 does not answer"
 
 
-def test_a_peer_without_a_quorum_is_not_healthy(host: RunningHost) -> None:
-    host.say("peer-1", Link(serving=False))
+def test_peer_without_a_quorum_is_unhealthy(host: RunningHost) -> None:
+    host.set_link("peer-1", Link(serving=False))
     assert host.trouble() == "peer-1 does not serve"
 
 
 def asked(of: Host, path: str) -> httpx.Response:
-    """An answer of the agent, whose lifespan, which would start the processes, has not begun."""
+    """Return the agent's answer without its lifespan, which would start the processes."""
 
     async def ask() -> httpx.Response:
         transport = httpx.ASGITransport(create_app(of, "secret"))
@@ -152,7 +152,7 @@ def asked(of: Host, path: str) -> httpx.Response:
     return asyncio.run(ask())
 
 
-def test_the_agent_tells_its_health_without_a_token_and_nothing_else(host: RunningHost) -> None:
+def test_agent_serves_only_its_health_without_a_token(host: RunningHost) -> None:
     assert asked(host, "/healthz").status_code == 200
     host.processes["peer-1"].state = "down"
     answer = asked(host, "/healthz")
@@ -160,7 +160,7 @@ def test_the_agent_tells_its_health_without_a_token_and_nothing_else(host: Runni
     assert asked(host, "/v1/snapshot").status_code == 401
 
 
-def test_an_agent_that_is_told_to_end_ends_with_exit_code_0(tmp_path: Path) -> None:
+def test_agent_exits_with_code_0_on_sigterm(tmp_path: Path) -> None:
     from zabka.compose.files import write_host
     from zabka.compose.launch import argv_for
     from zabka.compose.topology import save

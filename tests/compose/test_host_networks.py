@@ -1,7 +1,7 @@
-"""Three hosts, each with an agent, a peer and a broker, on a network of their own that fails: `zabka agent --hosts`.
+"""`zabka agent --hosts` on three hosts, each with an agent, a peer and a broker, on a network that fails.
 
-A host is a network namespace with its own hosts file; its disk is a small file system in memory.  Needs the right to
-make both; where that is refused these are skipped, with the kernel's reason.
+A host is a network namespace with its own hosts file; its disk is a small file system in memory. The tests need the
+right to create both, and are skipped with the kernel's reason where that is refused.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def run(*command: object, check: bool = True) -> subprocess.CompletedProcess[str
 
 
 def why_not() -> str:
-    """What keeps these tests from running here, empty where nothing does."""
+    """Return why these tests cannot run here, or an empty string."""
     if shutil.which("ip") is None:
         return "there is no ip command here"
     name = f"zabka-try-{os.getpid()}"
@@ -53,20 +53,20 @@ def why_not() -> str:
     return f"ip link add: {made.stderr.strip()}" if made.returncode else ""
 
 
-def until(wanted: Callable[[], bool], within_s: float) -> float:
-    """Wait for it; how long it took, in seconds."""
+def until(condition: Callable[[], bool], within_s: float) -> float:
+    """Wait until the condition holds, and return how long it took in seconds."""
     begin = time.monotonic()
-    while not wanted():
+    while not condition():
         assert time.monotonic() - begin < within_s
         time.sleep(0.05)
     return time.monotonic() - begin
 
 
 class Network:
-    """A switch, and hosts on it; this machine is on it, too, at `10.93.N.254`.
+    """A switch with hosts on it, and this machine at `10.93.N.254`.
 
-    The switch has a namespace of its own: whatever this machine's rules are (Docker's drop what they do not know), they
-    are not for what passes there.
+    The switch has its own namespace, so this machine's packet filter rules (Docker's drop unknown traffic) do not apply
+    there.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Network:
         run("ip", "address", "add", f"{self._subnet}.254/24", "dev", self._uplink)
         for name in NAMES:
             self._add(name)
-        self._tell_names()
+        self._write_hosts_files()
 
     def space(self, name: str) -> str:
         return f"zabka-{self._number}-{name}"
@@ -98,12 +98,12 @@ class Network:
         run("ip", "-n", space, "link", "set", "eth0", "up")
         run("ip", "-n", space, "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
 
-    def _tell_names(self) -> None:
+    def _write_hosts_files(self) -> None:
         text = "127.0.0.1 localhost\n" + "".join(f"{at} {name}\n" for name, at in self.addresses.items())
         for name in NAMES:
             hosts = Path("/etc/netns") / self.space(name) / "hosts"
             hosts.parent.mkdir(parents=True, exist_ok=True)
-            # In place: processes of the namespace have this very file for their /etc/hosts.
+            # In place: processes of the namespace have this very file as their /etc/hosts.
             hosts.write_text(text)
 
     def disconnect(self, name: str) -> None:
@@ -113,12 +113,12 @@ class Network:
         run("ip", "-n", self._switch, "link", "set", name, "up")
 
     def move(self, name: str) -> None:
-        """The host has another address from now on, and everybody's hosts file says so."""
+        """Give the host another address, in every hosts file too."""
         space, before = self.space(name), self.addresses[name]
         self.addresses[name] = f"{self._subnet}.{int(before.rpartition('.')[2]) + 100}"
         run("ip", "-n", space, "address", "delete", f"{before}/24", "dev", "eth0")
         run("ip", "-n", space, "address", "add", f"{self.addresses[name]}/24", "dev", "eth0")
-        self._tell_names()
+        self._write_hosts_files()
 
     def close(self) -> None:
         for name in NAMES:
@@ -128,7 +128,7 @@ class Network:
 
 
 class Hosts:
-    """The hosts' agents."""
+    """The agents of the hosts."""
 
     def __init__(self, network: Network, directory: Path) -> None:
         self.network = network
@@ -157,12 +157,12 @@ class Hosts:
             )  # fmt: skip
 
     def kill(self, name: str) -> None:
-        """Kill the host's agent; its nodes end with it."""
+        """Kill the host's agent; its nodes die with it."""
         self._agents[name].kill()
         self._agents[name].wait()
 
-    def faults_told(self, name: str) -> list[str]:
-        """What the host's journal tells of link faults, in order."""
+    def journalled_faults(self, name: str) -> list[str]:
+        """Return the types of the link fault events in the host's journal, in order."""
         number = NAMES.index(name) + 1
         entries = read_directory(self.disk(name) / f"host-{number}" / "journal")
         return [type(e.event).__name__ for e in entries if isinstance(e.event, FaultInjected | FaultRemoved)]
@@ -181,7 +181,7 @@ class Hosts:
 
 
 class Cluster:
-    """What the API on the first host says, asked from this machine."""
+    """The API on the first host, called from this machine."""
 
     def __init__(self, hosts: Hosts) -> None:
         self.hosts = hosts
@@ -207,7 +207,7 @@ class Cluster:
             return False
 
     def nodes(self, number: int) -> set[str]:
-        """What is said of the processes of the peer and the broker of that number."""
+        """Return the states of the peer's and the broker's process with that number."""
         return {self.get(f"/api/v1/{kind}/{number}")["process"] for kind in ("peers", "brokers")}
 
     def in_sync(self, topic: str) -> list[int]:
@@ -226,7 +226,7 @@ class Cluster:
         return int(self.get(f"/api/v1/workloads/{workload}")["acknowledged"])
 
     def ended(self, workload: str) -> dict[str, Any]:
-        """The workload's last word, after everything was read back."""
+        """Stop the workload, and return its final counts after all its records were read back."""
         done = self.http.delete(f"/api/v1/workloads/{workload}", timeout=60)
         assert done.is_success, done.text
         counts: dict[str, Any] = done.json()
@@ -251,12 +251,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
         network.close()
 
 
-def test_every_host_has_its_share(cluster: Cluster) -> None:
+def test_every_host_has_its_nodes(cluster: Cluster) -> None:
     assert [cluster.nodes(number) for number in (1, 2, 3)] == [{"running"}] * 3
     assert len({cluster.get(f"/api/v1/brokers/{number}")["host"] for number in (1, 2, 3)}) == 3
 
 
-def test_a_host_that_loses_its_network_is_unknown_and_nothing_acknowledged_is_lost(cluster: Cluster) -> None:
+def test_host_without_network_is_unknown_and_loses_no_record(cluster: Cluster) -> None:
     cluster.topic("cut")
     workload = cluster.workload("cut")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -277,7 +277,7 @@ def test_a_host_that_loses_its_network_is_unknown_and_nothing_acknowledged_is_lo
     until(cluster.ready, BACK_S)
 
 
-def test_a_host_that_comes_back_with_another_address_is_found_by_its_name(cluster: Cluster) -> None:
+def test_host_with_a_new_address_is_found_by_its_name(cluster: Cluster) -> None:
     cluster.topic("moved")
     workload = cluster.workload("moved")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
@@ -292,23 +292,23 @@ def test_a_host_that_comes_back_with_another_address_is_found_by_its_name(cluste
     assert cluster.ended(workload)["lost"] == 0
 
 
-def test_a_host_whose_agent_is_killed_and_started_again_has_the_link_faults_that_hold(cluster: Cluster) -> None:
+def test_restarted_agent_has_the_active_link_faults_again(cluster: Cluster) -> None:
     body = {"from": "broker-2", "to": "broker-1", "kind": "delay", "delay_ms": 20}
     made = cluster.http.post("/api/v1/faults", json=body)
     assert made.status_code == 201, made.text
-    assert cluster.hosts.faults_told("beta") == ["FaultInjected"]
+    assert cluster.hosts.journalled_faults("beta") == ["FaultInjected"]
     cluster.hosts.kill("beta")
     cluster.hosts.start("beta")
     again = ["FaultInjected", "FaultRemoved", "FaultInjected"]
-    until(lambda: cluster.hosts.faults_told("beta") == again, BACK_S)
+    until(lambda: cluster.hosts.journalled_faults("beta") == again, BACK_S)
     assert [fault["id"] for fault in cluster.get("/api/v1/faults")] == [made.json()["id"]]
     assert cluster.http.delete(f"/api/v1/faults/{made.json()['id']}").status_code == 204
-    assert cluster.hosts.faults_told("beta") == [*again, "FaultRemoved"]
+    assert cluster.hosts.journalled_faults("beta") == [*again, "FaultRemoved"]
     until(cluster.ready, BACK_S)
 
 
 def fill_up(disk: Path) -> Path:
-    """A file that takes all that is left of the disk."""
+    """Create a file that takes all the space left on the disk."""
     path = disk / "fill"
     with path.open("wb", buffering=0) as file, contextlib.suppress(OSError):
         while file.write(bytes(4096)):
@@ -316,16 +316,16 @@ def fill_up(disk: Path) -> Path:
     return path
 
 
-def test_of_a_host_whose_disk_is_full_what_ended_is_told_and_the_others_go_on(cluster: Cluster) -> None:
+def test_full_disk_stops_its_broker_and_others_continue(cluster: Cluster) -> None:
     cluster.topic("full")
     workload = cluster.workload("full")
     until(lambda: cluster.acknowledged(workload) > 20, 20)
     fill = fill_up(cluster.hosts.disk("gamma"))
     try:
-        # The records of the workload find no room: the broker loses its only directory, and ends.
+        # The workload's records do not fit: the broker loses its only log directory, and stops.
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", SEEN_S)
         again = cluster.http.post("/api/v1/brokers/3/start")
-        # Its files may or may not be written anew; it does not serve on such a disk in any case.
+        # Its files may or may not be written again; it cannot serve on such a disk in either case.
         assert again.status_code == 202 or "No space left on device" in again.json()["detail"]
         until(lambda: cluster.get("/api/v1/brokers/3")["process"] == "down", BACK_S)
         until(lambda: cluster.in_sync("full") == [1, 2], 20)
@@ -340,6 +340,6 @@ def test_of_a_host_whose_disk_is_full_what_ended_is_told_and_the_others_go_on(cl
     until(lambda: cluster.in_sync("full") == [1, 2, 3], BACK_S)
     assert cluster.ended(workload)["lost"] == 0
     until(cluster.ready, BACK_S)
-    told = cluster.get("/api/v1/journal?limit=100000")
-    ends = [e for e in told if e["type"] == "process_changed" and (e["target"], e["process"]) == ("broker-3", "down")]
-    assert ends, "what the host's journal could not take while its disk was full is there when there is room"
+    events = cluster.get("/api/v1/journal?limit=100000")
+    ends = [e for e in events if e["type"] == "process_changed" and (e["target"], e["process"]) == ("broker-3", "down")]
+    assert ends, "events that waited for disk space are in the journal"

@@ -1,4 +1,4 @@
-"""Who waits for journals to grow is told by the kernel, or looks often where the kernel does not tell."""
+"""Waiting for journals to grow: the kernel notifies, or the files are polled where it cannot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.compose.journal_growth import IDLE_POLL_S, JournalGrowth
 FIRST, SECOND, MESSAGES = "peer-1.000000000001.jsonl", "peer-1.000000000009.jsonl", "peer-1.messages.0000000001.jsonl"
 LONG_S = 30.0
 T = TypeVar("T")
-told = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
+needs_inotify = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="inotify is Linux's")
 
 
 def play(work: Coroutine[None, None, T]) -> T:
@@ -44,8 +44,8 @@ def growth(journal: Path) -> Iterator[JournalGrowth]:
     watched.close()
 
 
-@told
-def test_a_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
+@needs_inotify
+def test_new_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         waiting = asyncio.create_task(growth.grown(notice, 2 * LONG_S))
@@ -57,8 +57,8 @@ def test_a_line_ends_the_wait(journal: Path, growth: JournalGrowth) -> None:
     play(scene())
 
 
-@told
-def test_a_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
+@needs_inotify
+def test_line_between_reading_and_waiting_is_not_missed(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / FIRST)
@@ -68,21 +68,21 @@ def test_a_line_between_reading_and_waiting_is_not_missed(journal: Path, growth:
     play(scene())
 
 
-@told
-def test_everybody_who_waits_is_told(journal: Path, growth: JournalGrowth) -> None:
+@needs_inotify
+def test_every_waiter_is_notified(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         waiting = [asyncio.create_task(growth.grown(growth.next_growth(), 2 * LONG_S)) for _ in range(3)]
         await asyncio.sleep(0)
         add(journal / FIRST)
-        # Another one that begins takes the kernel's word from under those who wait.
+        # A waiter that starts later receives the kernel's notification instead of the earlier waiters.
         growth.next_growth()
         await asyncio.gather(*waiting)
 
     play(scene())
 
 
-@told
-def test_a_message_log_wakes_nobody(journal: Path, growth: JournalGrowth) -> None:
+@needs_inotify
+def test_message_log_does_not_end_the_wait(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / MESSAGES)
@@ -92,8 +92,8 @@ def test_a_message_log_wakes_nobody(journal: Path, growth: JournalGrowth) -> Non
     play(scene())
 
 
-@told
-def test_a_file_that_is_begun_is_watched_from_then_on(journal: Path, growth: JournalGrowth) -> None:
+@needs_inotify
+def test_new_file_is_watched_from_its_creation(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         notice = growth.next_growth()
         add(journal / SECOND)
@@ -105,8 +105,8 @@ def test_a_file_that_is_begun_is_watched_from_then_on(journal: Path, growth: Jou
     play(scene())
 
 
-@told
-def test_a_directory_that_was_made_anew_is_watched_again(
+@needs_inotify
+def test_recreated_directory_is_watched_again(
     journal: Path, growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(journal_growth, "RETRY_S", -1.0)
@@ -125,10 +125,8 @@ def test_a_directory_that_was_made_anew_is_watched_again(
     play(scene())
 
 
-@told
-def test_after_a_wait_in_vain_a_directory_that_was_moved_away_is_watched_where_it_is_now(
-    journal: Path, growth: JournalGrowth
-) -> None:
+@needs_inotify
+def test_replaced_directory_is_watched_after_a_timeout(journal: Path, growth: JournalGrowth) -> None:
     async def scene() -> None:
         growth.next_growth()
         os.rename(journal, journal.with_name("old"))  # noqa: PTH104
@@ -146,7 +144,7 @@ def test_after_a_wait_in_vain_a_directory_that_was_moved_away_is_watched_where_i
 
 
 def looked_soon(growth: JournalGrowth) -> bool:
-    """Whether the wait ends untold, long before its time."""
+    """Return whether the wait ends without a notification, long before its timeout."""
 
     async def scene() -> bool:
         notice = growth.next_growth()
@@ -156,15 +154,13 @@ def looked_soon(growth: JournalGrowth) -> bool:
     return play(scene())
 
 
-def test_journals_of_which_one_is_not_there_yet_are_looked_for(journal: Path) -> None:
+def test_missing_journal_is_polled_for(journal: Path) -> None:
     growth = JournalGrowth({"peer-1": journal, "peer-2": journal / "none"})
     assert looked_soon(growth)
     growth.close()
 
 
-def test_where_the_kernel_tells_nothing_journals_are_looked_for(
-    growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_journals_are_polled_without_inotify(growth: JournalGrowth, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(journal_growth._Inotify, "open", staticmethod(lambda: None))
     assert looked_soon(growth)
     assert IDLE_POLL_S < 0.12, "the collector holds lines back for 120 ms"

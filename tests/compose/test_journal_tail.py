@@ -1,4 +1,4 @@
-"""Reading on where nothing is new costs two looks, and never misses what is."""
+"""Reading on in a journal: an unchanged journal costs two stat calls, and new lines are never missed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Files = Callable[[Path, str], list[Path]]
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """How often a directory was listed."""
+    """Record each listing of a directory."""
     found: list[str] = []
     real = journal_files.read_on
 
@@ -42,13 +42,13 @@ def at_the_end(directory: Path) -> tuple[JournalTail, Position]:
     return JournalTail(directory, "peer-1"), Position(FIRST, 4)
 
 
-def test_an_unchanged_journal_is_listed_once(tmp_path: Path, listed: list[str]) -> None:
+def test_unchanged_journal_is_listed_once(tmp_path: Path, listed: list[str]) -> None:
     tail, end = at_the_end(tmp_path)
     assert [tail.read_on(end) for _ in range(5)] == [None] * 5
     assert listed == ["peer-1"]
 
 
-def test_a_line_that_is_added_is_read(tmp_path: Path) -> None:
+def test_added_line_is_read(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     with (tmp_path / FIRST).open("ab") as file:
@@ -56,7 +56,7 @@ def test_a_line_that_is_added_is_read(tmp_path: Path) -> None:
     assert tail.read_on(end) == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
 
 
-def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
+def test_line_is_read_once_it_is_complete(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     with (tmp_path / FIRST).open("ab", buffering=0) as file:
         file.write(b"tw")
@@ -65,17 +65,15 @@ def test_a_line_is_read_once_it_is_whole(tmp_path: Path) -> None:
     assert tail.read_on(end) == JournalChunk("peer-1", b"two\n", Position(FIRST, 8))
 
 
-def test_a_file_that_is_added_is_read(tmp_path: Path) -> None:
+def test_added_file_is_read(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     (tmp_path / SECOND).write_bytes(b"nine\n")
     assert tail.read_on(end) == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
 
 
-def test_a_file_added_within_the_same_step_of_the_clock_is_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # However long this machine takes from the one file to the other.
+def test_file_added_within_one_clock_step_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Independent of how long this machine takes between the two files.
     monkeypatch.setattr(journal_files, "SETTLED_NS", 3600 * 10**9)
     (tmp_path / FIRST).write_bytes(b"one\n")
     stamp = tmp_path.stat().st_mtime_ns
@@ -86,13 +84,13 @@ def test_a_file_added_within_the_same_step_of_the_clock_is_read(
     assert tail.read_on(end) is not None
 
 
-def test_another_position_is_looked_at_anew(tmp_path: Path) -> None:
+def test_other_position_is_read_again(tmp_path: Path) -> None:
     tail, end = at_the_end(tmp_path)
     assert tail.read_on(end) is None
     assert tail.read_on(Position()) == JournalChunk("peer-1", b"one\n", Position(FIRST, 4))
 
 
-def test_a_journal_that_is_not_there_yet_is_nothing_new(tmp_path: Path) -> None:
+def test_missing_journal_has_nothing_new(tmp_path: Path) -> None:
     assert JournalTail(tmp_path / "none", "peer-1").read_on(Position()) is None
 
 
@@ -103,7 +101,7 @@ def line(first: FirstLine) -> bytes:
     return b'{"node_seq":1,"wall_us":%d,"mono_us":%d}\n' % (first.wall_us, first.mono_us)
 
 
-def test_a_file_that_is_shorter_than_what_was_read_of_it_is_another_journal(tmp_path: Path) -> None:
+def test_file_shorter_than_the_position_is_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"new\n")
     tail = JournalTail(tmp_path, "peer-1")
 
@@ -122,14 +120,14 @@ def test_a_file_that_is_shorter_than_what_was_read_of_it_is_another_journal(tmp_
     ],
     ids=["longer", "shorter", "no such file", "asked by number", "by a number that is not there yet"],
 )
-def test_a_journal_that_begins_otherwise_is_read_from_its_oldest_line(tmp_path: Path, read: Position) -> None:
+def test_journal_with_another_first_line_is_read_from_the_start(tmp_path: Path, read: Position) -> None:
     (tmp_path / FIRST).write_bytes(line(NEW) + b"two\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(read)
     assert found == JournalChunk("peer-1", line(NEW) + b"two\n", Position(FIRST, len(line(NEW)) + 4), anew=True)
 
 
-def test_a_journal_that_begins_as_it_did_is_read_on(tmp_path: Path) -> None:
+def test_journal_with_the_same_first_line_is_read_on(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD) + b"two\n")
     (tmp_path / SECOND).write_bytes(b"nine\n")
     tail, length = JournalTail(tmp_path, "peer-1"), len(line(OLD)) + 4
@@ -141,21 +139,21 @@ def test_a_journal_that_begins_as_it_did_is_read_on(tmp_path: Path) -> None:
     assert tail.read_on(Position(SECOND, 5, first=OLD)) is None
 
 
-def test_a_journal_whose_first_line_was_rotated_away_is_read_on(tmp_path: Path) -> None:
+def test_journal_with_a_deleted_first_file_is_read_on(tmp_path: Path) -> None:
     (tmp_path / SECOND).write_bytes(b"nine\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
     assert found == JournalChunk("peer-1", b"nine\n", Position(SECOND, 5))
 
 
-def test_a_journal_that_lost_its_end_is_read_again_and_is_no_other_one(tmp_path: Path) -> None:
+def test_journal_that_lost_its_end_is_not_a_new_one(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(line(OLD))
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4000, first=OLD))
     assert found == JournalChunk("peer-1", line(OLD), Position(FIRST, len(line(OLD))))
 
 
-def test_a_first_line_that_is_damaged_makes_no_other_journal(tmp_path: Path) -> None:
+def test_damaged_first_line_does_not_mean_a_new_journal(tmp_path: Path) -> None:
     (tmp_path / FIRST).write_bytes(b"rot\ntwo\n")
 
     found = JournalTail(tmp_path, "peer-1").read_on(Position(FIRST, 4, first=OLD))
@@ -163,7 +161,7 @@ def test_a_first_line_that_is_damaged_makes_no_other_journal(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("written", [b"", line(NEW)[:-1]], ids=["empty", "half a line"])
-def test_another_journal_is_waited_for_until_its_first_line_is_whole(tmp_path: Path, written: bytes) -> None:
+def test_new_journal_is_read_once_its_first_line_is_complete(tmp_path: Path, written: bytes) -> None:
     (tmp_path / FIRST).write_bytes(written)
     tail = JournalTail(tmp_path, "peer-1")
     assert tail.read_on(Position(FIRST, 4, first=OLD)) is None

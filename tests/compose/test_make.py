@@ -1,4 +1,4 @@
-"""`make up` is stopped by a SIGINT to make alone, too."""
+"""`make up` also stops on a SIGINT that only make received."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ def parent(proc: Path, comm: str, blocked: str) -> Path:
     ("comm", "blocked", "interrupted"),
     [("make", INTERRUPTED, True), ("make", WAITING, False), ("bash", INTERRUPTED, False), ("gmake", INTERRUPTED, True)],
 )
-def test_only_a_parent_make_that_handles_sigint_is_taken_for_the_one_that_was_interrupted(
+def test_only_a_make_that_handles_sigint_counts_as_interrupted(
     tmp_path: Path, comm: str, blocked: str, interrupted: bool
 ) -> None:
     assert make_was_interrupted(parent(tmp_path, comm, blocked)) is interrupted
 
 
-def test_without_a_proc_file_system_no_interrupt_is_seen(tmp_path: Path) -> None:
+def test_interrupt_is_not_detected_without_proc(tmp_path: Path) -> None:
     assert not make_was_interrupted(tmp_path)

@@ -1,6 +1,7 @@
-"""Kubernetes' manifests: what the topology says, and every name that one of them uses is another one's.
+"""Kubernetes manifests: they match the topology, and every name that one refers to is defined by another.
 
-No Kubernetes runs here.  These hold structure and cross references; a long test asks the API's published schemas.
+No Kubernetes runs here. These tests check structure and cross references; a long test validates against the API's
+published schemas.
 """
 
 from __future__ import annotations
@@ -57,10 +58,10 @@ def named_ports(container: Object) -> dict[str, int]:
     return {port["name"]: port["containerPort"] for port in container["ports"]}
 
 
-# ---- the kept file -------------------------------------------------------------------------------------------------
+# ---- the committed file ---------------------------------------------------------------------------------------------
 
 
-def test_the_kept_manifests_are_what_the_command_writes_for_three_and_three(tmp_path: Path) -> None:
+def test_committed_manifests_are_the_commands_output(tmp_path: Path) -> None:
     out = tmp_path / "kubernetes.yaml"
     done = zabka("kubernetes", "--peers", "3", "--brokers", "3", "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
@@ -74,11 +75,11 @@ def test_the_kept_manifests_are_what_the_command_writes_for_three_and_three(tmp_
         {"l": "Null"},
     ],
 )
-def test_what_is_written_is_read_again(value: Object) -> None:
+def test_yaml_is_read_back_as_written(value: Object) -> None:
     assert yaml.safe_load(as_yaml(value)) == value
 
 
-def test_a_secret_is_written_where_it_is_asked_for_and_nowhere_else(tmp_path: Path) -> None:
+def test_secret_is_written_only_on_request_to_a_private_file(tmp_path: Path) -> None:
     assert not of_kind("Secret")
     out = tmp_path / "kubernetes.yaml"
     assert zabka("kubernetes", "--secret", "--out", str(out)).returncode == 0
@@ -88,7 +89,7 @@ def test_a_secret_is_written_where_it_is_asked_for_and_nowhere_else(tmp_path: Pa
     assert zabka("kubernetes", "--secret").stdout.count(made) == 0
 
 
-def test_settings_may_hold_passwords_and_are_a_secret() -> None:
+def test_settings_are_stored_in_a_secret() -> None:
     settings = ["tickTime=300", "sasl.jaas.config=a$(HOME) \"b'"]
     found = objects(kubernetes_yaml(container_topology(settings=settings, platform="kubernetes"), settings))
     assert list(of_kind("Secret", found)) == [SETTINGS]
@@ -96,14 +97,14 @@ def test_settings_may_hold_passwords_and_are_a_secret() -> None:
     assert "tickTime" not in as_yaml({"all": elsewhere})
 
 
-# ---- names that refer to others ------------------------------------------------------------------------------------
+# ---- references between objects -------------------------------------------------------------------------------------
 
 
-def test_every_selector_selects_the_pods_of_one_workload() -> None:
+def test_selector_selects_the_pods_of_one_workload() -> None:
     labels = {name: each["spec"]["template"]["metadata"]["labels"] for name, each in workloads().items()}
 
-    def selected(wanted: dict[str, str]) -> list[str]:
-        return [name for name, has in labels.items() if wanted.items() <= has.items()]
+    def selected(selector: dict[str, str]) -> list[str]:
+        return [name for name, has in labels.items() if selector.items() <= has.items()]
 
     for name, each in workloads().items():
         assert selected(each["spec"]["selector"]["matchLabels"]) == [name]
@@ -123,14 +124,14 @@ def test_every_stateful_set_has_its_headless_service() -> None:
         assert (service["clusterIP"], service["publishNotReadyAddresses"]) == ("None", True)
 
 
-def test_every_port_that_is_named_is_a_container_s() -> None:
+def test_service_port_is_a_port_of_its_container() -> None:
     for name, workload in {"peers": "peer", "brokers": "broker", "api": "api"}.items():
         own = named_ports(containers()[workload])
         for port in of_kind("Service")[name]["spec"]["ports"]:
             assert own[port["targetPort"]] == port["port"]
 
 
-def test_every_probe_asks_a_path_that_is_answered(tmp_path: Path) -> None:
+def test_probe_path_is_served(tmp_path: Path) -> None:
     local = plan(Wanted(peers=1, brokers=0, zk_port=0, kafka_port=0, api_port=0), None)
     host = Host(local, local.hosts[0], tmp_path)
     of_agent = {getattr(route, "path", "") for route in create_app(host, "t").routes}
@@ -143,7 +144,7 @@ def test_every_probe_asks_a_path_that_is_answered(tmp_path: Path) -> None:
         assert (container["readinessProbe"]["httpGet"]["port"] == "http") is (name == "api")
 
 
-def test_a_node_that_somebody_killed_is_not_ready_and_its_agent_lives_on() -> None:
+def test_killed_node_does_not_restart_its_agents_container() -> None:
     for container in containers().values():
         assert container["livenessProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
         assert container["startupProbe"]["httpGet"] == {"path": "/livez", "port": "agent"}
@@ -161,23 +162,23 @@ def test_every_mount_has_its_volume_and_every_volume_its_claim() -> None:
             assert volumes["data"]["persistentVolumeClaim"]["claimName"] in of_kind("PersistentVolumeClaim")
 
 
-def test_what_a_container_takes_its_environment_from_is_there() -> None:
+def test_environment_sources_of_containers_exist() -> None:
     settings = ["tickTime=300"]
     found = objects(kubernetes_yaml(container_topology(settings=settings, platform="kubernetes"), settings))
     for each in (*of_kind("StatefulSet", found).values(), *of_kind("Deployment", found).values()):
         (container,) = each["spec"]["template"]["spec"]["containers"]
         (source,) = container["envFrom"]
         assert source["configMapRef"]["name"] in of_kind("ConfigMap", found)
-        told = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
-        wanted = told["ZABKA_SETTINGS"]["secretKeyRef"]
-        assert wanted["key"] in of_kind("Secret", found)[wanted["name"]]["stringData"]
-        assert told["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
+        variables = {variable["name"]: variable["valueFrom"] for variable in container["env"]}
+        secret_key = variables["ZABKA_SETTINGS"]["secretKeyRef"]
+        assert secret_key["key"] in of_kind("Secret", found)[secret_key["name"]]["stringData"]
+        assert variables["POD_NAME"] == {"fieldRef": {"fieldPath": "metadata.name"}}
 
 
-# ---- what nodes are told -------------------------------------------------------------------------------------------
+# ---- configuration of nodes -----------------------------------------------------------------------------------------
 
 
-def test_pods_are_called_as_their_nodes_are() -> None:
+def test_pods_have_the_names_of_their_nodes() -> None:
     sets = of_kind("StatefulSet")
     ordinals = {name: each["spec"]["ordinals"]["start"] for name, each in sets.items()}
     pods = [f"{name}-{ordinals[name] + i}" for name, each in sets.items() for i in range(each["spec"]["replicas"])]
@@ -186,7 +187,7 @@ def test_pods_are_called_as_their_nodes_are() -> None:
         assert containers()[name]["command"] == ["python", "-m", "zabka.compose.containers", "$(POD_NAME)"]
 
 
-def test_a_pod_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_pod_finds_the_requested_topology(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for key, value in of_kind("ConfigMap")["zabka"]["data"].items():
         monkeypatch.setenv(key, value)
     topology = topology_here()
@@ -195,10 +196,10 @@ def test_a_pod_finds_the_topology_that_was_asked_for(monkeypatch: pytest.MonkeyP
         lay_out("peer-4", tmp_path, topology)
 
 
-def test_nodes_reach_each_other_below_their_headless_services(tmp_path: Path) -> None:
+def test_nodes_reach_each_other_by_headless_service_name(tmp_path: Path) -> None:
     zoo = zoo_cfg(TOPOLOGY, TOPOLOGY.peers[0], tmp_path)
     assert "server.2=peer-2.peers:2888:3888\n" in zoo
-    # The pod's address is another one after each start, and its name may not be known before.
+    # The pod's address changes at each start, and its name may not resolve before.
     assert "quorumListenOnAllIPs=true\n" in zoo
     properties = server_properties(TOPOLOGY, TOPOLOGY.brokers[1], tmp_path)
     assert "INTERNAL://broker-2.brokers:19092,EXTERNAL://127.0.0.1:9093\n" in properties
@@ -208,20 +209,20 @@ def test_nodes_reach_each_other_below_their_headless_services(tmp_path: Path) ->
 
 
 def test_peers_start_together() -> None:
-    # Kubernetes' other policy starts a pod when the one before is ready: a peer is when a quorum serves.
+    # Kubernetes' other policy starts a pod when the one before is ready, but a peer is ready only with a quorum.
     assert {each["spec"]["podManagementPolicy"] for each in of_kind("StatefulSet").values()} == {"Parallel"}
 
 
-def test_one_node_of_a_kind_may_be_taken_away_at_a_time() -> None:
+def test_disruption_budget_allows_one_node_of_a_kind() -> None:
     assert {each["spec"]["maxUnavailable"] for each in of_kind("PodDisruptionBudget").values()} == {1}
 
 
-def test_the_api_has_one_pod_at_a_time() -> None:
+def test_api_has_one_pod_at_a_time() -> None:
     api = of_kind("Deployment")["api"]["spec"]
     assert (api["replicas"], api["strategy"]) == (1, {"type": "Recreate"})
 
 
-def test_a_token_that_was_handed_in_is_read_and_left_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_supplied_token_is_read_and_left_unchanged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     given = tmp_path / "agent.token"
     given.write_text("secret")
     given.chmod(0o440)
@@ -230,7 +231,7 @@ def test_a_token_that_was_handed_in_is_read_and_left_as_it_is(tmp_path: Path, mo
     assert stat.S_IMODE(given.stat().st_mode) == 0o440
 
 
-# ---- what a pod may do ---------------------------------------------------------------------------------------------
+# ---- privileges of a pod --------------------------------------------------------------------------------------------
 
 
 def test_pods_keep_the_restricted_pod_security_standard() -> None:
@@ -247,11 +248,11 @@ def test_pods_keep_the_restricted_pod_security_standard() -> None:
         assert "hostPath" not in as_yaml({"pod": pod})
 
 
-def test_a_pod_s_user_is_the_image_s() -> None:
+def test_pod_runs_as_the_images_user() -> None:
     assert "--uid 10001 " in dockerfile()
 
 
-def test_a_pod_has_as_long_to_end_as_a_container() -> None:
+def test_pod_has_the_stop_timeout_of_a_container() -> None:
     composition = yaml.safe_load((HERE / "compose.yaml").read_text())
     assert {f"{pod['terminationGracePeriodSeconds']}s" for pod in pods().values()} == {
         composition["services"]["peer-1"]["stop_grace_period"]
@@ -262,7 +263,7 @@ def test_a_pod_has_as_long_to_end_as_a_container() -> None:
 
 
 @pytest.mark.parametrize(("peers", "brokers"), [(1, 0), (5, 7)])
-def test_any_number_of_nodes_makes_as_many_replicas(peers: int, brokers: int) -> None:
+def test_manifests_have_one_replica_per_node(peers: int, brokers: int) -> None:
     found = objects(kubernetes_yaml(container_topology(peers, brokers, platform="kubernetes"), []))
     replicas = {name: each["spec"]["replicas"] for name, each in of_kind("StatefulSet", found).items()}
     assert replicas == ({"peer": peers, "broker": brokers} if brokers else {"peer": peers})
@@ -270,7 +271,7 @@ def test_any_number_of_nodes_makes_as_many_replicas(peers: int, brokers: int) ->
 
 
 @pytest.mark.parametrize(("option", "value"), [("--set", "nonsense=1"), ("--peers", "0"), ("--storage", "much")])
-def test_what_cannot_be_is_refused_with_a_sentence(option: str, value: str) -> None:
+def test_invalid_option_is_refused_with_a_message(option: str, value: str) -> None:
     done = zabka("kubernetes", option, value)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("zabka: ")
@@ -281,8 +282,8 @@ def test_what_cannot_be_is_refused_with_a_sentence(option: str, value: str) -> N
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_the_schemas_of_kubernetes_allow_them(tmp_path: Path) -> None:
-    """In an environment of its own: the validator brings 22 MB of schemas, which nobody else needs."""
+def test_manifests_match_the_kubernetes_schemas(tmp_path: Path) -> None:
+    """In an environment of its own: the validator installs 22 MB of schemas, which nothing else needs."""
     environment = tmp_path / "validator"
     subprocess.run([sys.executable, "-m", "venv", environment], check=True, timeout=120)
     install = [environment / "bin" / "python", "-m", "pip", "install", "--quiet", VALIDATOR]

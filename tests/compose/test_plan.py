@@ -1,4 +1,4 @@
-"""Laying a cluster out: counts, ports, settings, and what a second `up` finds."""
+"""Planning a cluster: counts, ports, settings, and the files that a second `up` finds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from zabka.compose.up import exposed
 PICK = Wanted(api_port=0, zk_port=0, kafka_port=0)
 
 
-def test_three_peers_and_three_brokers_are_numbered_from_one() -> None:
+def test_peers_and_brokers_are_numbered_from_one() -> None:
     topology = plan(PICK, None)
 
     assert [p.name for p in topology.peers] == ["peer-1", "peer-2", "peer-3"]
@@ -34,7 +34,7 @@ def test_client_ports_follow_the_first_one() -> None:
     assert [p.client_port for p in topology.peers] == [first, first + 1, first + 2]
 
 
-def test_no_port_is_given_twice() -> None:
+def test_ports_are_assigned_once() -> None:
     topology = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, peers=5, brokers=5, observers=2), None)
 
     ports = [topology.api_port, topology.hosts[0].agent_port, *(b.port for b in topology.brokers)]
@@ -43,7 +43,7 @@ def test_no_port_is_given_twice() -> None:
     assert len(ports) == len(set(ports))
 
 
-def test_a_second_up_finds_the_same_topology(tmp_path: Path) -> None:
+def test_second_up_finds_the_same_topology(tmp_path: Path) -> None:
     first = plan(PICK, None)
     save(first, tmp_path)
 
@@ -51,12 +51,12 @@ def test_a_second_up_finds_the_same_topology(tmp_path: Path) -> None:
     assert plan(PICK, load(tmp_path)) == first
 
 
-def test_another_number_of_voters_is_refused() -> None:
+def test_change_of_the_number_of_voters_is_refused() -> None:
     with pytest.raises(BadPlan, match="holds an ensemble of 3 peers, not 5"):
         plan(Wanted(peers=5), plan(PICK, None))
 
 
-def test_brokers_and_observers_may_be_added_later() -> None:
+def test_brokers_and_observers_can_be_added_later() -> None:
     topology = plan(Wanted(brokers=4, observers=1), plan(PICK, None))
 
     assert [b.id for b in topology.brokers] == [1, 2, 3, 4]
@@ -64,7 +64,7 @@ def test_brokers_and_observers_may_be_added_later() -> None:
 
 
 @pytest.mark.parametrize("host", ["999.1.1.1", "192.0.2.77", "no-such-host.invalid", "a" * 300])
-def test_an_address_that_this_machine_has_not_is_named_as_such(host: str) -> None:
+def test_address_that_this_machine_lacks_is_refused(host: str) -> None:
     with pytest.raises(BadPlan, match=r"--host .*: this machine has no such address"):
         plan(Wanted(host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
@@ -72,8 +72,8 @@ def test_an_address_that_this_machine_has_not_is_named_as_such(host: str) -> Non
 @pytest.mark.parametrize(
     ("host", "written"), [("127.0.0.2", "127.0.0.2"), ("::1", "[::1]"), ("127.0.0.1", "127.0.0.1")]
 )
-def test_peers_and_brokers_are_looked_for_where_they_listen(host: str, written: str) -> None:
-    """Peers that listened on another address of loopback were looked for at 127.0.0.1."""
+def test_nodes_are_contacted_at_the_address_they_listen_on(host: str, written: str) -> None:
+    """Peers that listened on another loopback address were once contacted at 127.0.0.1."""
     topology = plan(Wanted(peers=1, brokers=1, host=host, api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"{written}:{topology.peers[0].client_port}"
@@ -81,8 +81,10 @@ def test_peers_and_brokers_are_looked_for_where_they_listen(host: str, written: 
     assert topology.on_loopback()
 
 
-def test_all_addresses_of_ipv6_are_reached_by_ipv6_alone() -> None:
-    """`up --host ::` never got ready: peers were looked for at 127.0.0.1, and brokers named an address of IPv4."""
+def test_ipv6_wildcard_is_reached_by_ipv6_alone() -> None:
+    """`up --host ::` once never became ready: peers were contacted at 127.0.0.1, and brokers advertised an IPv4
+    address.
+    """
     topology = plan(Wanted(peers=1, brokers=1, host="::", api_port=0, zk_port=0, kafka_port=0), None)
 
     assert topology.connect == f"[::1]:{topology.peers[0].client_port}"
@@ -90,7 +92,7 @@ def test_all_addresses_of_ipv6_are_reached_by_ipv6_alone() -> None:
     assert not topology.on_loopback()
 
 
-def test_files_that_may_hold_passwords_are_their_users_alone(tmp_path: Path) -> None:
+def test_files_with_settings_are_readable_by_their_user_only(tmp_path: Path) -> None:
     topology = plan(PICK, None)
     (tmp_path / "topology.json").write_text("{}")
     paths = [save(topology, tmp_path), *(write_node(topology, node, tmp_path) for node in topology.nodes())]
@@ -99,7 +101,7 @@ def test_files_that_may_hold_passwords_are_their_users_alone(tmp_path: Path) -> 
     assert {path.stat().st_mode & 0o777 for path in paths} == {0o600}
 
 
-def test_whoever_listens_beyond_loopback_is_warned() -> None:
+def test_listening_beyond_loopback_gives_a_warning() -> None:
     everywhere = plan(Wanted(host="0.0.0.0", api_port=0, zk_port=0, kafka_port=0), None)
     alone = [msgspec.structs.replace(broker, advertised="127.0.0.1") for broker in everywhere.brokers]
 
@@ -107,7 +109,7 @@ def test_whoever_listens_beyond_loopback_is_warned() -> None:
     assert "brokers advertise 127.0.0.1" in exposed(msgspec.structs.replace(everywhere, brokers=alone))[1]
 
 
-def test_too_few_files_are_an_error_before_anything_is_started(tmp_path: Path) -> None:
+def test_too_low_file_limit_is_an_error_before_any_start(tmp_path: Path) -> None:
     limited = "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (20, 20))\n"
     code = f"{limited}from zabka.cli.main import main\nmain()"
     command = [sys.executable, "-c", code, "up", "--data", str(tmp_path / "d")]
@@ -118,7 +120,7 @@ def test_too_few_files_are_an_error_before_anything_is_started(tmp_path: Path) -
     assert not (tmp_path / "d").exists()
 
 
-def test_a_port_that_is_in_use_is_named() -> None:
+def test_port_in_use_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -127,7 +129,7 @@ def test_a_port_that_is_in_use_is_named() -> None:
             plan(Wanted(api_port=port, zk_port=0, kafka_port=0), None)
 
 
-def test_picked_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
+def test_picked_ports_are_below_the_ephemeral_range() -> None:
     low = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
 
     base = pick_block("127.0.0.1", 5)
@@ -137,7 +139,7 @@ def test_picked_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "reason"),
+    ("options", "reason"),
     [
         (Wanted(peers=0), "--peers takes 1 to 255"),
         (Wanted(brokers=256), "--brokers takes 0 to 255"),
@@ -145,15 +147,15 @@ def test_picked_ports_stay_out_of_the_way_of_outgoing_connections() -> None:
         (Wanted(api_port=70_000), "is not a port"),
     ],
 )
-def test_options_that_cannot_be_met_are_refused(wanted: Wanted, reason: str) -> None:
+def test_impossible_options_are_refused(options: Wanted, reason: str) -> None:
     with pytest.raises(BadPlan, match=reason):
-        plan(wanted, None)
+        plan(options, None)
 
 
 # ---- settings ----------------------------------------------------------------------------------------------------
 
 
-def test_settings_go_to_the_system_they_belong_to() -> None:
+def test_settings_go_to_kafka_or_zookeeper_by_their_key() -> None:
     found = split_settings(["tickTime=200", "replica.lag.time.max.ms=1000", "zookeeper.session.timeout.ms=4000"])
 
     assert found.zookeeper == {"tickTime": "200"}
@@ -165,7 +167,7 @@ def test_zabka_historical_is_a_setting_of_brokers() -> None:
     assert found == Overrides({}, {"zabka.historical": "empty-isr,ghost-controller"})
 
 
-def test_the_journal_level_is_for_every_node() -> None:
+def test_journal_level_applies_to_every_node() -> None:
     assert split_settings(["zabka.journal.level=full"]) == Overrides(
         {"zabka.journal.level": "full"}, {"zabka.journal.level": "full"}
     )
@@ -188,12 +190,12 @@ def test_the_journal_level_is_for_every_node() -> None:
         ("dataLogDir=/a\nserver.9=evil:1:2", "one line"),
     ],
 )
-def test_a_bad_setting_is_refused_with_the_reason(setting: str, reason: str) -> None:
+def test_bad_setting_is_refused_with_the_reason(setting: str, reason: str) -> None:
     with pytest.raises(BadSetting, match=reason):
         split_settings([setting])
 
 
-def test_settings_are_kept_until_they_are_taken_back(tmp_path: Path) -> None:
+def test_settings_are_kept_until_they_are_reset(tmp_path: Path) -> None:
     first = plan(Wanted(api_port=0, zk_port=0, kafka_port=0, overrides=split_settings(["tickTime=300"])), None)
     second = plan(Wanted(), first)
     third = plan(Wanted(overrides=split_settings(["tickTime="])), second)
@@ -213,7 +215,7 @@ def _topology(**changes: object) -> Topology:
     return plan(Wanted(api_port=0, zk_port=0, kafka_port=0, **changes), None)  # type: ignore[arg-type]
 
 
-def test_a_peer_gets_its_zoo_cfg_and_myid(tmp_path: Path) -> None:
+def test_peer_gets_its_zoo_cfg_and_myid(tmp_path: Path) -> None:
     topology = _topology(observers=1)
 
     found = _settings(write_node(topology, topology.peers[3], tmp_path))
@@ -226,7 +228,7 @@ def test_a_peer_gets_its_zoo_cfg_and_myid(tmp_path: Path) -> None:
     assert found["zabka.journal.dir"] == str(tmp_path / "peer-4" / "journal")
 
 
-def test_a_broker_gets_its_server_properties(tmp_path: Path) -> None:
+def test_broker_gets_its_server_properties(tmp_path: Path) -> None:
     topology = _topology(overrides=split_settings(["replica.lag.time.max.ms=900"]))
 
     found = _settings(write_node(topology, topology.brokers[1], tmp_path))
@@ -239,20 +241,20 @@ def test_a_broker_gets_its_server_properties(tmp_path: Path) -> None:
     assert found["zabka.node.name"] == "broker-2"
 
 
-def test_the_kafka_profile_takes_kafkas_own_time_outs(tmp_path: Path) -> None:
+def test_kafka_profile_uses_kafkas_own_timeouts(tmp_path: Path) -> None:
     topology = _topology(profile="kafka")
 
     assert _settings(write_node(topology, topology.brokers[0], tmp_path))["replica.lag.time.max.ms"] == "30000"
     assert _settings(write_node(topology, topology.peers[0], tmp_path))["tickTime"] == "2000"
 
 
-def test_admin_words_are_not_whitelisted_beyond_loopback(tmp_path: Path) -> None:
+def test_four_letter_words_are_not_allowed_beyond_loopback(tmp_path: Path) -> None:
     topology = _topology(host="0.0.0.0")
 
     assert "4lw.commands.whitelist" not in _settings(write_node(topology, topology.peers[0], tmp_path))
 
 
-def test_a_socket_path_that_is_too_long_moves_to_a_short_one(tmp_path: Path) -> None:
+def test_too_long_socket_path_is_replaced_by_a_short_one(tmp_path: Path) -> None:
     deep = tmp_path / ("d" * 90) / "broker-1"
 
     assert len(str(control_socket(deep))) < SOCKET_PATH_BYTES_MAX
@@ -260,7 +262,7 @@ def test_a_socket_path_that_is_too_long_moves_to_a_short_one(tmp_path: Path) -> 
     assert control_socket(Path("/d/broker-1")) == Path("/d/broker-1/control.sock")
 
 
-def test_a_damaged_topology_is_an_error_that_says_so(tmp_path: Path) -> None:
+def test_damaged_topology_is_reported_as_damaged(tmp_path: Path) -> None:
     (tmp_path / "topology.json").write_text('{"peers": 3')
 
     with pytest.raises(BadTopology, match="is damaged"):

@@ -1,8 +1,8 @@
-"""The composition under rootless Podman with podman-compose: what holds under Docker's engine holds there.
+"""The composition with rootless Podman and podman-compose, which must behave as with Docker's engine.
 
-`make test-compose` runs these where both are installed; root runs them as the user that ZABKA_TEST_PODMAN_USER names,
-who needs subordinate ids (/etc/subuid, /etc/subgid).  podman-compose knows neither `--wait` nor profiles: services are
-named one by one, and waited for by asking the API.
+`make test-compose` runs these tests where both are installed. root runs them as the user ZABKA_TEST_PODMAN_USER, who
+needs subordinate ids (/etc/subuid, /etc/subgid). podman-compose supports neither `--wait` nor profiles: services are
+started by name, and the tests poll the API.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CREATE = ("zabka", "topics", "--create", "--topic", "orders", "--partitions", "1
 
 
 def rootless() -> tuple[str, ...]:
-    """What runs a command as a user that is not root; skips where there is none."""
+    """Return the prefix that runs a command as a user other than root; skip the test without such a user."""
     if os.getuid() != 0:
         return ()
     name = os.environ.get("ZABKA_TEST_PODMAN_USER")
@@ -49,32 +49,32 @@ def rootless() -> tuple[str, ...]:
 
 
 class Podman:
-    """A user's Podman, and the composition under it."""
+    """A user's Podman, and the composition that it runs."""
 
     def __init__(self, user: tuple[str, ...]) -> None:
         self.command = (*user, "podman")
         self._compose = (*user, "podman-compose", "-p", PROJECT, "-f", "compose/compose.yaml")
 
     def podman(self, *arguments: str) -> str:
-        """What it prints; the test fails where it fails."""
+        """Run Podman and return its output; the test fails if the command fails."""
         return self._run(*self.command, *arguments)
 
     def compose(self, *arguments: str) -> str:
-        """As `podman` does."""
+        """Run podman-compose, as `podman` does."""
         return self._run(*self._compose, *arguments)
 
     def up(self) -> None:
-        """Build and start all services but Spark's, and wait until a topic can be made or is there."""
+        """Build and start all services except Spark's, and wait until the cluster is ready."""
         self.compose("build", "api")
         self.compose("up", "-d", *NODES, "api")
         until(self._serves, BACK_S * 2)
 
     def _serves(self) -> bool:
         try:
-            told = httpx.get("http://127.0.0.1:8080/readyz", trust_env=False, timeout=5)
+            answer = httpx.get("http://127.0.0.1:8080/readyz", trust_env=False, timeout=5)
         except httpx.HTTPError:
             return False
-        return told.status_code == 200 and len(told.json()["brokers"]) == 3
+        return answer.status_code == 200 and len(answer.json()["brokers"]) == 3
 
     @staticmethod
     def _run(*command: str) -> str:
@@ -118,29 +118,27 @@ def container(service: str) -> str:
     return f"{PROJECT}_{service}_1"
 
 
-def test_clients_outside_write_and_read(engine: Podman, api: httpx.Client) -> None:
+def test_clients_outside_the_network_write_and_read(engine: Podman, api: httpx.Client) -> None:
     engine.podman("exec", container("api"), *CREATE)
     produce(range(100))
     assert records(100) == list(range(100))
 
 
-def test_every_container_s_probe_is_satisfied(engine: Podman, api: httpx.Client) -> None:
-    # Asked for, because a machine without a user's systemd has nobody who asks by himself.
+def test_every_containers_probe_succeeds(engine: Podman, api: httpx.Client) -> None:
+    # Run by hand, because a machine without a user systemd has no timer that runs the health check.
     for service in (*NODES, "api"):
         engine.podman("healthcheck", "run", container(service))
 
 
 @pytest.mark.parametrize("service", ["broker-2", "peer-3"])
-def test_a_container_that_was_killed_shows_within_three_seconds(
-    engine: Podman, api: httpx.Client, service: str
-) -> None:
+def test_killed_container_shows_within_three_seconds(engine: Podman, api: httpx.Client, service: str) -> None:
     engine.podman("kill", container(service))
     until(lambda: process(api, service) == "unknown", SEEN_S)
     engine.podman("start", container(service))
     until(lambda: process(api, service) == "running", BACK_S)
 
 
-def test_a_container_that_was_cut_off_shows_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
+def test_disconnected_container_shows_within_three_seconds(engine: Podman, api: httpx.Client) -> None:
     network = f"{PROJECT}_default"
     engine.podman("network", "disconnect", network, container("peer-1"))
     try:
@@ -150,13 +148,13 @@ def test_a_container_that_was_cut_off_shows_within_three_seconds(engine: Podman,
     until(lambda: process(api, "peer-1") == "running", BACK_S)
 
 
-def test_a_container_that_is_told_to_end_ends_with_code_0(engine: Podman, api: httpx.Client) -> None:
+def test_stopped_container_exits_with_code_0(engine: Podman, api: httpx.Client) -> None:
     engine.podman("stop", container("broker-3"))
     assert engine.podman("inspect", "--format", "{{.State.ExitCode}}", container("broker-3")).strip() == "0"
     engine.podman("start", container("broker-3"))
 
 
-def test_data_outlives_the_containers(engine: Podman, api: httpx.Client) -> None:
+def test_data_survives_the_containers(engine: Podman, api: httpx.Client) -> None:
     engine.compose("down")
     engine.up()
     assert records(100) == list(range(100))

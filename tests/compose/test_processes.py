@@ -1,4 +1,4 @@
-"""Processes that an agent owns: signals do what they say, and the table is right about it."""
+"""Processes that an agent manages: signals have their effect, and the process table reports it correctly."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ STUBBORN = [
 
 
 class Watched:
-    """A managed process and what was reported of it."""
+    """A managed process and the changes reported of it."""
 
     def __init__(self, tmp_path: Path, argv: list[str]) -> None:
         self.changes: list[tuple[str, str]] = []
@@ -52,7 +52,7 @@ async def wait_for(condition: Any, timeout_s: float = 10.0) -> None:
 
 
 def _state_of(pid: int | None) -> str:
-    """As the kernel has it: T for stopped, D where no signal takes hold."""
+    """Return the kernel's process state: T for stopped, D for uninterruptible sleep."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
@@ -71,7 +71,7 @@ def test_kill_is_sigkill_and_leaves_the_process_down(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_pause_stops_the_process_and_resume_goes_on(tmp_path: Path) -> None:
+def test_pause_stops_the_process_and_resume_continues_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -86,10 +86,8 @@ def test_pause_stops_the_process_and_resume_goes_on(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_a_process_that_cannot_be_stopped_now_is_not_said_to_be_paused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As one that waits for a disk: here it waits, where no SIGSTOP takes hold, for a child that opens a pipe."""
+def test_process_that_ignores_sigstop_is_not_reported_paused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process sleeps uninterruptibly, as if waiting for a disk: it waits for a child that opens a pipe."""
     monkeypatch.setattr(processes, "SIGNAL_TIMEOUT_S", 0.2)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -104,7 +102,7 @@ def test_a_process_that_cannot_be_stopped_now_is_not_said_to_be_paused(
             await process.pause()
         process.observe()
         assert (process.state, watched.changes) == ("running", [("running", "start")])
-        # The child has its pipe: now the signal takes hold, and that is seen.
+        # The child has opened its pipe: now the signal takes effect and is noticed.
         os.close(await asyncio.to_thread(os.open, pipe, os.O_WRONLY))
         await wait_for(lambda: (process.observe(), process.state == "paused")[1])
         assert watched.changes[-1] == ("paused", "stopped")
@@ -113,7 +111,7 @@ def test_a_process_that_cannot_be_stopped_now_is_not_said_to_be_paused(
     run(scenario())
 
 
-def test_a_paused_process_can_be_killed_and_stopped(tmp_path: Path) -> None:
+def test_paused_process_can_be_killed_and_stopped(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -137,7 +135,7 @@ def test_stop_escalates_to_sigkill(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_kill_goes_through_a_stop_that_hangs(tmp_path: Path) -> None:
+def test_kill_works_during_a_hanging_stop(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         stopping = asyncio.create_task(process.stop(timeout_s=20))
@@ -151,7 +149,7 @@ def test_kill_goes_through_a_stop_that_hangs(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_what_is_killed_during_its_restart_stays_down(tmp_path: Path) -> None:
+def test_process_killed_during_its_restart_stays_down(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, STUBBORN).up()
         restarting = asyncio.create_task(process.restart())
@@ -164,7 +162,7 @@ def test_what_is_killed_during_its_restart_stays_down(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_an_action_that_makes_no_sense_now_is_refused(tmp_path: Path) -> None:
+def test_action_invalid_in_the_current_state_is_refused(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = Watched(tmp_path, SLEEPER).process
         for action in (process.kill, process.stop, process.pause, process.resume, process.restart):
@@ -179,7 +177,7 @@ def test_an_action_that_makes_no_sense_now_is_refused(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_restart_is_a_new_process(tmp_path: Path) -> None:
+def test_restart_starts_a_new_process(tmp_path: Path) -> None:
     async def scenario() -> None:
         process = await Watched(tmp_path, SLEEPER).up()
         before = process.pid
@@ -191,7 +189,7 @@ def test_restart_is_a_new_process(tmp_path: Path) -> None:
     run(scenario())
 
 
-def test_an_end_and_a_pause_from_outside_are_noticed(tmp_path: Path) -> None:
+def test_exit_and_pause_from_outside_are_noticed(tmp_path: Path) -> None:
     async def scenario() -> None:
         watched = Watched(tmp_path, SLEEPER)
         process = await watched.up()
@@ -216,7 +214,7 @@ def test_children_lead_their_own_session(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="PR_SET_PDEATHSIG is Linux's")
-def test_a_child_dies_with_a_parent_that_is_killed() -> None:
+def test_child_dies_with_its_killed_parent() -> None:
     child = (
         "import os, signal, sys, time\n"
         "from zabka.compose.launch import die_with_parent\n"
@@ -240,7 +238,7 @@ def test_a_child_dies_with_a_parent_that_is_killed() -> None:
             time.sleep(0.01)
 
 
-def test_a_log_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_log_size_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "LOG_BYTES_MAX", 10_000)
     talker = [sys.executable, "-c", "import time\nwhile True:\n    print('x' * 99, flush=True)\n    time.sleep(0.0001)"]
 
@@ -252,7 +250,7 @@ def test_a_log_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: py
             await wait_for(lambda: watched.log.stat().st_size > 10_000)
             process.observe()
         await wait_for(lambda: watched.log.stat().st_size > 10_000)
-        # While it runs it may have written as much again before anybody looks.
+        # While it runs, it may write as much again before the next check.
         await process.pause()
         process.observe()
         assert watched.log.stat().st_size == 0
@@ -265,5 +263,5 @@ def test_a_log_is_bounded_while_its_process_runs(tmp_path: Path, monkeypatch: py
     run(scenario())
 
 
-def test_a_node_is_started_with_this_python() -> None:
+def test_node_is_started_with_this_python() -> None:
     assert argv_for("peer", "--config", "zoo.cfg")[0] == sys.executable

@@ -1,1 +1,1 @@
-"""The documents: their links and paths, their commands, and the reference made from the code."""
+"""Tests of the documents: their links and paths, their commands, and the reference generated from the code."""

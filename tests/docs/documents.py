@@ -13,7 +13,7 @@ _FENCE = re.compile(r"^( *)```(\w*)\n(.*?)^\1```$", re.DOTALL | re.MULTILINE)
 
 
 class Block(NamedTuple):
-    """One fenced block: its language, its text, and where it stands in its document."""
+    """One fenced block: its language, its text, and its place in the document."""
 
     language: str
     text: str
@@ -22,27 +22,27 @@ class Block(NamedTuple):
 
 
 def documents() -> list[Path]:
-    """Every Markdown document of the project, those of the site's generator left out."""
+    """Return every Markdown document of the project, except those of the site's generator."""
     below = [path for path in sorted(DOCS.rglob("*.md")) if "node_modules" not in path.parts]
     return [*(ROOT / name for name in AT_THE_TOP), *below]
 
 
 def name_of(path: Path) -> str:
-    """A document's name within the repository."""
+    """Return a document's path within the repository."""
     return path.relative_to(ROOT).as_posix()
 
 
 def blocks(text: str) -> list[Block]:
-    """The fenced blocks of a document, in order."""
+    """Return the fenced blocks of a document, in order."""
     return [Block(m.group(2), m.group(3), m.start(), m.end()) for m in _FENCE.finditer(text)]
 
 
 def prose(text: str) -> str:
-    """A document without its fenced blocks."""
+    """Return a document without its fenced blocks."""
     return _FENCE.sub("", text)
 
 
 def commands(text: str) -> list[str]:
-    """The commands of a document's shell blocks, one a line."""
+    """Return the commands of a document's shell blocks, one a line."""
     found = [block.text for block in blocks(text) if block.language == "sh"]
     return [line.strip() for block in found for line in block.splitlines() if line.strip()]

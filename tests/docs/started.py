@@ -1,4 +1,4 @@
-"""The cluster that the documents' first command starts, and their commands bent to its ports."""
+"""The cluster started by the documents' first command; other commands are adapted to its ports."""
 
 from __future__ import annotations
 
@@ -19,21 +19,22 @@ from tests.docs.documents import ROOT
 
 _PR_SET_PDEATHSIG = 1
 SESSION = "zookeeper.session.timeout.ms=3000"
-"""Half of what a reader is given to watch a killed broker."""
+"""Half of the time that a reader is given to watch a killed broker."""
 BY_HAND = "auto.leader.rebalance.enable=false"
-"""The controller looks every five minutes whether preferred replicas lead; the tutorial's reader elects one by hand."""
+"""The controller checks every five minutes whether preferred replicas lead; the tutorial's reader elects one by hand.
+"""
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""For a job of seconds Java's optimizing compiler and parallel collector take more than they give back."""
+"""In a job of seconds, Java's optimising compiler and parallel collector cost more than they save."""
 
 
 def _die_with_the_test_run() -> None:
-    """In the child, before it is `make`: make passes SIGTERM on to what it started."""
+    """Run in the child before it becomes `make`, which passes SIGTERM on to its children."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGTERM), 0, 0, 0)
 
 
 class Started:
-    """A cluster on free ports, and the documents' commands bent to them."""
+    """A cluster on free ports, and the documents' commands adapted to it."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -46,36 +47,36 @@ class Started:
             start_new_session=True,
             preexec_fn=_die_with_the_test_run,  # noqa: PLW1509  it calls the kernel alone, and takes no lock
         )
-        said = self._until_ready()
-        self.url = re.findall(r"zabka is ready: http://(\S+)", said)[0]
-        self.zookeeper = re.findall(r"ensemble +(\S+?)[,\s]", said)[0]
-        self.kafka = re.findall(r"brokers +(\S+?)[,\s]", said)[0]
+        output = self._until_ready()
+        self.url = re.findall(r"zabka is ready: http://(\S+)", output)[0]
+        self.zookeeper = re.findall(r"ensemble +(\S+?)[,\s]", output)[0]
+        self.kafka = re.findall(r"brokers +(\S+?)[,\s]", output)[0]
 
     def _until_ready(self) -> str:
-        said = ""
+        output = ""
         assert self.process.stdout is not None
         for line in self.process.stdout:
-            said += line
+            output += line
             if "zabka is ready" in line:
-                return said
-        pytest.fail(f"`make up` ended with {self.process.wait()}:\n{said}")
+                return output
+        pytest.fail(f"`make up` ended with {self.process.wait()}:\n{output}")
 
     def end(self) -> str:
-        """Ctrl-C, sent to make alone: what a terminal sends to all of them is the easier case.  What was said last."""
+        """Send Ctrl-C to make alone, the harder case than a terminal's, which signals all. Return the last output."""
         assert self.process.stdout is not None
         self.process.send_signal(signal.SIGINT)
-        said = self.process.stdout.read()
+        output = self.process.stdout.read()
         self.process.stdout.close()
         self.process.wait(30)
-        return said
+        return output
 
     def settle(self) -> None:
-        """A reader takes a moment between two commands: until every broker that runs is registered."""
+        """Wait until every running broker is registered, as a reader takes a moment between two commands."""
         deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             with urllib.request.urlopen(f"http://{self.url}/api/v1/brokers", timeout=10) as answer:
                 brokers = json.load(answer)
-            # A broker that was killed and started waits until its old session has expired.
+            # A broker that was killed and started again waits until its old session has expired.
             running = [broker for broker in brokers if broker["process"] != "down"]
             if all((broker["status"] or {}).get("state") == "running" for broker in running):
                 return
@@ -83,7 +84,7 @@ class Started:
         pytest.fail(f"the brokers did not settle: {brokers}")
 
     def bent(self, command: str) -> str:
-        """A command of a document, for this cluster."""
+        """Return a document's command adapted to this cluster."""
         for written, real in (
             ("localhost:8080", self.url),
             ("localhost:2181", self.zookeeper),
@@ -94,7 +95,7 @@ class Started:
         return command
 
     def run(self, script: str, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
-        """Run commands of a document as its reader would, stopping at the first that fails."""
+        """Run commands of a document as a reader would, stopping at the first that fails."""
         return subprocess.run(
             ["bash", "-ec", self.bent(script)],
             cwd=ROOT,

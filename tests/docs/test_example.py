@@ -1,4 +1,4 @@
-"""The example project of the documents: its test passes, in a pytest of its own, as a user runs it."""
+"""The example project of the documents: its test passes in a separate pytest, as a user runs it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_the_example_passes_in_a_pytest_of_its_own(tmp_path: Path) -> None:
+def test_example_passes_in_its_own_pytest(tmp_path: Path) -> None:
     project = tmp_path / "ledger"
     shutil.copytree(ROOT / "docs" / "example", project, ignore=shutil.ignore_patterns("__pycache__"))
     done = subprocess.run(

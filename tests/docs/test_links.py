@@ -1,4 +1,4 @@
-"""Every link between documents leads somewhere, and every path and name of code in them exists."""
+"""Every link between documents has a target, and every path and code name in them exists."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from tests.docs.documents import AT_THE_TOP, ROOT, documents, name_of, prose
 
 DOCUMENTS = [pytest.param(path, id=name_of(path)) for path in documents()]
 CURRENT = [param for param in DOCUMENTS if param.id != "CHANGELOG.md"]
-"""The changelog speaks of what was; the others of what is."""
+"""The changelog describes the past, all other documents the present."""
 OF_MODULES = [param for param in CURRENT if not param.id.endswith("-keys.md")]
-"""Kafka's keys have dots, and begin with words that are rooms here."""
+"""Kafka's keys contain dots, and start with words that are package names here."""
 _LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s#]*)(?:#([^)\s]+))?\)")
 _CODE = re.compile(r"`([^`\n]+)`")
 _DEFINED = re.compile(r"`([A-Za-z_]\w*)`\s\(`([\w.-]+/[\w./-]*)`\)")
@@ -24,7 +24,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 @cache
 def tracked() -> frozenset[str]:
-    """Every file and folder of the repository."""
+    """Return every file and folder of the repository."""
     listed = subprocess.run(
         ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
         cwd=ROOT,
@@ -38,32 +38,32 @@ def tracked() -> frozenset[str]:
 
 
 @cache
-def rooms() -> frozenset[str]:
+def packages() -> frozenset[str]:
     return frozenset(name for name in tracked() if "/" not in name and (ROOT / name).is_dir() and name != ".")
 
 
 @cache
 def sources(place: str) -> str:
-    """All Python and JavaScript of a file or folder, as one text."""
+    """Return all Python and JavaScript source of a file or folder, as one text."""
     path = ROOT / place
     found = [path] if path.is_file() else sorted((*path.rglob("*.py"), *path.rglob("*.js")))
     return "\n".join(each.read_text() for each in found)
 
 
 def anchors(text: str) -> set[str]:
-    """What a forge makes of headings: lower case, blanks to hyphens, punctuation gone."""
+    """Return the anchors that a forge makes of headings: lower case, hyphens for blanks, no punctuation."""
     plain = (re.sub(r"[`*]", "", heading) for heading in _HEADING.findall(prose(text)))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in plain}
 
 
 def is_defined(name: str, place: str) -> bool:
-    """Is there a class, function or constant of that name?"""
+    """Return whether a class, function or constant has that name."""
     defined = rf"^\s*(?:(?:async )?def|class|export function|const|export const) {name}\b|^{name}\b.*=|^{name}:"
     return re.search(defined, sources(place), re.MULTILINE) is not None
 
 
 def is_code(dotted: str) -> bool:
-    """Does `room.module.Name` name a module, or something in one?"""
+    """Return whether `package.module.Name` is a module, or an object in one."""
     parts = dotted.split(".")
     for size in range(len(parts), 0, -1):
         path = ROOT.joinpath(*parts[:size])
@@ -74,7 +74,7 @@ def is_code(dotted: str) -> bool:
 
 
 @pytest.mark.parametrize("path", DOCUMENTS)
-def test_every_link_leads_somewhere(path: Path) -> None:
+def test_every_link_has_a_target(path: Path) -> None:
     wrong = []
     for target, anchor in _LINK.findall(prose(path.read_text())):
         found = (path.parent / target).resolve() if target else path
@@ -86,26 +86,26 @@ def test_every_link_leads_somewhere(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", CURRENT)
-def test_every_path_that_is_named_exists(path: Path) -> None:
+def test_every_path_in_a_document_exists(path: Path) -> None:
     named = [
         token.rstrip("/")
         for token in _CODE.findall(prose(path.read_text()))
         if re.fullmatch(r"[\w./-]+", token) and ("/" in token[1:] or token in AT_THE_TOP)
     ]
-    wrong = [token for token in named if token.split("/")[0] in rooms() and token not in tracked()]
+    wrong = [token for token in named if token.split("/")[0] in packages() and token not in tracked()]
     assert wrong == []
 
 
 @pytest.mark.parametrize("path", CURRENT)
-def test_every_name_of_code_is_defined_where_it_is_said_to_be(path: Path) -> None:
+def test_every_code_name_is_defined_where_documented(path: Path) -> None:
     text = prose(path.read_text())
     wrong = [f"{name} in {place}" for name, place in _DEFINED.findall(text) if not is_defined(name, place)]
     assert wrong == []
 
 
 @pytest.mark.parametrize("path", OF_MODULES)
-def test_every_module_that_is_named_exists(path: Path) -> None:
-    # Keys of the configuration begin with the project's name, which is also a package's.
+def test_every_module_in_a_document_exists(path: Path) -> None:
+    # Configuration keys start with the project's name, which is also a package's.
     dotted = [t for t in _CODE.findall(prose(path.read_text())) if re.fullmatch(r"(?!zabka\.)[a-z_]\w*(\.\w+)+", t)]
-    wrong = [t for t in dotted if t.split(".")[0] in rooms() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]
+    wrong = [t for t in dotted if t.split(".")[0] in packages() and (ROOT / t.split(".")[0] / "__init__.py").is_file()]
     assert [token for token in wrong if not is_code(token)] == []

@@ -1,4 +1,4 @@
-"""The README's commands, run as a newcomer would, against the cluster that its first command starts."""
+"""The README's commands, run as a newcomer would, in the cluster that its first command starts."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ TOUR = [
 ]
 
 
-def test_the_readme_begins_with_two_commands() -> None:
+def test_readme_starts_with_two_commands() -> None:
     assert [line for line in commands(README) if line.startswith("make ")] == ["make up", "make test"]
 
 
@@ -39,20 +39,20 @@ def test_commands_of_the_tour_work(started: Started, tmp_path: Path, command: st
     for beginning, tool in TOOLS.items():
         if command.startswith(beginning) and shutil.which(tool) is None:
             if os.environ.get("CI"):
-                pytest.fail(f"CI is to have {tool}")
+                pytest.fail(f"CI must have {tool}")
             pytest.skip(f"needs {tool}, which is not on this machine")
     done = started.run(command.replace("seed-7.jsonl", str(tmp_path / "seed-7.jsonl")))
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Traceback" not in output
     if "/start" in command:
         started.settle()
     if "curl" in command:
-        assert '"status":4' not in said and '"status":5' not in said, said
+        assert '"status":4' not in output and '"status":5' not in output, output
 
 
 @pytest.mark.parametrize("fixture", ["zabka_cluster", "zabka_world"])
-def test_the_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
+def test_example_for_test_authors_passes(tmp_path: Path, fixture: str) -> None:
     (example,) = re.findall(r"^```python\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
     (tmp_path / "test_example.py").write_text(example.replace("zabka_cluster", fixture))
     done = subprocess.run(

@@ -1,4 +1,4 @@
-"""The committed reference pages are what the code makes."""
+"""The committed reference pages equal those generated from the code."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from tests.docs.documents import DOCS
 
 
 @pytest.mark.parametrize("name", PAGES)
-def test_a_reference_page_is_up_to_date(name: str) -> None:
+def test_reference_page_is_up_to_date(name: str) -> None:
     assert (DOCS / "reference" / name).read_text() == PAGES[name](), "run `make reference`"
 
 
-def test_every_page_of_the_reference_is_made_from_code() -> None:
+def test_every_reference_page_is_generated_from_code() -> None:
     assert sorted(path.name for path in (DOCS / "reference").glob("*.md")) == sorted((*PAGES, "index.md"))
 
 
 @pytest.mark.parametrize("name", LESSON_PAGES)
-def test_a_lesson_to_read_is_up_to_date(name: str) -> None:
+def test_lesson_page_is_up_to_date(name: str) -> None:
     assert (DOCS / "lessons" / name).read_text() == LESSON_PAGES[name](), "run `make reference`"
 
 
-def test_every_lesson_to_read_is_made_from_the_lessons() -> None:
+def test_every_lesson_page_is_generated_from_the_lessons() -> None:
     assert sorted(path.name for path in (DOCS / "lessons").glob("*.md")) == sorted(LESSON_PAGES)

@@ -1,4 +1,4 @@
-"""The shell blocks of every document but the README and the tutorial: each command is run, or excused with a reason."""
+"""The shell blocks of all other documents: each command is run, or excluded with a reason."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXCUSED = {
     "make mutants ": "trying two hundred mutants takes long; tests/mutation holds what the tool does",
     "make reference": "it writes the pages; test_reference compares them",
     "make up ARGS=": "another cluster with a full journal; the first one is started in the same way",
-    "for s in 1 2 3 10 20": "25 histories take a minute; test_the_hashes_of_histories_are_written runs it for one",
+    "for s in 1 2 3 10 20": "25 histories take a minute; test_history_hash_files_are_written runs it for one",
     ".venv/bin/zabka simulate --seeds 0-": "the README's tour simulates ten seeds",
     "pip install .": "test_wheel and `make dist` install the wheel into environments of their own",
     "make compose-up": "make test-compose runs it",
@@ -32,18 +32,18 @@ EXCUSED = {
     ".venv/bin/zabka agent --hosts ": "it needs three hosts; tests/compose/test_host_networks.py makes them",
     "kcat ": "the README's tour has the same command, and knows where kcat is missing",
 }
-"""By the command's beginning, why it is not run here."""
+"""The reason why a command is not run here, by the command's beginning."""
 ELSEWHERE = ("README.md", "docs/tutorial/three-elections.md")
 PAGES = [path for path in documents() if name_of(path) not in ELSEWHERE and commands(path.read_text())]
 _WRITTEN = re.compile(r"\b(seed-\d+\.jsonl|hashes\.txt|searches/\w+|zabka\.yaml)\b")
 
 
 AFTER_AN_OUTAGE = ("docs/how-to/find-out-why-an-isr-shrank.md",)
-"""Pages for whom something has gone wrong."""
+"""Pages for readers whose cluster had an outage."""
 
 
 def have_an_outage(started: Started) -> None:
-    """The leader of orders-0 is killed, another is elected, and it comes back."""
+    """Kill the leader of orders-0, wait for the election of another, and start it again."""
     api = f"http://{started.url}/api/v1"
     made = started.run(
         ".venv/bin/zabka topics --create --if-not-exists --topic orders --partitions 3 --replication-factor 3"
@@ -59,7 +59,7 @@ def have_an_outage(started: Started) -> None:
         http.post(f"{api}/brokers/{killed}/kill").raise_for_status()
         deadline = time.monotonic() + 60
         while leader() in (killed, -1):
-            assert time.monotonic() < deadline, "nobody else was elected"
+            assert time.monotonic() < deadline, "no other leader was elected"
             time.sleep(0.2)
         http.post(f"{api}/brokers/{killed}/start").raise_for_status()
 
@@ -69,31 +69,31 @@ def excuse(line: str) -> str | None:
 
 
 def script(path: Path) -> str:
-    """What is left to run of a page."""
+    """Return the commands of a page that are run."""
     lines = [line for block in blocks(path.read_text()) if block.language == "sh" for line in block.text.splitlines()]
     return "\n".join(line for line in lines if excuse(line.strip()) is None)
 
 
 @pytest.mark.parametrize("path", [page for page in PAGES if script(page).strip()], ids=name_of)
-def test_a_page_s_commands_work(started: Started, tmp_path: Path, path: Path) -> None:
+def test_commands_of_a_page_work(started: Started, tmp_path: Path, path: Path) -> None:
     if name_of(path) in AFTER_AN_OUTAGE:
         have_an_outage(started)
     started.settle()
     done = started.run(_WRITTEN.sub(lambda found: str(tmp_path / found.group()), script(path)), timeout_s=120)
-    said = done.stdout + done.stderr
-    assert done.returncode == 0, said
-    assert "Traceback" not in said
+    output = done.stdout + done.stderr
+    assert done.returncode == 0, output
+    assert "Traceback" not in output
 
 
-def test_the_hashes_of_histories_are_written(tmp_path: Path) -> None:
-    (told,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
-    shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", told)
-    assert shorter != told
+def test_history_hash_files_are_written(tmp_path: Path) -> None:
+    (command,) = [line for line in commands((ROOT / "CONTRIBUTING.md").read_text()) if "hashes.txt" in line]
+    shorter = re.sub(r"in 1 2 3 10 20;(.*) in chaos [\w -]+;", r"in 1;\1 in ensemble;", command)
+    assert shorter != command
     file = tmp_path / "hashes.txt"
     subprocess.run(["bash", "-ec", shorter.replace("hashes.txt", str(file))], cwd=ROOT, check=True, timeout=120)
     assert re.fullmatch(r"ensemble 1 [0-9a-f]{64}\n", file.read_text())
 
 
-def test_every_excuse_is_needed() -> None:
+def test_every_exclusion_matches_a_command() -> None:
     lines = [line for path in documents() for line in commands(path.read_text())]
     assert [beginning for beginning in EXCUSED if not any(line.startswith(beginning) for line in lines)] == []

@@ -1,4 +1,4 @@
-"""What the documents' site is built with: pinned by hash, and nothing that the project's own environment needs."""
+"""The documentation site's generator: pinned by hash, and separate from the project's own dependencies."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from tests.docs.documents import DOCS, ROOT
 LOCK = (DOCS / "site/requirements.lock").read_text()
 
 
-def test_every_package_of_the_site_s_generator_is_pinned_by_hash() -> None:
+def test_every_package_of_the_site_generator_has_a_hash() -> None:
     pins = [line for line in LOCK.splitlines() if "==" in line]
     assert pins
-    assert all(line.rstrip().endswith("\\") for line in pins), "a pin without its hashes"
+    assert all(line.rstrip().endswith("\\") for line in pins), "a pinned package without hashes"
 
 
-def test_the_lock_has_what_the_dependency_group_asks_for() -> None:
+def test_lock_has_the_packages_of_the_dependency_group() -> None:
     group = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]["docs"]
-    wanted = {re.split(r"[<>=]", requirement)[0] for requirement in group}
+    required = {re.split(r"[<>=]", requirement)[0] for requirement in group}
     pinned = set(re.findall(r"^([\w.-]+)==", LOCK, re.MULTILINE))
-    assert wanted - pinned == set()
+    assert required - pinned == set()
 
 
-def test_running_zabka_does_not_install_the_sites_generator() -> None:
+def test_running_zabka_does_not_install_the_site_generator() -> None:
     assert re.findall(r"^sphinx==", (ROOT / "requirements.lock").read_text(), re.MULTILINE) == []
 
 
-def test_the_diagrams_library_is_pinned_and_names_no_address() -> None:
+def test_diagram_library_is_pinned_without_a_url() -> None:
     packages = json.loads((DOCS / "site/package-lock.json").read_text())["packages"]
     (library,) = (found for name, found in packages.items() if name)
     assert library["integrity"] and "resolved" not in library

@@ -1,4 +1,4 @@
-"""The tutorial, part by part, in the order in which it is read; and that it shows what it says it shows."""
+"""The tutorial, part by part in reading order: its commands print the output that it shows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def title(part: str) -> str:
 
 
 def pattern_of(line: str) -> re.Pattern[str]:
-    """What a line of expected output stands for: any number for a number, anything for an ellipsis."""
+    """Compile a line of expected output: a number matches any number, an ellipsis anything."""
     out, at = "", 0
     for found in _CHANGES.finditer(line):
         out += re.escape(line[at : found.start()])
@@ -32,7 +32,7 @@ def pattern_of(line: str) -> re.Pattern[str]:
 
 
 def steps(part: str) -> list[tuple[str, list[str]]]:
-    """Each block of commands, with the lines of output that the tutorial shows right below it."""
+    """Return each block of commands, with the output lines that the tutorial shows right after it."""
     found = blocks(part)
     return [
         (block.text, following[0].text.strip("\n").splitlines() if following else [])
@@ -44,13 +44,13 @@ def steps(part: str) -> list[tuple[str, list[str]]]:
 
 @pytest.mark.parametrize("part", PARTS, ids=title)
 @pytest.mark.timeout(300)
-def test_a_part_shows_what_it_says(started: Started, part: str) -> None:
-    told = steps(part)
+def test_commands_of_a_part_print_the_documented_output(started: Started, part: str) -> None:
+    shown = steps(part)
     started.settle()
-    done = started.run("\n".join(f"echo '{_MARK}'\n{script}" for script, _ in told))
+    done = started.run("\n".join(f"echo '{_MARK}'\n{script}" for script, _ in shown))
     assert done.returncode == 0, done.stdout + done.stderr
-    for (script, expected), said in zip(told, done.stdout.split(_MARK + "\n")[1:], strict=True):
-        lines = iter(said.splitlines())
+    for (script, expected), output in zip(shown, done.stdout.split(_MARK + "\n")[1:], strict=True):
+        lines = iter(output.splitlines())
         for line in expected:
             pattern = pattern_of(line.strip())
-            assert any(pattern.fullmatch(one.strip()) for one in lines), f"{script}\ndid not say\n{line}\nbut\n{said}"
+            assert any(pattern.fullmatch(one.strip()) for one in lines), f"{script}\ndid not say\n{line}\nbut\n{output}"

@@ -1,4 +1,4 @@
-"""Every row of docs/how-to/upgrade.md, shown with files that an older or a newer zabka could have written."""
+"""Every row of docs/how-to/upgrade.md, tested with files that an older or a newer zabka could have written."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ VERSIONS: dict[str, int | None] = {
 Show = Callable[[Path], str]
 OLDER: dict[str, Show] = {}
 NEWER: dict[str, Show] = {}
-"""Of each format: reads such a file, and returns the words of the page's table."""
+"""By format: a function that reads such a file, and returns the text of the page's table."""
 
 
 def older(name: str) -> Callable[[Show], Show]:
@@ -99,7 +99,7 @@ def newer(name: str) -> Callable[[Show], Show]:
 
 
 def rows() -> dict[str, tuple[str, str, str]]:
-    """The page's table: version, older file and newer file by format."""
+    """Return the page's table: version, older file and newer file by format."""
     table = re.findall(r"^\| (.+?) \| (.+?) \| (.+?) \| (.+?) \|$", PAGE, re.MULTILINE)
     return {name: (version, old, new) for name, version, old, new in table if name not in ("format", "---")}
 
@@ -140,16 +140,16 @@ def test_figures_of_the_text_are_those_of_the_code() -> None:
     assert "`ZKLG`" in PAGE and "`ZKSN`" in PAGE
 
 
-# ---- what the journals and the API keep -----------------------------------------------------------------------------
+# ---- data of the journals and the API ------------------------------------------------------------------------------
 
 FAULT = e.FaultInjected("f1", "cut", "peer-1", "peer-2", both_ways=True)
 STARTED = e.NodeStarted("peer", 1, {})
 
 
 def edited(line: bytes, *dropped: str, **changed: Any) -> bytes:
-    """A line of JSON without some fields, and with others."""
-    told = {name: value for name, value in json.loads(line).items() if name not in dropped}
-    return json.dumps({**told, **changed}, separators=(",", ":")).encode() + b"\n"
+    """Return a JSON line without some fields, and with others."""
+    fields = {name: value for name, value in json.loads(line).items() if name not in dropped}
+    return json.dumps({**fields, **changed}, separators=(",", ":")).encode() + b"\n"
 
 
 def journal(directory: Path, *lines: bytes) -> Path:
@@ -168,7 +168,7 @@ def read_journal_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("journal")
 def set_newer_line_of_a_journal_aside(tmp_path: Path) -> str:
-    """The type is unknown, too: the reason is the schema."""
+    """The type is unknown too: the reported reason is the schema."""
     line = edited(encode_line("peer-1", 2, 1, 1, FAULT), schema=SCHEMA_VERSION + 1, type="weather_changed")
     path = journal(tmp_path, encode_line("peer-1", 1, 1, 1, STARTED), line, encode_line("peer-1", 3, 1, 1, STARTED))
     bad: list[BadLine] = []
@@ -198,7 +198,7 @@ SENT = Sighting(
 
 
 class _Talking(FakeAgent):
-    """An agent whose peer-1 wrote these lines of messages."""
+    """An agent whose peer-1 wrote these message lines."""
 
     lines = b""
 
@@ -208,7 +208,7 @@ class _Talking(FakeAgent):
 
 
 def sent_us(tmp_path: Path, *lines: bytes) -> list[int]:
-    """The moments of the messages that the API makes of these lines."""
+    """Return the send times of the messages that the API reads from these lines."""
 
     async def select() -> list[int]:
         agent = _Talking(settings(tmp_path).agents[0])
@@ -236,7 +236,7 @@ def leave_unreadable_message_out(tmp_path: Path) -> str:
 
 
 def collected(directory: Path) -> Path:
-    """A collected history of one event, in one file."""
+    """Write a collected history of one event in one file, and return the file."""
     collector = Collector(directory)
     collector.accept_chunk(JournalChunk("peer-1", encode_line("peer-1", 1, 1, 1, STARTED), Position()))
     collector.number_due(everything=True)
@@ -260,7 +260,7 @@ def read_collected_history_without_newer_fields(tmp_path: Path) -> str:
 
 @newer("collected history")
 def refuse_newer_collected_history(tmp_path: Path) -> str:
-    """The API's process ends before it writes anything, with one line on standard error."""
+    """The API's process exits before it writes anything, with one line on standard error."""
     mine = settings(tmp_path, port=0)
     mine.agent_token_file.write_text("token")
     file = collected(mine.data / "collected")
@@ -293,12 +293,12 @@ def test_up_shows_why_the_api_does_not_start(tmp_path: Path) -> None:
          "--port", "0", "--zk-port", "0", "--kafka-port", "0"],
         env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=100, check=False,
     )  # fmt: skip
-    said = " ".join((ended.stdout + ended.stderr).split())
+    output = " ".join((ended.stdout + ended.stderr).split())
     assert ended.returncode == 1
-    assert f"api ended with exit code {NEWER_STATE}" in said
-    assert f"events of schema {SCHEMA_VERSION + 1}" in said
-    assert said.count("the API cannot start") == 1, "it was started again"
-    assert "Traceback" not in said
+    assert f"api ended with exit code {NEWER_STATE}" in output
+    assert f"events of schema {SCHEMA_VERSION + 1}" in output
+    assert output.count("the API cannot start") == 1, "the API was started again"
+    assert "Traceback" not in output
 
 
 RUN = Run(
@@ -307,7 +307,7 @@ RUN = Run(
 
 
 def kept_run(directory: Path) -> Path:
-    """The journal of a kept run."""
+    """Return the journal of a kept run."""
     kept = KeptRuns(directory)
     kept.keep(RUN, [Entry("peer-1", 1, 1, 1, STARTED)])
     return directory / RUN.id / JOURNAL
@@ -365,7 +365,7 @@ def test_unknown_fields_of_a_topology_are_ignored(tmp_path: Path) -> None:
 
 
 def lake(directory: Path) -> tuple[Commit, Path]:
-    """A lake of one commit, and that commit's file."""
+    """Return a lake's only commit, and the file of that commit."""
     made = Commit(batch=0, files={}, lines=[Lines(".", "peer-1", 1, 3)], set_aside=0, latest_us=1)
     commits.write(directory, made)
     return made, commits.path_of(directory, 0)
@@ -479,7 +479,7 @@ def read_snapshot_with_a_newer_version(tmp_path: Path) -> str:
     return read_snapshot_of(tmp_path, SNAPSHOT_VERSION + 1)
 
 
-def test_snapshot_with_another_magic_is_passed_over(tmp_path: Path) -> None:
+def test_snapshot_with_another_magic_is_skipped(tmp_path: Path) -> None:
     directories = directories_with(tmp_path, range(1, 4), snapshots=(0, EPOCH_1 + 2))
     header(tmp_path / "snapshot.100000002", SNAPSHOT_MAGIC + 1, SNAPSHOT_VERSION)
     recovered = recover(directories).recovered
@@ -533,12 +533,12 @@ def read_meta_properties_without_version(tmp_path: Path) -> str:
 
 @newer("`meta.properties`")
 def refuse_newer_meta_properties(tmp_path: Path) -> str:
-    """The words are those of Kafka's MetaPropertiesVersion; 1 is the version of KRaft."""
-    for version, words in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
+    """The error text is that of Kafka's MetaPropertiesVersion; 1 is the version of KRaft."""
+    for version, message in (("1", "Unknown meta.properties version number 1"), ("2", "number 2"),
                            ("x", "Invalid meta.properties version string 'x'")):  # fmt: skip
         directory = properties(tmp_path, "cluster.id=c", f"version={version}", "node.id=1", "broker.id=1")
         before = files_below(tmp_path)
-        with pytest.raises(InconsistentMetaProperties, match=words):
+        with pytest.raises(InconsistentMetaProperties, match=message):
             claim_log_directory(directory, "c", 1)
         assert files_below(tmp_path) == before
     return "refused"
@@ -556,7 +556,7 @@ def a_log(directory: Path, segment_bytes: int = 1 << 20) -> PartitionLog:
 
 
 def truncated_at_magic(directory: Path, magic: int) -> str:
-    """Two batches, the second of another magic."""
+    """Write two batches, the second with another magic."""
     log = a_log(directory)
     append(log, ("a", "1"))
     (segment,) = (directory / "orders-0").glob("*.log")
@@ -585,7 +585,7 @@ def truncate_segment_at_a_newer_magic(tmp_path: Path) -> str:
 
 @newer("checkpoint")
 def build_newer_checkpoint_again(tmp_path: Path) -> str:
-    """Offsets count as missing; leader epochs are in the batches."""
+    """Offsets count as missing; leader epochs are restored from the batches."""
     directory = FileLogDirectory(tmp_path)
     checkpoints.write_offsets(directory, checkpoints.REPLICATION_OFFSETS, {TP: 7})
     assert checkpoints.read_offsets(directory, checkpoints.REPLICATION_OFFSETS) == {TP: 7}

@@ -1,4 +1,4 @@
-"""A disk that is full, as the kernel has it: the limit of a file's size cuts a write short (setrlimit(2))."""
+"""A full disk as the kernel reports it: a file size limit that cuts a write short (setrlimit(2))."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def no_file_grows_beyond(size: int) -> Iterator[None]:
-    """While the block lasts, no file of this process may be larger; Python turns the signal into an OSError."""
+    """Limit the size of files of this process during the block; Python turns the signal into an OSError."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

@@ -1,10 +1,10 @@
-"""The golden files, and what writes the expected half of them: `python -m tests.journal.golden_files`.
+"""The golden files, and the program that writes their expected half: `python -m tests.journal.golden_files`.
 
-`tests/golden/histories` holds small journals and, beside each, the state that the docstrings of its events ask for;
-`tests/golden/sentences.jsonl` holds journal entries with what is to be said of each.  To add an event, write a line
-`{"entry": {…}}` into the latter (and where the fold listens to it, its line into a history) and run this.  It fills in
-what is said and the states as the code has them now, so the review of its diff is the test: every line of it has to be
-what the event's docstring asks for.
+`tests/golden/histories` holds small journals, each with the state that the docstrings of its events define.
+`tests/golden/sentences.jsonl` holds journal entries, each with its sentence. To add an event, append a line `{"entry":
+{…}}` to the latter (and a line to a history if the fold handles the event), and run this program. It fills in the
+sentences and states that the code produces now, so the review of its diff is the test: every line must match the
+event's docstring.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zabka.journal.sentence_file import SENTENCES, read_sentences
 from zabka.journal.sentences import holds, render
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
-TOLD = GOLDEN / "sentences.jsonl"
+GOLDEN_SENTENCES = GOLDEN / "sentences.jsonl"
 HISTORIES = sorted((GOLDEN / "histories").glob("*.jsonl"))
 
 
@@ -47,8 +47,10 @@ def state_after(entries: Iterable[Entry]) -> dict[str, Any]:
 EMPTY: dict[str, Any] = json.loads(msgspec.json.encode(ClusterState()))
 
 
-def said_of(line: dict[str, Any]) -> dict[str, Any]:
-    """A line of `sentences.jsonl` with what the table says of its entry; `spoken` and `progress` only where it does."""
+def with_sentence(line: dict[str, Any]) -> dict[str, Any]:
+    """Return a line of `sentences.jsonl` with its entry's sentence; `spoken` and `progress` are set only where they
+    apply.
+    """
     table, sentences = json.loads(SENTENCES.read_bytes()), read_sentences()
     entry = entry_from_dict(line["entry"])
     wording = table[line["entry"]["type"]]
@@ -69,18 +71,18 @@ def said_of(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def sentences_text() -> str:
-    """What `sentences.jsonl` is to hold."""
-    return "".join(json.dumps(said_of(line), ensure_ascii=False) + "\n" for line in lines_of(TOLD))
+    """Return the expected text of `sentences.jsonl`."""
+    return "".join(json.dumps(with_sentence(line), ensure_ascii=False) + "\n" for line in lines_of(GOLDEN_SENTENCES))
 
 
 def state_text(history: Path) -> str:
-    """What the state beside a history is to hold."""
+    """Return the expected text of a history's state file."""
     return json.dumps(state_after(entries_of(history)), ensure_ascii=False, indent=1) + "\n"
 
 
 def main() -> None:
     """Write the expected half of every golden file."""
-    TOLD.write_text(sentences_text())
+    GOLDEN_SENTENCES.write_text(sentences_text())
     for history in HISTORIES:
         state_file(history).write_text(state_text(history))
 

@@ -1,4 +1,4 @@
-"""From an effect back to its beginning: what each reference leads to, and where chains end."""
+"""Chains of causes from an effect to its first cause: the target of each reference, and the ends of chains."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ ROOT = Path(__file__).parents[2]
 
 
 class History:
-    """Entries in the order in which they are told."""
+    """Journal entries in the order of their writes."""
 
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def tell(self, node: str, event: Event) -> Entry:
+    def add(self, node: str, event: Event) -> Entry:
         node_seq = sum(entry.node == node for entry in self.entries) + 1
         at_us = 1000 * (len(self.entries) + 1)
         self.entries.append(Entry(node, node_seq, at_us, at_us, event, len(self.entries) + 1))
@@ -71,26 +71,27 @@ def named(entry: Entry) -> Cause:
     return event_cause(entry.node, entry.node_seq)
 
 
-def test_a_controller_is_elected_since_a_session_expired() -> None:
+def test_controller_election_is_caused_by_a_session_expiry() -> None:
     history = History()
-    history.tell("peer-1", e.SessionExpired(0xA1, 6000, 6100, 2))
-    history.tell("peer-2", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
-    history.tell("peer-1", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
-    won = history.tell("broker-2", e.ControllerElected(2, 5, 4, 0x100000008, transaction_cause(0x100000007)))
+    history.add("peer-1", e.SessionExpired(0xA1, 6000, 6100, 2))
+    history.add("peer-2", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
+    history.add("peer-1", e.SessionClosed(0xA1, 0x100000007, ["/controller"], expiry_cause(0xA1)))
+    won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x100000008, transaction_cause(0x100000007)))
     assert history.types(won) == ["controller_elected", "session_closed", "session_expired"]
-    assert history.chain(won).steps[1].node == "peer-2", "the first peer that told of the transaction"
+    assert history.chain(won).steps[1].node == "peer-2", "the first peer that logged the transaction"
     assert history.chain(won)[1:] == (End.TIMER, "timer session-expiry")
 
 
-def test_of_two_brokers_that_went_together_each_partition_names_the_one_that_led_it() -> None:
+def test_partitions_name_their_own_leaders_session_expiry() -> None:
+    """Two brokers expire together; each partition's chain leads to the session of its own former leader."""
     history = History()
     for broker, session in ((1, 0xA1), (2, 0xA2)):
-        history.tell(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
+        history.add(f"broker-{broker}", e.BrokerRegistered(broker, 0x10 + broker, session, START))
     for session, zxid in ((0xA1, 0x21), (0xA2, 0x22)):
-        history.tell("peer-1", e.SessionExpired(session, 6000))
-        history.tell("peer-1", e.SessionClosed(session, zxid, [], expiry_cause(session)))
-    of_second = history.tell("broker-3", elected(7, 2, registration_cause(2, 0x12)))
-    of_first = history.tell("broker-3", elected(8, 1, registration_cause(1, 0x11)))
+        history.add("peer-1", e.SessionExpired(session, 6000))
+        history.add("peer-1", e.SessionClosed(session, zxid, [], expiry_cause(session)))
+    of_second = history.add("broker-3", elected(7, 2, registration_cause(2, 0x12)))
+    of_first = history.add("broker-3", elected(8, 1, registration_cause(1, 0x11)))
     sessions = [
         [step.event.session_id for step in history.chain(entry).steps if isinstance(step.event, e.SessionClosed)]
         for entry in (of_first, of_second)
@@ -98,65 +99,65 @@ def test_of_two_brokers_that_went_together_each_partition_names_the_one_that_led
     assert sessions == [[0xA1], [0xA2]]
 
 
-def test_a_registration_that_went_before_its_session_ended_is_not_explained_by_that_end() -> None:
+def test_deleted_registration_is_not_caused_by_a_later_expiry() -> None:
     history = History()
-    history.tell("broker-1", e.BrokerRegistered(1, 0x11, 0xA1, START))
-    early = history.tell("broker-3", elected(7, 1, registration_cause(1, 0x11)))
-    history.tell("peer-1", e.SessionExpired(0xA1, 6000))
-    history.tell("peer-1", e.SessionClosed(0xA1, 0x21, [], expiry_cause(0xA1)))
+    history.add("broker-1", e.BrokerRegistered(1, 0x11, 0xA1, START))
+    early = history.add("broker-3", elected(7, 1, registration_cause(1, 0x11)))
+    history.add("peer-1", e.SessionExpired(0xA1, 6000))
+    history.add("peer-1", e.SessionClosed(0xA1, 0x21, [], expiry_cause(0xA1)))
     assert history.types(early) == ["leader_elected"]
     assert history.chain(early).end is End.UNKNOWN
 
 
-def test_an_absent_broker_is_explained_by_the_end_of_its_last_session_before() -> None:
+def test_absent_broker_is_caused_by_its_last_sessions_end() -> None:
     history = History()
     for session, czxid in ((0xA1, 0x11), (0xA2, 0x12)):
-        history.tell("broker-1", e.BrokerRegistered(1, czxid, session, START))
-        history.tell("peer-1", e.SessionExpired(session, 6000))
-        history.tell("peer-1", e.SessionClosed(session, czxid + 1, [], expiry_cause(session)))
-    found = history.chain(history.tell("broker-3", elected(7, 1, absence_cause(1))))
+        history.add("broker-1", e.BrokerRegistered(1, czxid, session, START))
+        history.add("peer-1", e.SessionExpired(session, 6000))
+        history.add("peer-1", e.SessionClosed(session, czxid + 1, [], expiry_cause(session)))
+    found = history.chain(history.add("broker-3", elected(7, 1, absence_cause(1))))
     assert [step.event.session_id for step in found.steps if isinstance(step.event, e.SessionClosed)] == [0xA2]
 
 
-def test_records_are_lost_since_a_log_was_cut_since_a_leader_was_elected() -> None:
+def test_record_loss_is_caused_by_truncation_and_election() -> None:
     history = History()
-    asked = history.tell("broker-3", e.AdminRequested("ElectLeaders", ["orders-0"], "adminclient-1"))
-    history.tell("broker-3", elected(7, 1, named(asked)))
-    followed = history.tell("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 7, 10, election_cause(ORDERS, 7)))
-    cut = history.tell("broker-1", e.LogTruncated(1, "orders", 0, 10, 6, 7, named(followed)))
-    lost = history.tell("broker-1", e.RecordsLost(1, "orders", 0, 6, 9, 4, 4, "diverging_epoch", named(cut)))
+    asked = history.add("broker-3", e.AdminRequested("ElectLeaders", ["orders-0"], "adminclient-1"))
+    history.add("broker-3", elected(7, 1, named(asked)))
+    followed = history.add("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 7, 10, election_cause(ORDERS, 7)))
+    cut = history.add("broker-1", e.LogTruncated(1, "orders", 0, 10, 6, 7, named(followed)))
+    lost = history.add("broker-1", e.RecordsLost(1, "orders", 0, 6, 9, 4, 4, "diverging_epoch", named(cut)))
     assert history.types(lost) == [
         "records_lost", "log_truncated", "followership_taken", "leader_elected", "admin_requested",
     ]  # fmt: skip
     assert history.chain(lost).end is End.REQUEST
 
 
-def test_a_replica_left_the_isr_since_its_leader_proposed_it_when_a_timer_ran_out() -> None:
+def test_isr_shrink_is_caused_by_the_leaders_isr_timer() -> None:
     history = History()
     standing = e.ReplicaStanding(2, 120, 180, 120, 3210, 3000)
     cause = timer_cause("isr-expiration")
-    history.tell("broker-1", e.IsrProposed(1, "orders", 0, [1, 3], 4, 7, "lag", [standing], cause))
+    history.add("broker-1", e.IsrProposed(1, "orders", 0, [1, 3], 4, 7, "lag", [standing], cause))
     changed = e.IsrChanged(
         "orders", 0, [1, 3], 1, 4, 8, "lag", zxid=0x30, left=[2], caused_by=proposal_cause(ORDERS, 7)
     )
-    left = history.tell("broker-3", changed)
+    left = history.add("broker-3", changed)
     assert history.types(left) == ["isr_changed", "isr_proposed"]
     assert history.chain(left)[1:] == (End.TIMER, "timer isr-expiration")
 
 
-def test_a_leader_epoch_that_comes_again_with_a_new_topic_of_that_name_means_the_last_one_before() -> None:
+def test_epoch_of_a_recreated_topic_means_the_last_election() -> None:
     history = History()
-    history.tell("broker-3", elected(0, -1, request_cause("of the first topic")))
-    history.tell("broker-3", elected(0, -1, request_cause("of the second topic")))
-    taken = history.tell("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 0, 0, election_cause(ORDERS, 0)))
-    history.tell("broker-3", elected(0, -1, request_cause("of the third topic")))
+    history.add("broker-3", elected(0, -1, request_cause("of the first topic")))
+    history.add("broker-3", elected(0, -1, request_cause("of the second topic")))
+    taken = history.add("broker-1", e.FollowershipTaken(1, "orders", 0, 3, 0, 0, election_cause(ORDERS, 0)))
+    history.add("broker-3", elected(0, -1, request_cause("of the third topic")))
     assert history.chain(taken).says == "request of the second topic"
 
 
-def test_a_topic_is_created_since_somebody_asked_for_it() -> None:
+def test_topic_creation_is_caused_by_its_request() -> None:
     history = History()
-    history.tell("broker-1", e.AdminRequested("CreateTopics", ["orders", "anId"], "adminclient-1"))
-    made = history.tell("broker-3", e.TopicCreated("orders", "anId", {0: [1]}, topic_cause("anId")))
+    history.add("broker-1", e.AdminRequested("CreateTopics", ["orders", "anId"], "adminclient-1"))
+    made = history.add("broker-3", e.TopicCreated("orders", "anId", {0: [1]}, topic_cause("anId")))
     assert history.types(made) == ["topic_created", "admin_requested"]
 
 
@@ -174,9 +175,9 @@ def test_a_topic_is_created_since_somebody_asked_for_it() -> None:
         (Cause(""), End.UNKNOWN),
     ],
 )
-def test_a_reference_that_no_journal_tells_of_ends_a_chain_as_what_it_says(cause: Cause, end: End) -> None:
+def test_unresolved_reference_ends_the_chain_by_its_kind(cause: Cause, end: End) -> None:
     history = History()
-    won = history.tell("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
+    won = history.add("broker-2", e.ControllerElected(2, 5, 4, 0x50, cause))
     assert history.chain(won).end is end
 
 
@@ -188,43 +189,43 @@ def following(leader: int) -> e.PeerStateChanged:
     return e.PeerStateChanged("FOLLOWING", "BROADCAST", leader, 1, 1, 1, 0x1_0000_0005)
 
 
-def test_a_leader_is_established_since_the_one_before_was_killed() -> None:
+def test_leader_change_is_caused_by_the_old_leaders_kill() -> None:
     history = History()
-    history.tell("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
-    history.tell("peer-1", looking(1, link_cause(3)))
-    established = history.tell("peer-1", e.LeaderEstablished(1, 2, 0x1_0000_0005, [1, 2], looking_cause(1)))
+    history.add("host-1", e.ProcessChanged("peer-3", "down", None, "kill"))
+    history.add("peer-1", looking(1, link_cause(3)))
+    established = history.add("peer-1", e.LeaderEstablished(1, 2, 0x1_0000_0005, [1, 2], looking_cause(1)))
 
     assert history.types(established) == ["leader_established", "peer_state_changed", "process_changed"]
     assert history.chain(established).end is End.FAULT
     assert broken_chains(history.entries) == []
 
 
-def test_a_peer_that_looks_since_its_leader_does_goes_on_with_the_leaders_own_cause() -> None:
+def test_peer_that_follows_a_looking_leader_has_its_cause() -> None:
     history = History()
-    history.tell("peer-3", looking(3, silence_cause(1)))
-    told = history.tell("peer-2", looking(2, looking_cause(3)))
+    history.add("peer-3", looking(3, silence_cause(1)))
+    state_change = history.add("peer-2", looking(2, looking_cause(3)))
 
-    chain = history.chain(told)
+    chain = history.chain(state_change)
     assert [step.node for step in chain.steps] == ["peer-2", "peer-3"]
     assert (chain.end, chain.says) == (End.TIMER, "silence peer-1")
 
 
-def test_a_connection_to_a_peer_that_came_back_was_not_ended_by_its_earlier_end() -> None:
+def test_link_to_a_restarted_peer_ignores_its_earlier_crash() -> None:
     history = History()
-    history.tell("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
-    history.tell("peer-3", e.NodeStarted("peer", 3, {}))
-    history.tell("peer-3", following(1))
-    lost = history.tell("peer-1", looking(1, link_cause(3)))
+    history.add("world", e.FaultInjected("f1", "crash", "peer-3", "peer-3", False))
+    history.add("peer-3", e.NodeStarted("peer", 3, {}))
+    history.add("peer-3", following(1))
+    lost = history.add("peer-1", looking(1, link_cause(3)))
 
     assert history.types(lost) == ["peer_state_changed"]
     assert (history.chain(lost).end, history.chain(lost).says) == (End.FAULT, "link peer-3")
 
 
-def test_a_zombie_resigns_since_its_session_ended() -> None:
+def test_zombie_resigns_because_its_session_ended() -> None:
     history = History()
-    history.tell("peer-1", e.SessionExpired(9, 6_000))
-    history.tell("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
-    resigned = history.tell("broker-1", e.ControllerResigned(1, 3, "controller_moved", owner_cause(9)))
+    history.add("peer-1", e.SessionExpired(9, 6_000))
+    history.add("peer-1", e.SessionClosed(9, 0x1_0000_0007, ["/controller"], expiry_cause(9)))
+    resigned = history.add("broker-1", e.ControllerResigned(1, 3, "controller_moved", owner_cause(9)))
 
     assert history.types(resigned) == ["controller_resigned", "session_closed", "session_expired"]
     assert history.chain(resigned).end is End.TIMER
@@ -234,11 +235,11 @@ PAUSED = e.FaultInjected("f1", "pause", "broker-1", "broker-1", False)
 CUT = e.FaultInjected("f2", "cut", "broker-1", "peer-3", False)
 
 
-def expired_after(*told: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
-    """The chain of an expiry of broker-1's session at 20 s; `told` came at those milliseconds."""
+def expired_after(*events: tuple[int, str, Event], heard_ms_ago: int = 6_300, heard_by: int = 3) -> Chain:
+    """Return the chain of the expiry of broker-1's session at 20 s; the `told` events occur at these milliseconds."""
     causes = Causes()
     expired = e.SessionExpired(9, 6_000, heard_ms_ago, heard_by)
-    each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *told, (20_000, "peer-1", expired)]
+    each = [(0, "broker-1", e.BrokerRegistered(1, 24, 9)), *events, (20_000, "peer-1", expired)]
     entries = [Entry(node, seq, ms * 1000, ms * 1000, event, seq) for seq, (ms, node, event) in enumerate(each, 1)]
     for entry in entries:
         causes.see(entry)
@@ -255,19 +256,20 @@ def expired_after(*told: tuple[int, str, Event], heard_ms_ago: int = 6_300, hear
         e.ProcessChanged("broker-1", "down", None, "kill"),
     ],
 )
-def test_an_expiry_began_with_what_has_silenced_the_sessions_broker_since_its_last_word(event: Event) -> None:
+def test_session_expiry_is_caused_by_the_fault_since_last_ping(event: Event) -> None:
     chain = expired_after((14_000, "world", event))
     assert [step.event for step in chain.steps[1:]] == [event]
     assert chain.end is End.FAULT
 
 
-def test_an_expiry_that_a_new_leader_finds_began_with_a_stop_of_a_third_of_the_time_out() -> None:
+def test_expiry_by_a_new_leader_needs_a_third_of_the_timeout() -> None:
+    """A fault explains it only if it began at least a third of the timeout (2,000 of 6,000 ms) before."""
     assert expired_after((18_000, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.FAULT
     assert expired_after((18_001, "world", PAUSED), heard_ms_ago=-1, heard_by=0).end is End.TIMER
 
 
 @pytest.mark.parametrize(
-    "told",
+    "events",
     [
         pytest.param([(18_000, "world", PAUSED)], id="it was silent long before"),
         pytest.param([(14_000, "world", PAUSED), (15_000, "world", e.FaultRemoved("f1"))], id="it went on"),
@@ -286,12 +288,12 @@ def test_an_expiry_that_a_new_leader_finds_began_with_a_stop_of_a_third_of_the_t
         ),
     ],
 )  # fmt: skip
-def test_an_expiry_that_nothing_accounts_for_ends_at_its_timer(told: list[tuple[int, str, Event]]) -> None:
-    chain = expired_after(*told)
+def test_unexplained_expiry_ends_at_its_timer(events: list[tuple[int, str, Event]]) -> None:
+    chain = expired_after(*events)
     assert (len(chain.steps), chain.end, chain.says) == (1, End.TIMER, "timer session-expiry")
 
 
-def test_an_expiry_began_with_what_came_about_with_the_last_word_and_not_with_what_held_long_before() -> None:
+def test_expiry_prefers_the_fault_closest_to_the_last_ping() -> None:
     both_ways = msgspec.structs.replace(CUT, both_ways=True)
     chain = expired_after((1_000, "world", both_ways), (13_500, "world", PAUSED))
     assert [step.event for step in chain.steps[1:]] == [PAUSED]
@@ -302,57 +304,57 @@ def test_an_expiry_began_with_what_came_about_with_the_last_word_and_not_with_wh
 CUT_FROM_LEADER = e.FaultInjected("f1", "cut", "broker-3", "broker-1", True)
 
 
-def leaving(*replicas: int, told: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
-    """The chain of the proposal by which broker 1 drops followers, with broker 3 cut from it unless others are told."""
+def leaving(*replicas: int, events: Sequence[Event] = (CUT_FROM_LEADER,)) -> Chain:
+    """Return the causes of broker 1's proposal to drop followers; by default its link to broker 3 is cut."""
     history = History()
-    for event in told:
-        history.tell("world", event)
+    for event in events:
+        history.add("world", event)
     moved = [e.ReplicaStanding(replica, 90, 120, 90, 0, 10_000) for replica in replicas]
     isr = [each for each in (1, 2, 3) if each not in replicas]
     proposed = e.IsrProposed(1, "orders", 0, isr, 4, 6, "lag", moved, timer_cause("isr-expiration"))
-    return history.chain(history.tell("broker-1", proposed))
+    return history.chain(history.add("broker-1", proposed))
 
 
-def test_a_follower_leaves_the_isr_since_its_link_to_the_leader_was_cut() -> None:
+def test_isr_shrink_is_caused_by_a_cut_link_to_the_leader() -> None:
     assert [step.node for step in leaving(3).steps] == ["broker-1", "world"]
     assert leaving(3).end is End.FAULT
 
 
-def test_a_follower_that_gets_no_answers_falls_silent_too() -> None:
+def test_follower_without_answers_is_silent_too() -> None:
     one_way = e.FaultInjected("f1", "cut", "broker-1", "broker-3", False)
-    assert leaving(3, told=[one_way]).end is End.FAULT
+    assert leaving(3, events=[one_way]).end is End.FAULT
 
 
-def test_followers_that_leave_at_once_are_each_accounted_for_or_none() -> None:
+def test_joint_isr_shrink_needs_a_fault_for_each_follower() -> None:
     assert (leaving(2, 3).end, leaving(2, 3).says) == (End.TIMER, "timer isr-expiration")
 
 
-def test_followers_that_leave_at_once_by_different_faults_end_at_the_timer() -> None:
+def test_joint_isr_shrink_by_different_faults_ends_at_timer() -> None:
     stopped = e.FaultInjected("f2", "pause", "broker-2", "broker-2", False)
-    assert leaving(2, 3, told=[CUT_FROM_LEADER, stopped]).end is End.TIMER
-    assert leaving(2, told=[CUT_FROM_LEADER, stopped]).end is End.FAULT
+    assert leaving(2, 3, events=[CUT_FROM_LEADER, stopped]).end is End.TIMER
+    assert leaving(2, events=[CUT_FROM_LEADER, stopped]).end is End.FAULT
 
 
 @pytest.mark.parametrize(
     "event", [e.LeaderEstablished(1, 2, 5, [1, 2]), e.ControllerResigned(1, 3, "controller_moved")]
 )
-def test_the_judge_finds_an_election_and_a_resignation_without_a_cause(event: Event) -> None:
+def test_election_or_resignation_without_cause_is_reported(event: Event) -> None:
     history = History()
-    history.tell("peer-1", event)
+    history.add("peer-1", event)
     assert len(broken_chains(history.entries)) == 1
 
 
-def test_a_start_is_the_nodes_own_last_one() -> None:
+def test_start_refers_to_the_nodes_own_last_start() -> None:
     history = History()
-    history.tell("broker-2", e.NodeStarted("broker", 2, {}))
-    history.tell("broker-3", e.NodeStarted("broker", 3, {}))
-    won = history.tell("broker-2", e.ControllerElected(2, 1, 1, 0x50, START))
+    history.add("broker-2", e.NodeStarted("broker", 2, {}))
+    history.add("broker-3", e.NodeStarted("broker", 3, {}))
+    won = history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50, START))
     assert [step.node for step in history.chain(won).steps] == ["broker-2", "broker-2"]
     assert history.chain(won).end is End.START
 
 
-def test_an_ephemeral_that_anybody_made_among_the_brokers_is_the_registration_of_none() -> None:
-    """Python reads no number of five thousand digits."""
+def test_foreign_ephemeral_in_brokers_ids_is_no_registration() -> None:
+    """Python parses no number of 5,000 digits."""
     effect = Entry("peer-1", 2, 2, 2, e.EpochAccepted(1))
     causes = Causes()
     causes.see(Entry("peer-1", 1, 1, 1, e.EphemeralCreated("/brokers/ids/" + "9" * 5_000, 7, 9)))
@@ -360,16 +362,16 @@ def test_an_ephemeral_that_anybody_made_among_the_brokers_is_the_registration_of
     assert causes.chain(effect).end is End.UNKNOWN
 
 
-def test_servers_that_tell_no_transaction_leave_it_unknown() -> None:
+def test_missing_zxid_leaves_the_transaction_unknown() -> None:
     assert transaction_cause(0) == transaction_cause(-1) == ""
 
 
-def test_the_judge_finds_a_decision_without_a_beginning_and_one_that_names_what_came_later() -> None:
+def test_decision_with_missing_or_later_cause_is_reported() -> None:
     history = History()
-    history.tell("broker-2", e.ControllerElected(2, 1, 1, 0x50))
-    history.tell("broker-2", elected(7, 1, event_cause("broker-2", 3)))
-    history.tell("broker-2", e.AdminRequested("ElectLeaders", [], ""))
-    history.tell("broker-2", elected(8, 1, event_cause("broker-2", 3)))
+    history.add("broker-2", e.ControllerElected(2, 1, 1, 0x50))
+    history.add("broker-2", elected(7, 1, event_cause("broker-2", 3)))
+    history.add("broker-2", e.AdminRequested("ElectLeaders", [], ""))
+    history.add("broker-2", elected(8, 1, event_cause("broker-2", 3)))
     found = broken_chains(history.entries)
     assert [violation.node_seq for violation in found] == [1, 2]
 
@@ -379,7 +381,7 @@ def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
 
 
 @pytest.mark.parametrize(
-    ("told", "names"),
+    ("effect", "names"),
     [
         (e.SessionExpired(0xA1, 6000), e.SessionClosed(0xB2, 0x9, [], expiry_cause(0xA1))),
         (followed(7, "payments"), e.LogTruncated(1, "orders", 0, 9, 6, 7, event_cause("broker-1", 1))),
@@ -393,26 +395,26 @@ def followed(leader_epoch: int, topic: str = "orders") -> e.FollowershipTaken:
         (followed(7), e.RecordsLost(1, "orders", 0, 6, 8, 3, 3, "diverging_epoch", START)),
     ],
 )
-def test_the_judge_finds_a_cause_that_does_not_fit_its_effect(told: Event, names: Event) -> None:
+def test_cause_that_does_not_match_its_effect_is_reported(effect: Event, names: Event) -> None:
     history = History()
-    history.tell("broker-1", told)
-    history.tell("broker-1", names)
+    history.add("broker-1", effect)
+    history.add("broker-1", names)
     assert len(broken_chains(history.entries)) == 1
 
 
-def test_the_judge_finds_candidates_that_are_not_the_replicas_or_another_than_was_elected() -> None:
+def test_wrong_election_candidates_are_reported() -> None:
     history = History()
     good = elected(7, 1, timer_cause("auto-leader-rebalance"))
     for rows in ([(1, "not_alive"), (3, "elected")], [(1, "elected"), (2, "available"), (3, "available")]):
-        history.tell("broker-3", msgspec.structs.replace(good, candidates=rows))
-    history.tell("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
+        history.add("broker-3", msgspec.structs.replace(good, candidates=rows))
+    history.add("broker-3", msgspec.structs.replace(good, candidates=[(1, "x"), (2, "x"), (3, "elected")]))
     assert [violation.node_seq for violation in broken_chains(history.entries)] == [1, 2]
 
 
-def test_the_judge_knows_every_request_that_a_node_may_name() -> None:
+def test_checker_knows_every_request_that_can_be_a_cause() -> None:
     given = set()
-    for room in ("controller", "broker_sim", "ensemble"):
-        for path in (ROOT / room).rglob("*.py"):
+    for package in ("controller", "broker_sim", "ensemble"):
+        for path in (ROOT / package).rglob("*.py"):
             given |= set(re.findall(r'(?:request_cause|signals\.request)\(\s*"([^"]+)"', path.read_text()))
 
     assert len(given) > 10

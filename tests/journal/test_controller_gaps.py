@@ -1,4 +1,4 @@
-"""The time without a controller: from the death or freeze of the last one to the first decision of the next."""
+"""The time without a controller: from the last one's death or freeze to the next one's first decision."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ REIGNS = fold(entries_of(GOLDEN / "histories" / "controller-gaps.jsonl")).reigns
 
 
 def test_gap_runs_from_the_freeze_to_the_first_decision() -> None:
-    """Controller 1 froze at 10 s, and its session ended at 15.0019 s.  Controller 2 was elected at 15.007 s and killed
-    before it decided.  Controller 3 was elected at 21.005 s and decided at 21.065 s."""
+    """Controller 1 froze at 10 s, and its session ended at 15.0019 s. Controller 2 was elected at 15.007 s and killed
+    before its first decision. Controller 3 was elected at 21.005 s and decided at 21.065 s.
+    """
     assert gap_before(REIGNS, 0) is None
     assert gap_before(REIGNS, 1) is None
     gap = gap_before(REIGNS, 2)
@@ -26,7 +27,7 @@ def test_gap_after_a_resignation_has_no_detection() -> None:
     assert gap_before(REIGNS, 3) == ControllerGap(30_000_000, 30_008_000, 0, 8_000, 0)
 
 
-def test_gap_names_its_parts_in_text() -> None:
+def test_gap_lists_its_parts_in_text() -> None:
     gap = gap_ended_by(REIGNS, e.ControllerElected(3, 3, 3, 41))
     assert gap is not None
     text = "no controller for 11,065.0 ms: detection 5,001.9 ms, election 6,003.1 ms, loading 60.0 ms"
@@ -35,14 +36,14 @@ def test_gap_names_its_parts_in_text() -> None:
     assert gap_ended_by(REIGNS, e.ControllerResigned(3, 3, "shutdown")) is None
 
 
-def _told(*events: tuple[int, str, e.Event]) -> list[Entry]:
+def _entries(*events: tuple[int, str, e.Event]) -> list[Entry]:
     return [Entry(node, place, at_us, at_us, event) for place, (at_us, node, event) in enumerate(events, 1)]
 
 
 def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
-    """The journals of the peers are missing: the next election is the first that is known of the end."""
+    """The journals of the peers are missing: the next election is the first sign of the session's end."""
     reigns = fold(
-        _told(
+        _entries(
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 1)),
             (5_000, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),
             (9_000, "broker-2", e.ControllerElected(2, 2, 2, 2)),
@@ -52,12 +53,12 @@ def test_gap_without_an_end_of_the_session_has_no_detection() -> None:
         )
     ).reigns
     assert gap_before(reigns, 1) == ControllerGap(5_000, 9_500, None, 4_000, 500)
-    assert gap_before(reigns, 2) is None, "nothing tells when controller 2 stopped"
+    assert gap_before(reigns, 2) is None, "no event shows when controller 2 stopped"
 
 
-def test_gap_of_an_isolated_controller_begins_with_its_sessions_end() -> None:
+def test_gap_of_an_isolated_controller_starts_at_session_end() -> None:
     reigns = fold(
-        _told(
+        _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
             (7_000, "peer-1", e.SessionClosed(7, 5, ["/controller"], "expiry 0x7")),
@@ -68,10 +69,10 @@ def test_gap_of_an_isolated_controller_begins_with_its_sessions_end() -> None:
     assert gap_before(reigns, 1) == ControllerGap(7_000, 7_900, 0, 300, 600)
 
 
-def test_clock_behind_the_peers_leaves_the_loading_time_whole() -> None:
-    """The clock of broker 2 is two seconds behind: it reads its election before the session's end."""
+def test_clock_skew_does_not_change_the_loading_time() -> None:
+    """The clock of broker 2 is two seconds slow: its election has an earlier time than the session's end."""
     reigns = fold(
-        _told(
+        _entries(
             (500, "broker-1", e.BrokerRegistered(1, 1, 7)),
             (1_000, "broker-1", e.ControllerElected(1, 1, 1, 2)),
             (1_500, "host-1", e.ProcessChanged("broker-1", "down", None, "kill")),

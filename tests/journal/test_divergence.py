@@ -1,4 +1,4 @@
-"""Where two histories part, and what does not count as a difference."""
+"""The first difference between two histories, and differences that do not count."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from zabka.journal.events import Entry, Event
 from zabka.simulation.scenarios.library import LIBRARY, play
 
 
-def history(*told: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
+def history(*events: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
     seqs: dict[str, int] = {}
     found = []
-    for place, (node, event) in enumerate(told):
+    for place, (node, event) in enumerate(events):
         seqs[node] = seqs.get(node, 0) + 1
         found.append(Entry(node, seqs[node], clock_us + place, clock_us + place, event, place + 1))
     return found
@@ -22,18 +22,18 @@ def history(*told: tuple[str, Event], clock_us: int = 0) -> list[Entry]:
 ONE, TWO, THREE = ("peer-1", e.EpochAccepted(1)), ("peer-2", e.EpochAccepted(2)), ("peer-1", e.EpochAdopted(3))
 
 
-def test_the_same_events_on_other_clocks_are_no_difference() -> None:
+def test_same_events_on_other_clocks_are_no_difference() -> None:
     assert parting(history(ONE, TWO, THREE), history(ONE, TWO, THREE, clock_us=10**9)) is None
 
 
-def test_the_order_in_which_nodes_take_turns_is_no_difference() -> None:
+def test_interleaving_of_nodes_is_no_difference() -> None:
     assert parting(history(ONE, TWO, THREE), history(TWO, ONE, THREE)) is None
     found = parting(history(ONE, THREE), history(THREE, ONE))
-    assert found is not None, "but the order of a node's own events is"
+    assert found is not None, "the order of a node's own events is a difference"
 
 
-def test_measured_durations_configurations_and_line_numbers_are_no_difference() -> None:
-    def told(ms: int, config: str) -> list[Entry]:
+def test_durations_configs_and_line_numbers_do_not_differ() -> None:
+    def variant(ms: int, config: str) -> list[Entry]:
         proposed = e.IsrProposed(
             1, "t", 0, [1], 0, 0, "lag", [e.ReplicaStanding(2, 5, 9, 5, ms, 100)], f"broker-1#{ms}"
         )
@@ -43,15 +43,15 @@ def test_measured_durations_configurations_and_line_numbers_are_no_difference() 
             ("broker-1", proposed),
         )
 
-    assert parting(told(3, ""), told(4, "x")) is None
-    changed = told(3, "")
+    assert parting(variant(3, ""), variant(4, "x")) is None
+    changed = variant(3, "")
     changed[2] = msgspec.structs.replace(changed[2], event=msgspec.structs.replace(changed[2].event, isr=[1, 2]))  # type: ignore[type-var]
-    found = parting(told(3, ""), changed)
+    found = parting(variant(3, ""), changed)
     assert found is not None
-    assert (found.one, found.other) == (told(3, "")[2], changed[2])
+    assert (found.one, found.other) == (variant(3, "")[2], changed[2])
 
 
-def test_a_history_that_goes_on_parts_where_the_other_ends() -> None:
+def test_longer_history_diverges_at_the_end_of_the_other() -> None:
     found = parting(history(ONE), history(ONE, TWO))
 
     assert found is not None
@@ -60,7 +60,7 @@ def test_a_history_that_goes_on_parts_where_the_other_ends() -> None:
     assert found.other.node == "peer-2"
 
 
-def test_kafka_1211_parts_from_its_bug_where_broker_4_cuts_its_log_from_6_to_5() -> None:
+def test_kafka_1211_diverges_where_broker_4_truncates() -> None:
     verdict = play(LIBRARY["kafka-1211"])
     assert verdict.shown is not None
     found = parting(verdict.journal, verdict.shown.journal)

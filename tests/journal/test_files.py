@@ -1,4 +1,4 @@
-"""The journal's files: what is written is read again, whatever a crash left at the end."""
+"""The journal's files: written events are read back, whatever a crash left at the end."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def writer(directory: Path, **options: object) -> JournalWriter:
     return JournalWriter(directory, "peer-1", clocks=lambda: (next(ticks), 7), **options)  # type: ignore[arg-type]
 
 
-def test_an_event_comes_back_as_it_was_written(tmp_path: Path) -> None:
+def test_event_is_read_back_as_written(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     events = [
         e.EpochAccepted(3),
@@ -35,7 +35,7 @@ def test_an_event_comes_back_as_it_was_written(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in entries] == [1, 2, 3]
 
 
-def test_a_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
+def test_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.ControllerElected(1, 3, 3))
     journal.close()
@@ -45,7 +45,7 @@ def test_a_line_is_flat_json_with_the_envelope_first(tmp_path: Path) -> None:
     assert line["controller_epoch"] == 3
 
 
-def test_full_level_events_are_written_only_when_asked_for(tmp_path: Path) -> None:
+def test_full_level_events_are_written_only_at_that_level(tmp_path: Path) -> None:
     for full, expected in ((False, 0), (True, 1)):
         journal = writer(tmp_path / str(full), full=full)
         journal.write(e.TxnLogged(5))
@@ -53,7 +53,7 @@ def test_full_level_events_are_written_only_when_asked_for(tmp_path: Path) -> No
         assert len(list(read_directory(tmp_path / str(full)))) == expected
 
 
-def test_the_node_sequence_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_node_sequence_continues_after_a_restart(tmp_path: Path) -> None:
     for expected in (1, 2, 3):
         journal = writer(tmp_path)
         journal.write(e.EpochAccepted(expected))
@@ -61,7 +61,7 @@ def test_the_node_sequence_goes_on_after_a_restart(tmp_path: Path) -> None:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2, 3]
 
 
-def test_a_copy_that_somebody_laid_beside_the_journal_is_no_file_of_it(tmp_path: Path) -> None:
+def test_copy_next_to_the_journal_is_not_part_of_it(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))
     journal.close()
@@ -74,7 +74,7 @@ def test_a_copy_that_somebody_laid_beside_the_journal_is_no_file_of_it(tmp_path:
     assert [entry.node_seq for entry in read_directory(tmp_path)] == [1, 2]
 
 
-def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_path: Path) -> None:
+def test_torn_last_line_is_skipped_after_a_restart(tmp_path: Path) -> None:
     journal = writer(tmp_path)
     journal.write(e.EpochAccepted(1))
     journal.write(e.EpochAccepted(2))
@@ -101,14 +101,14 @@ def test_a_torn_last_line_is_no_entry_and_spoils_nothing_after_the_restart(tmp_p
         encode_line("peer-1", 1, 1, 1, e.IsrChanged("t", 0, [-(2**63) - 1], 1, 1, 1, "lag"))[:-1],
     ],
 )  # fmt: skip
-def test_a_line_that_is_no_entry_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
+def test_line_that_is_no_entry_is_set_aside_with_its_reason(tmp_path: Path, line: bytes) -> None:
     (tmp_path / "x-1.000000000001.jsonl").write_bytes(line + b"\n")
     bad: list[BadLine] = []
     assert list(read_directory(tmp_path, bad)) == []
     assert len(bad) == 1 and bad[0].reason
 
 
-def test_files_are_rotated_and_bounded_and_the_sequence_has_no_gap_in_what_is_kept(tmp_path: Path) -> None:
+def test_rotated_files_are_bounded_and_without_gaps(tmp_path: Path) -> None:
     journal = writer(tmp_path, file_bytes_max=500, files_max=3)
     for number in range(100):
         journal.write(e.EpochAccepted(number))
@@ -120,7 +120,7 @@ def test_files_are_rotated_and_bounded_and_the_sequence_has_no_gap_in_what_is_ke
     assert kept == list(range(kept[0], 101))
 
 
-def test_merging_keeps_each_nodes_order_even_when_its_wall_clock_steps_back() -> None:
+def test_merge_keeps_node_order_when_its_clock_steps_back() -> None:
     a = [Entry("a", n, wall, 0, e.EpochAccepted(n)) for n, wall in ((1, 10), (2, 5), (3, 20))]
     b = [Entry("b", 1, 7, 0, e.EpochAccepted(1)), Entry("b", 2, 15, 0, e.EpochAccepted(2))]
     merged = [(entry.node, entry.node_seq) for entry in merge([*a, *b])]
@@ -128,7 +128,7 @@ def test_merging_keeps_each_nodes_order_even_when_its_wall_clock_steps_back() ->
 
 
 @pytest.mark.parametrize("name", BY_NAME)
-def test_every_event_type_has_a_docstring_and_survives_json(name: str) -> None:
+def test_event_type_has_a_docstring_and_survives_json(name: str) -> None:
     kind = BY_NAME[name]
     assert kind.__doc__
     sample = {"int": 1, "str": "x", "bool": True}
@@ -146,9 +146,7 @@ def test_every_event_type_has_a_docstring_and_survives_json(name: str) -> None:
     assert entry_from_dict(json.loads(json.dumps(entry.to_dict()))) == entry
 
 
-def test_events_wait_while_the_disk_is_full_and_none_is_torn_or_doubled(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_events_wait_while_the_disk_is_full(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     journal = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(50):
@@ -161,14 +159,14 @@ def test_events_wait_while_the_disk_is_full_and_none_is_torn_or_doubled(
     bad: list[BadLine] = []
     assert [entry.event for entry in read_directory(tmp_path, bad)] == [e.EpochAccepted(n) for n in range(51)]
     assert bad == []
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    errors = capsys.readouterr().err.splitlines()
+    assert errors == [
         "journal of peer-1: File too large; events wait until it can go on",
         "journal of peer-1: it goes on",
     ]
 
 
-def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
+def test_oldest_waiting_events_are_dropped_as_whole_lines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(writer_module, "WAITING_BYTES_MAX", 5_000)
@@ -183,13 +181,12 @@ def test_beyond_what_may_wait_the_oldest_events_go_as_whole_lines(
     epochs = [entry.node_seq for entry in read_directory(tmp_path, bad)]
     assert bad == [] and epochs == sorted(set(epochs))
     assert epochs[0] == 1 and epochs[-1] == 500 and 30 <= len(epochs) <= 80
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1] == f"journal of peer-1: it goes on, without {500 - len(epochs)} events that were lost"
 
 
-def test_who_ends_while_the_disk_is_full_says_what_was_lost_and_the_next_one_begins_on_a_line_of_its_own(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_exit_with_a_full_disk_reports_lost_events(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The next writer starts on a new line."""
     full = writer(tmp_path)
     with no_file_grows_beyond(1_000):
         for epoch in range(100):
@@ -199,12 +196,12 @@ def test_who_ends_while_the_disk_is_full_says_what_was_lost_and_the_next_one_beg
     torn = node_files(tmp_path)[0].read_bytes()
     whole = torn.count(b"\n")
     assert len(torn) == 1_000 and not torn.endswith(b"\n")
-    said = capsys.readouterr().err.splitlines()
-    assert said[-1] == f"journal of peer-1: it ends, without {100 - whole} events that were lost"
+    errors = capsys.readouterr().err.splitlines()
+    assert errors[-1] == f"journal of peer-1: it ends, without {100 - whole} events that were lost"
     again = writer(tmp_path)
     again.write(e.EpochAccepted(7_000))
     again.close()
     bad: list[BadLine] = []
-    told = [entry.node_seq for entry in read_directory(tmp_path, bad)]
-    assert told == list(range(1, whole + 2))
+    numbers = [entry.node_seq for entry in read_directory(tmp_path, bad)]
+    assert numbers == list(range(1, whole + 2))
     assert [line.number for line in bad] == [whole + 1]

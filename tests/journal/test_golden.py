@@ -1,6 +1,6 @@
-"""The fold and the sentences against the golden files, which `tests/browser/js/golden.test.mjs` holds the page to.
+"""The fold and the sentences against the golden files, which `tests/browser/js/golden.test.mjs` also runs on the page.
 
-`tests.journal.golden_files` says what is in them, and how one is added to.
+See `tests.journal.golden_files` for their contents, and for how to add an event.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import pytest
 
 from tests.journal.golden_files import (
     EMPTY,
+    GOLDEN_SENTENCES,
     HISTORIES,
-    TOLD,
     entries_of,
     lines_of,
     sentences_text,
@@ -27,43 +27,43 @@ from zabka.journal.sentences import holds, render
 
 
 @pytest.mark.parametrize("history", HISTORIES, ids=lambda history: history.stem)
-def test_a_golden_history_folds_to_its_golden_state(history: Path) -> None:
+def test_golden_history_folds_to_its_golden_state(history: Path) -> None:
     assert state_after(entries_of(history)) == json.loads(state_file(history).read_text())
 
 
 @pytest.mark.parametrize("history", [None, *HISTORIES], ids=lambda history: history.stem if history else "nothing")
-def test_an_event_of_a_type_in_no_history_moves_nothing_but_the_place_in_the_history(history: Path | None) -> None:
-    """So an event that the fold listens to has to stand in a history."""
+def test_event_type_in_no_history_changes_only_the_position(history: Path | None) -> None:
+    """Therefore, every event that the fold handles must be in a history."""
     folded = {line["type"] for path in HISTORIES for line in lines_of(path)}
     before = entries_of(history) if history else []
     state = state_after(before) if before else EMPTY
-    for line in lines_of(TOLD):
+    for line in lines_of(GOLDEN_SENTENCES):
         if line["entry"]["type"] not in folded:
             after = state_after([*before, entry_from_dict({**line["entry"], "seq": 10**6, "wall_us": 2**50})])
             assert after == {**state, "seq": 10**6, "at_us": 2**50}, line["entry"]
 
 
-def test_every_golden_sentence_is_said_and_is_in_stories_where_it_belongs() -> None:
+def test_every_golden_sentence_and_story_flag_matches() -> None:
     sentences = read_sentences()
-    for golden in lines_of(TOLD):
+    for golden in lines_of(GOLDEN_SENTENCES):
         entry = entry_from_dict(golden["entry"])
         assert sentences.sentence(entry.node, entry.event) == golden["sentence"]
         assert sentences.belongs_in_story(entry.node, entry.event) == golden["in_story"], golden
 
 
-def test_the_command_that_writes_the_golden_files_leaves_them_as_they_are() -> None:
-    assert sentences_text() == TOLD.read_text()
+def test_golden_files_are_up_to_date() -> None:
+    assert sentences_text() == GOLDEN_SENTENCES.read_text()
     for history in HISTORIES:
         assert state_text(history) == state_file(history).read_text()
 
 
-def test_every_event_type_has_its_sentence_and_no_sentence_is_without_a_type() -> None:
+def test_every_event_type_has_one_sentence() -> None:
     table = json.loads(SENTENCES.read_bytes())
     assert sorted(table) == sorted(kind.__struct_config__.tag for kind in EVENT_TYPES)
 
 
 @pytest.mark.parametrize(
-    ("template", "said"),
+    ("template", "text"),
     [
         ("{a} of {c:plural seed}", "7 of 1 seed"),
         ("{big:plural seed}", "1,234,567 seeds"),
@@ -76,16 +76,16 @@ def test_every_event_type_has_its_sentence_and_no_sentence_is_without_a_type() -
         ("[word=two_words?the same]", "the same"),
     ],
 )
-def test_a_template_is_filled_in(template: str, said: str) -> None:
+def test_template_is_filled_in(template: str, text: str) -> None:
     fields = {"a": 7, "c": 1, "big": 1_234_567, "minus": -1, "map": {"x": 1, "y": 2}, "none": [], "word": "two_words"}
-    assert render(template, fields) == said
+    assert render(template, fields) == text
 
 
 @pytest.mark.parametrize("condition", ["absent", "a&absent", "a>many", "a ? b"])
-def test_a_condition_that_cannot_be_judged_is_an_error(condition: str) -> None:
+def test_condition_that_cannot_be_evaluated_is_an_error(condition: str) -> None:
     with pytest.raises((KeyError, ValueError)):
         holds(condition, {"a": 7})
 
 
-def test_an_empty_condition_always_holds() -> None:
+def test_empty_condition_always_holds() -> None:
     assert holds("", {})

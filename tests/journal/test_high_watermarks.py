@@ -1,4 +1,4 @@
-"""The high watermarks that a broker's journal shows its replicas to have reached."""
+"""The high watermarks that a broker's journal proves its replicas to have reached."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ def test_last_report_counts_and_not_the_checkpoint_after_it() -> None:
     assert high_watermarks_reached([progressed(3, 5), progressed(8, 9), loaded]) == {T0: 8}
 
 
-def test_truncated_log_has_reached_no_more_than_its_end() -> None:
+def test_truncated_log_has_reached_at_most_its_end() -> None:
     truncated = e.LogTruncated(1, "t", 0, from_offset=9, to_offset=4, leader_epoch=2)
     assert high_watermarks_reached([progressed(8, 9), truncated]) == {T0: 4}
     assert high_watermarks_reached([progressed(8, 9), truncated, progressed(6, 7)]) == {T0: 6}
 
 
-def test_recreated_topic_does_not_inherit_the_mark_of_the_old() -> None:
+def test_recreated_topic_does_not_inherit_the_high_watermark() -> None:
     follows = e.FollowershipTaken(1, "t", 0, leader=2, leader_epoch=0, log_end_offset=0)
     leads = e.LeadershipTaken(1, "t", 0, leader_epoch=0, log_end_offset=1, high_watermark=0)
     assert high_watermarks_reached([progressed(8, 9), follows]) == {T0: 0}
     assert high_watermarks_reached([progressed(8, 9), leads]) == {T0: 1}
 
 
-def test_journal_files_are_read_over_a_rotation_and_bad_lines(tmp_path: Path) -> None:
+def test_journal_files_are_read_across_rotation_and_bad_lines(tmp_path: Path) -> None:
     writer = JournalWriter(tmp_path, "broker-1", file_bytes_max=200)
     for mark in (3, 5):
         writer.write(progressed(mark, 9))
@@ -58,5 +58,5 @@ def test_only_the_end_of_a_long_journal_is_read(tmp_path: Path) -> None:
     writer.close()
 
 
-def test_no_journal_has_no_marks(tmp_path: Path) -> None:
+def test_missing_journal_has_no_high_watermarks(tmp_path: Path) -> None:
     assert read_high_watermarks(tmp_path, "broker-1") == {}

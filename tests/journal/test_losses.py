@@ -17,22 +17,22 @@ def lost(
     return Entry(f"broker-{broker}", 1, 1, 1, event)
 
 
-def test_offsets_that_several_replicas_lost_count_once() -> None:
+def test_offset_lost_by_several_replicas_counts_once() -> None:
     losses = fold([lost(1, 0, 100, 149, 20), lost(2, 0, 90, 149, 40), lost(3, 0, 200, 200, 0)]).losses
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(61, 40)}
 
 
-def test_spans_that_touch_add_up_within_each_partition() -> None:
+def test_adjacent_spans_add_up_within_each_partition() -> None:
     losses = fold([lost(1, 0, 10, 19, 10), lost(2, 0, 20, 29, 3), lost(2, 1, 0, 4, 5)]).losses
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(20, 13), "t-1": LostRecords(5, 5)}
 
 
-def test_older_journals_name_the_committed_records_too() -> None:
+def test_older_journals_count_committed_records_too() -> None:
     losses = fold([lost(1, 0, 10, 19, 4, older=True)]).losses
     assert lost_by_partition(losses, {}) == {"t-0": LostRecords(10, 4)}
 
 
-def test_losses_of_a_deleted_topic_do_not_count_for_its_successor() -> None:
+def test_losses_of_a_deleted_topic_do_not_count_for_a_new_one() -> None:
     losses = fold([lost(1, 0, 0, 9, 10, topic_id="old"), lost(2, 0, 5, 9, 3, topic_id="new")]).losses
     assert lost_by_partition(losses, {"t": "new"}) == {"t-0": LostRecords(5, 3)}
     assert lost_by_partition(losses, {"t": "newest"}) == {}

@@ -1,4 +1,4 @@
-"""The file of a node's messages: bounded, numbered over restarts, and never in the way of the node."""
+"""The log of a node's messages: bounded, numbered across restarts, and it never delays the node."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ def written(directory: Path, node: str = NODE) -> list[Sighting]:
     return [read_sighting(line) for path in message_files(directory, node) for line in path.read_bytes().splitlines()]
 
 
-def test_both_ends_name_a_connection_and_its_messages_alike(tmp_path: Path) -> None:
-    for node, ends, told in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
+def test_both_ends_use_the_same_connection_and_message_keys(tmp_path: Path) -> None:
+    for node, ends, way in (("peer-1", (HERE, THERE), "sent"), ("peer-2", (THERE, HERE), "received")):
         log = MessageLog(tmp_path, node)
         line = log.line(Connected(*ends))
         for _ in range(2):
-            getattr(line, told)(VOTE)
+            getattr(line, way)(VOTE)
         log.close()
     ours, theirs = written(tmp_path, "peer-1"), written(tmp_path, "peer-2")
     assert [(each.line, each.key) for each in ours] == [(each.line, each.key) for each in theirs]
     assert [each.key for each in ours] == ["Notification#1", "Notification#2"]
 
 
-def test_a_path_that_utf8_cannot_hold_does_not_end_the_log(tmp_path: Path) -> None:
+def test_path_that_utf8_cannot_encode_does_not_stop_the_log(tmp_path: Path) -> None:
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
     sync = packet_contents(SyncRequest(SessionId(1), 7, "/half a \ud800 pair"))
@@ -66,7 +66,7 @@ def test_a_path_that_utf8_cannot_hold_does_not_end_the_log(tmp_path: Path) -> No
     assert paths == ["/half a ? pair", None]
 
 
-def test_numbers_go_on_over_a_restart_and_journals_are_left_alone(tmp_path: Path) -> None:
+def test_numbering_continues_after_a_restart(tmp_path: Path) -> None:
     for _ in range(2):
         log = MessageLog(tmp_path, NODE)
         log.line(Connected(HERE, THERE)).sent(VOTE)
@@ -75,7 +75,7 @@ def test_numbers_go_on_over_a_restart_and_journals_are_left_alone(tmp_path: Path
     assert node_files(tmp_path) == []
 
 
-def test_it_is_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_message_log_drops_its_oldest_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "FILE_LINES", 10)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
@@ -86,14 +86,14 @@ def test_it_is_a_ring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(message_files(tmp_path, NODE)) == message_log.FILES_MAX
 
 
-def test_a_disk_that_takes_nothing_costs_messages_and_no_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_disk_drops_messages_without_delay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "WAITING_MAX", 5)
     pipe = tmp_path / "peer-1.messages.0000000001.jsonl"
     os.mkfifo(pipe)
     monkeypatch.setattr(message_log, "_last_number", lambda directory, node: 0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
-    # Nobody reads the pipe, so the thread that writes hangs in its first open.
+    # The pipe has no reader, so the writing thread hangs in its first open.
     for _ in range(1_000):
         line.sent(VOTE)
     assert log.dropped >= 1_000 - 2 * 5
@@ -103,7 +103,7 @@ def test_a_disk_that_takes_nothing_costs_messages_and_no_time(tmp_path: Path, mo
     assert first.n == 1
 
 
-def test_a_full_disk_costs_what_was_said_meanwhile_and_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_drops_only_the_messages_sent_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     line = log.line(Connected(HERE, THERE))
@@ -142,7 +142,7 @@ def eventually(holds: Callable[[], bool]) -> None:
         time.sleep(0.005)
 
 
-def test_a_line_says_how_many_are_missing_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_line_has_the_number_of_messages_missed_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(message_log, "BATCH_S", 0.0)
     log = MessageLog(tmp_path, NODE)
     monkeypatch.setattr(message_log, "WAITING_MAX", 0)
@@ -156,8 +156,8 @@ def test_a_line_says_how_many_are_missing_before_it(tmp_path: Path, monkeypatch:
     assert (only.missed, only.key) == (2, "Notification#3")
 
 
-def test_off_writes_nothing(tmp_path: Path) -> None:
+def test_message_log_switched_off_writes_nothing(tmp_path: Path) -> None:
     assert open_message_log(tmp_path, NODE, "off") is None
-    heard = open_message_log(tmp_path, NODE, "all")
-    assert heard is not None and heard.hears_everything
-    heard.close()
+    log = open_message_log(tmp_path, NODE, "all")
+    assert log is not None and log.hears_everything
+    log.close()

@@ -15,7 +15,7 @@ def elected(leader: int, isr: list[int], cause: str, unclean: bool = False) -> e
     return e.LeaderElected("t", 0, leader, 1, isr, [1, 2], 2, 1, unclean, "offline", caused_by=cause)
 
 
-def test_difference_that_leads_nowhere_is_ignored() -> None:
+def test_difference_without_effect_is_ignored() -> None:
     """Peer 1 accepts another epoch in each history; only the unclean election changes the final state."""
     crash = ("world", e.FaultInjected("f1", "crash", "", "broker-1", False, 0))
     gone = ("broker-3", e.BrokerLivenessChanged(1, [2], [], [], [1], caused_by="world#1"))
@@ -41,7 +41,7 @@ def test_cause_of_the_outcome_is_the_first_difference() -> None:
     assert (found.one, found.other) == (None, other[1])
 
 
-def test_histories_that_differ_in_counters_alone_have_no_first_difference() -> None:
+def test_histories_with_different_counters_do_not_differ() -> None:
     one = history(("broker-1", e.BrokerRegistered(1, 24, 7)))
     assert deciding(one, history(("broker-1", e.BrokerRegistered(1, 24, 7)), clock_us=10**9)) is None
 
@@ -57,7 +57,7 @@ SHOWN = [
 
 @pytest.mark.parametrize(("name", "kind", "node"), SHOWN)
 def test_first_difference_of_an_outage_is_where_its_bug_acts(name: str, kind: str, node: str) -> None:
-    """The deposed controller writes, or a broker truncates its log, or one without the records is elected."""
+    """The deposed controller writes, or a broker truncates its log, or a broker without the records is elected."""
     verdict = play(LIBRARY[name])
     assert verdict.shown is not None
     one, other = on_world_time(verdict.journal), on_world_time(verdict.shown.journal)

@@ -1,4 +1,4 @@
-"""Reigns in the fold: what ends them."""
+"""Controller terms in the fold, and the events that end them."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import fold
 
 
-def told(*events: Event) -> list[Entry]:
+def as_entries(*events: Event) -> list[Entry]:
     return [
         Entry("host-1" if isinstance(event, e.ProcessChanged) else "broker-1", at, at * 1_000_000, 0, event)
         for at, event in enumerate(events, start=1)
     ]
 
 
-def test_a_reign_ends_with_its_session_though_its_broker_has_started_again() -> None:
-    history = told(
+def test_term_ends_with_its_session_after_a_broker_restart() -> None:
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         e.NodeStarted("broker", 1, {}),
@@ -31,9 +31,9 @@ def _process(process: str, action: str) -> e.ProcessChanged:
     return e.ProcessChanged("broker-1", process, None if process == "down" else 1, action)
 
 
-def test_a_dead_controllers_reign_is_not_taken_up_by_a_pause_of_the_process_that_follows_it() -> None:
-    """Killed, started, paused and resumed within its session's time-out, it passed for one that acts."""
-    history = told(
+def test_dead_controllers_term_is_not_resumed_by_a_new_process() -> None:
+    """A controller killed, started, paused and resumed within its session timeout once counted as active."""
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         _process("down", "kill"),
@@ -45,8 +45,8 @@ def test_a_dead_controllers_reign_is_not_taken_up_by_a_pause_of_the_process_that
     assert (reign.holder_lost_by, reign.holder_lost_us, reign.until_us) == ("kill", 3_000_000, None)
 
 
-def test_a_controller_that_was_killed_while_it_was_paused_is_dead() -> None:
-    history = told(
+def test_controller_killed_while_paused_is_dead() -> None:
+    history = as_entries(
         e.BrokerRegistered(1, 10, 7),
         e.ControllerElected(1, 1, 1, 11),
         _process("paused", "pause"),
@@ -56,9 +56,10 @@ def test_a_controller_that_was_killed_while_it_was_paused_is_dead() -> None:
     assert (reign.holder_lost_by, reign.holder_lost_us) == ("kill", 3_000_000)
 
 
-def test_whoever_starts_is_not_the_process_that_reigns_though_nobody_saw_that_one_end() -> None:
-    """Its host's agent went with it, and so nobody told of the end: until the session expired it passed for one that
-    acts."""
-    history = told(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
+def test_started_process_is_not_the_elected_controller() -> None:
+    """The host's agent died too, so no exit was journalled: the dead controller once counted as active until its
+    session expired.
+    """
+    history = as_entries(e.BrokerRegistered(1, 10, 7), e.ControllerElected(1, 1, 1, 11), e.NodeStarted("broker", 1, {}))
     [reign] = fold(history).reigns
     assert (reign.holder_lost_by, reign.holder_lost_us, reign.until_us) == ("exited", 3_000_000, None)

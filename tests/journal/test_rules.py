@@ -1,4 +1,4 @@
-"""Every decision of a journal has its rule, and what a rule names as its source exists."""
+"""Every decision in a journal has a rule, and the source that a rule names exists."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from zabka.simulation.scenarios.scenario import WorldScenario
 from zabka.simulation.scenarios.world_player import play
 
 ROOTS = {e.AdminRequested, e.NodeStarted, e.NodeStopped, e.TaskFailed, e.FaultInjected, e.FaultRemoved}
-"""Where chains of causes begin: these are done to a node, or say how it ends; no rule of Kafka's decided them."""
+"""First causes: they are done to a node, or report its exit, and no rule of Kafka's decides them."""
 STRANGERS = {e.PeerProtocolBroken}
-"""Its reason is the other side's doing."""
+"""Caused by the other side of the connection."""
 DECIDING = {"caused_by", "cause", "reason", "mode"}
-"""The fields by which an event says why."""
+"""The fields in which an event states its cause."""
 DECISIONS = [kind for kind in EVENT_TYPES if DECIDING & set(kind.__struct_fields__) and kind not in ROOTS | STRANGERS]
 EVERY_RULE = [rule for pairs in RULES.values() for _, rule in pairs]
 BY_NAME = {rule.name: rule for rule in EVERY_RULE}
@@ -36,7 +36,7 @@ PLAYED = (
     "kafka-4447", "kafka-6880", "kafka-6082", "kafka-6361", "kafka-2729", "kafka-4443", "kafka-14845", "kafka-1211",
     "kip-966", "acks-1-planned-move",
 )  # fmt: skip
-"""Between them these outages, with their bugs and without, decide in most of the ways that there are."""
+"""Together these outages, with and without their bugs, contain most kinds of decisions."""
 RARE = (
     e.ControllerResigned(1, 3, "shutdown"),
     e.ControllerResigned(1, 3, "illegal_state"),
@@ -55,45 +55,45 @@ RARE = (
     e.LogDamageFound("log.100000001", 16, "a bad checksum", "cut off"),
     e.SnapshotTaken(9, 1000, 3),
 )
-"""What needs a disk that fails, a membership that changes, or hours."""
+"""Decisions that need a failing disk, a membership change, or hours of run time."""
 
 
 def played() -> list[Event]:
-    """The events of whole histories at the full level."""
-    told: list[Event] = []
+    """Return the events of whole histories at the full level."""
+    events: list[Event] = []
     for name in PLAYED:
         scenario = LIBRARY[name]
         assert isinstance(scenario, WorldScenario)
         verdict = play(scenario)
-        told += [entry.event for entry in (*verdict.journal, *(verdict.shown.journal if verdict.shown else ()))]
-    return told
+        events += [entry.event for entry in (*verdict.journal, *(verdict.shown.journal if verdict.shown else ()))]
+    return events
 
 
 @pytest.mark.parametrize("kind", DECISIONS, ids=lambda kind: kind.__name__)
-def test_a_type_of_decision_has_rules(kind: type[Event]) -> None:
+def test_every_decision_type_has_rules(kind: type[Event]) -> None:
     assert RULES.get(kind)
 
 
-def test_every_decision_of_whole_histories_has_its_rule_and_every_rule_is_met() -> None:
-    told = [*played(), *RARE]
-    assert [event for event in told if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
-    met = {rule.name for event in told if (rule := rule_of(event))}
+def test_every_decision_has_a_rule_and_every_rule_occurs() -> None:
+    events = [*played(), *RARE]
+    assert [event for event in events if isinstance(event, tuple(DECISIONS)) and rule_of(event) is None] == []
+    met = {rule.name for event in events if (rule := rule_of(event))}
     assert sorted(BY_NAME.keys() - met) == []
 
 
-def test_a_condition_names_fields_that_the_event_has() -> None:
+def test_condition_uses_fields_that_the_event_has() -> None:
     for kind, pairs in RULES.items():
         fields = dict.fromkeys(kind.__struct_fields__, 0)
         for condition, _ in pairs:
             holds(condition, fields)
 
 
-def test_only_the_last_rule_of_a_type_holds_always() -> None:
+def test_only_the_last_rule_of_a_type_is_unconditional() -> None:
     for kind, pairs in RULES.items():
         assert all(condition for condition, _ in pairs[:-1]), kind
 
 
-def test_a_rule_is_found_by_what_the_event_says_of_itself() -> None:
+def test_rule_is_selected_by_the_events_fields() -> None:
     cut = e.LogTruncated(4, "orders", 0, 6, 5, 2, cause="high_watermark")
     elected = e.LeaderElected("orders", 0, 2, 3, [2], [1, 2], 4, 1, unclean=True, cause="unclean")
     names = [rule.name for event in (cut, elected) if (rule := rule_of(event))]
@@ -103,7 +103,7 @@ def test_a_rule_is_found_by_what_the_event_says_of_itself() -> None:
 
 
 @pytest.mark.parametrize("rule", BY_NAME.values(), ids=lambda rule: rule.name)
-def test_what_a_rule_names_of_ours_exists(rule: Rule) -> None:
+def test_source_of_a_rule_exists(rule: Rule) -> None:
     line = line_of(rule.source)
     assert line is not None, f"there is no {rule.source.symbol} in {rule.source.path}"
     name = rule.source.symbol.rpartition(".")[2]
@@ -111,12 +111,12 @@ def test_what_a_rule_names_of_ours_exists(rule: Rule) -> None:
     assert place_of(rule.source) == f"{rule.source.path}:{line} ({rule.source.symbol})"
 
 
-def test_one_name_is_one_rule() -> None:
+def test_rule_names_are_unique() -> None:
     assert all(BY_NAME[rule.name] == rule for rule in EVERY_RULE)
 
 
 @pytest.mark.parametrize("link", sorted(EVERY_LINK, key=lambda link: link.name), ids=lambda link: link.name)
-def test_a_link_has_the_shape_of_what_it_names(link: Link) -> None:
+def test_link_has_the_form_of_its_target(link: Link) -> None:
     kind, _, number = link.name.partition("-")
     match kind:
         case "KIP":
@@ -135,7 +135,7 @@ def test_a_link_has_the_shape_of_what_it_names(link: Link) -> None:
             assert JAVA.fullmatch(link.url.removeprefix(ZOOKEEPER_SOURCE)), link.url
 
 
-def test_a_kip_whose_page_is_not_listed_is_no_link() -> None:
+def test_kip_without_a_listed_page_is_no_link() -> None:
     with pytest.raises(KeyError):
         reference("KIP-999999")
 
@@ -153,7 +153,7 @@ def test_methods_are_found_by_their_class() -> None:
     assert definitions(text) == {"A": 1, "A.f": 2, "g": 4}
 
 
-def test_a_rule_goes_over_the_wire_as_plain_data() -> None:
+def test_rule_is_serialised_as_plain_data() -> None:
     rule = rule_of(e.SessionExpired(1, 6000))
     assert rule is not None
     found = msgspec.to_builtins(rule)

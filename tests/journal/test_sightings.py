@@ -1,4 +1,4 @@
-"""Two lines, one from each end, make one message; and clocks that differ make no arrow run backwards."""
+"""Message matching: two lines, one from each end, make one message, and clock skew never turns an arrow backwards."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ def matched(*sightings: Sighting, hosts: dict[str, str] | None = None) -> Matche
     return matcher
 
 
-def test_what_one_end_sent_and_the_other_received_is_one_message() -> None:
+def test_sent_and_received_lines_make_one_message() -> None:
     (message,) = matched(sighting("peer-2", "received", 1_300), sighting("peer-1", "sent", 1_000)).messages()
     assert (message.source, message.target, message.sent_us, message.arrived_us) == ("peer-1", "peer-2", 1_000, 1_300)
     assert message.lost is None
 
 
-def test_messages_of_one_name_are_matched_in_their_order() -> None:
+def test_messages_with_the_same_key_are_matched_in_order() -> None:
     found = matched(
         sighting("peer-1", "sent", 10, "COMMIT@7"),
         sighting("peer-1", "sent", 20, "COMMIT@7"),
@@ -51,16 +51,16 @@ def test_messages_of_one_name_are_matched_in_their_order() -> None:
     assert [(message.sent_us, message.arrived_us) for message in found] == [(10, 15), (20, 25)]
 
 
-def test_of_messages_of_one_name_that_one_end_alone_wrote_none_is_compared_with_another(
+def test_one_sided_messages_with_one_key_are_not_compared(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A client of no node may give all of its requests the same number."""
+    """A client that is not a node may give all of its requests the same number."""
     monkeypatch.setattr(sightings, "_belong_together", lambda *_: pytest.fail("compared"))
     found = matched(*(sighting("broker-1", "received", us, "request@0") for us in range(300))).messages()
     assert [message.lost for message in found] == [OUT_OF_SIGHT] * 300
 
 
-def test_of_what_one_end_alone_wrote_the_newest_are_kept_though_all_have_one_name(
+def test_newest_one_sided_messages_with_one_key_are_kept(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sightings, "OPEN_MAX", 10)
@@ -68,7 +68,7 @@ def test_of_what_one_end_alone_wrote_the_newest_are_kept_though_all_have_one_nam
     assert [message.arrived_us for message in found] == list(range(15, 25))
 
 
-def test_each_way_of_a_connection_has_messages_of_its_own() -> None:
+def test_each_direction_of_a_connection_is_matched_separately() -> None:
     found = matched(
         sighting("peer-1", "sent", 10, "PING#1"),
         sighting("peer-2", "sent", 11, "PING#1"),
@@ -81,14 +81,14 @@ def test_each_way_of_a_connection_has_messages_of_its_own() -> None:
     ]
 
 
-def test_what_a_node_says_to_itself_is_matched_where_it_says_so() -> None:
+def test_message_from_a_node_to_itself_is_matched() -> None:
     sent = sighting("broker-1", "sent", 10, other="broker-1")
     received = sighting("broker-1", "received", 12, other="broker-1")
     (message,) = matched(sent, received).messages()
     assert (message.source, message.target, message.arrived_us) == ("broker-1", "broker-1", 12)
 
 
-def test_what_one_end_alone_wrote_down_says_so() -> None:
+def test_one_sided_message_is_marked() -> None:
     lost, unsent = (
         matched(sighting("peer-1", "sent", 10, other="peer-2")),
         matched(sighting("peer-2", "received", 20)),
@@ -97,17 +97,17 @@ def test_what_one_end_alone_wrote_down_says_so() -> None:
     assert (message.source, message.target, message.arrived_us, message.lost) == ("peer-1", "peer-2", None, UNSEEN)
     (message,) = unsent.messages()
     assert (message.source, message.arrived_us, message.lost) == ("client", 20, OUT_OF_SIGHT)
-    told = matched(sighting("peer-2", "sent", 20))
-    (message,) = told.messages()
+    unmatched = matched(sighting("peer-2", "sent", 20))
+    (message,) = unmatched.messages()
     assert (message.target, message.arrived_us, message.lost) == ("client", None, OUT_OF_SIGHT)
 
 
-def test_a_lone_message_has_the_name_that_others_of_its_connection_have_told() -> None:
+def test_one_sided_message_gets_its_target_from_others() -> None:
     found = matched(sighting("peer-1", "sent", 10), sighting("peer-2", "sent", 20, "ACK@1")).messages()
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2"), ("peer-2", "peer-1")]
 
 
-def test_an_answer_names_the_request_that_it_answers() -> None:
+def test_response_refers_to_its_request() -> None:
     found = matched(
         sighting("broker-1", "sent", 10, "request@5"),
         sighting("broker-2", "received", 20, "request@5"),
@@ -117,7 +117,7 @@ def test_an_answer_names_the_request_that_it_answers() -> None:
     assert [(message.id, message.answers) for message in found] == [(1, None), (2, 1)]
 
 
-def test_the_quickest_messages_each_way_say_how_far_two_hosts_clocks_are_apart() -> None:
+def test_fastest_messages_each_way_give_the_clock_offset() -> None:
     # Host b is 50 ms ahead, and every message takes 1 ms: by the clocks 51 ms there, and -49 ms back.
     hosts = {"peer-1": "a", "peer-2": "b"}
     found = matched(
@@ -132,8 +132,8 @@ def test_the_quickest_messages_each_way_say_how_far_two_hosts_clocks_are_apart()
     assert all(message.lost is None for message in found)
 
 
-def test_an_arrow_that_would_run_backwards_stands_upright_and_is_marked() -> None:
-    # With messages one way only nothing tells how far the clocks are apart.
+def test_arrow_that_would_run_backwards_is_clamped() -> None:
+    # Messages in one direction only do not show the clock offset.
     hosts = {"peer-1": "a", "peer-2": "b"}
     (message,) = matched(
         sighting("peer-1", "sent", 100 * MS), sighting("peer-2", "received", 60 * MS), hosts=hosts
@@ -141,14 +141,14 @@ def test_an_arrow_that_would_run_backwards_stands_upright_and_is_marked() -> Non
     assert (message.arrived_us, message.lost) == (message.sent_us, CLAMPED)
 
 
-def test_a_number_that_is_used_again_much_later_is_another_message() -> None:
+def test_key_reused_much_later_is_another_message() -> None:
     found = matched(sighting("peer-1", "sent", 0), sighting("peer-2", "received", 3_600 * 1_000 * MS)).messages()
     assert [message.lost for message in found] == [UNSEEN, UNSENT]
     assert [(message.source, message.target) for message in found] == [("peer-1", "peer-2")] * 2
 
 
-def test_a_clock_that_is_set_puts_no_later_message_out_of_place() -> None:
-    # Host b is 50 ms ahead, then its clock is set to the time that host a has; every message takes 1 ms.
+def test_clock_that_is_set_does_not_shift_later_messages() -> None:
+    # Host b is 50 ms ahead, then its clock is set to the time of host a; every message takes 1 ms.
     hosts, later = {"peer-1": "a", "peer-2": "b"}, 10 * 60 * 1_000 * MS
     found = matched(
         *(sighting("peer-1", "sent", 100 * MS, "PROPOSAL@1"), sighting("peer-2", "received", 151 * MS, "PROPOSAL@1")),
@@ -161,7 +161,7 @@ def test_a_clock_that_is_set_puts_no_later_message_out_of_place() -> None:
     assert all(each.lost is None for each in found)
 
 
-def test_of_clocks_not_every_minute_is_remembered_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clock_measurements_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sightings, "SKEW_WINDOWS_MAX", 3)
     skews = sightings.Skews({"peer-1": "a", "peer-2": "b"})
     for minute in range(10):
@@ -173,8 +173,8 @@ def test_of_clocks_not_every_minute_is_remembered_for_ever(monkeypatch: pytest.M
     assert {len(windows) for windows in skews._quickest.values()} == {3}
 
 
-def test_a_connection_that_has_the_addresses_of_one_before_is_another_one() -> None:
-    # Five minutes after the first, whose message was lost; both call their message alike.
+def test_connection_with_reused_addresses_is_another_one() -> None:
+    # Five minutes after the first, whose message was lost; both connections use the same message key.
     second = 5 * 60 * 1_000 * MS
     found = matched(
         sighting("peer-1", "sent", 1_000, "request@1", opened=900),
@@ -186,12 +186,12 @@ def test_a_connection_that_has_the_addresses_of_one_before_is_another_one() -> N
     ]  # fmt: skip
 
 
-def test_a_line_holds_the_whole_sighting() -> None:
+def test_line_holds_the_whole_sighting() -> None:
     whole = sighting("peer-1", "sent", 5, bytes=70, other="peer-2", missed=3, opened=4)
     assert read_sighting(sighting_line(whole)) == whole
 
 
-def test_connections_that_have_ended_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_connections_closed_long_ago_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sightings, "LINES_MAX", 10)
     matcher = Matcher({})
     lasting = sighting("peer-1", "sent", 1, "PING#1", other="peer-2")

@@ -1,4 +1,4 @@
-"""Spans against brute force: what every prefix of real histories folds to, looked at anew after each event."""
+"""Spans against brute force: the fold of every prefix of real histories, examined after each event."""
 
 from __future__ import annotations
 
@@ -49,8 +49,8 @@ REAL = {
 }
 
 
-def told(state: ClusterState) -> dict[tuple[str, str], Standing]:
-    """What the module's docstring says of each lane, read off a state's JSON."""
+def standing_rows(state: ClusterState) -> dict[tuple[str, str], Standing]:
+    """Return each lane's rows as the module's docstring defines them, read from a state's JSON."""
     s = json.loads(msgspec.json.encode(state))
     found: dict[tuple[str, str], Standing] = {("controller", ""): ("nobody", None)}
     process = {int(b["id"]): b["process"] for b in s["brokers"].values()}
@@ -69,8 +69,8 @@ def told(state: ClusterState) -> dict[tuple[str, str], Standing]:
             verdict = "ahead"
         elif believed == is_so or believed[0] == is_so[0] == -1:
             verdict = "right"
-        word = {"controller_id": believed[0], "controller_epoch": believed[1]}
-        found[f"belief:broker-{b['id']}", ""] = (verdict, word)
+        belief = {"controller_id": believed[0], "controller_epoch": believed[1]}
+        found[f"belief:broker-{b['id']}", ""] = (verdict, belief)
         found[f"process:broker-{b['id']}", ""] = (b["process"], None)
     for p in s["peers"].values():
         down = p["process"] == "down"
@@ -90,12 +90,12 @@ def told(state: ClusterState) -> dict[tuple[str, str], Standing]:
 
 
 def by_brute_force(history: Sequence[Entry]) -> set[str]:
-    """Every span, as text: each row's standings after each event, and runs of equal ones."""
+    """Return every span as text: each row's values after each event, with equal values merged."""
     state = ClusterState()
     moments: dict[tuple[str, str], list[tuple[int, int, Standing | None]]] = {}
     for entry in history:
         apply(state, entry)
-        now = told(state)
+        now = standing_rows(state)
         for row in {**moments, **now}:
             moments.setdefault(row, []).append((state.seq, state.at_us, now.get(row)))
     found = set()
@@ -113,7 +113,7 @@ def as_text(spans: Iterable[Span]) -> list[str]:
 
 
 @pytest.mark.parametrize("name", REAL)
-def test_spans_are_what_every_prefix_of_a_history_folds_to(name: str) -> None:
+def test_spans_equal_the_folds_of_all_prefixes(name: str) -> None:
     history = REAL[name]()
     spans = Spans()
     for entry in history:
@@ -125,7 +125,7 @@ def test_spans_are_what_every_prefix_of_a_history_folds_to(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["a live cluster", "a script with crashes"])
-def test_a_fold_that_goes_on_from_a_kept_state_finds_the_same_spans(name: str) -> None:
+def test_fold_resumed_from_a_saved_state_finds_the_same_spans(name: str) -> None:
     history = REAL[name]()
     whole, found = Spans(), []
     for entry in history:
@@ -141,8 +141,8 @@ def test_a_fold_that_goes_on_from_a_kept_state_finds_the_same_spans(name: str) -
     assert sorted(as_text([*found, *pieces.lasting()])) == sorted(as_text([*whole.take_closed(), *whole.lasting()]))
 
 
-def test_after_a_kill_a_reign_is_dead_from_the_kill_until_its_session_expires() -> None:
-    """At the expiry's transaction, that is: until then /controller stands."""
+def test_killed_controller_is_dead_until_its_session_expires() -> None:
+    """The term lasts until the expiry's transaction, which deletes /controller."""
     history = of_file(LIVE)
     spans = Spans()
     for entry in history:

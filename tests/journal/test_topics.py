@@ -1,4 +1,4 @@
-"""Topics in the fold: one that is made anew has nothing of the one before it."""
+"""Topics in the fold: a recreated topic has no state of the earlier one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from zabka.journal.events import Entry, Event
 from zabka.journal.fold import fold
 
 
-def told(*events: Event) -> list[Entry]:
+def as_entries(*events: Event) -> list[Entry]:
     return [Entry("broker-1", at, at * 1_000_000, 0, event) for at, event in enumerate(events, start=1)]
 
 
@@ -15,11 +15,12 @@ def elected(leader: int, leader_epoch: int, partition_epoch: int) -> e.LeaderEle
     return e.LeaderElected("t", 0, leader, leader_epoch, [leader], [leader], partition_epoch, 1, False, "new")
 
 
-def test_a_topic_that_is_made_anew_is_another_one_though_nobody_told_that_it_was_deleted() -> None:
-    """A controller removes the last znode of a topic, and may die before it tells of that.  The leaders of the new one
-    passed for late words about the old one."""
+def test_recreated_topic_is_new_without_a_deletion_event() -> None:
+    """A controller may delete a topic's last znode and die before it journals that. The new topic's leaders once
+    counted as late events about the old one.
+    """
     state = fold(
-        told(
+        as_entries(
             e.TopicCreated("t", "first", {0: [1], 1: [1]}),
             e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}),
             elected(1, 7, 9),
@@ -34,7 +35,7 @@ def test_a_topic_that_is_made_anew_is_another_one_though_nobody_told_that_it_was
     assert (state.topics, state.configs) == ({"t": "second"}, {})
 
 
-def test_a_topic_that_is_told_again_is_the_same_one() -> None:
+def test_repeated_topic_creation_event_is_the_same_topic() -> None:
     made = e.TopicCreated("t", "first", {0: [1]})
-    state = fold(told(made, elected(1, 7, 9), made))
+    state = fold(as_entries(made, elected(1, 7, 9), made))
     assert [partition.leader_epoch for partition in state.partitions.values()] == [7]

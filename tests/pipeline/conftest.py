@@ -16,7 +16,7 @@ from zabka.pipeline.session import open_session
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Whoever comes first waits for Java, and for what its module makes once: longer than a test of arithmetic may."""
+    """The first test waits for Java and for its module's shared data, which takes longer than the default timeout."""
     if "spark" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
         item.add_marker(pytest.mark.timeout(600))
 
@@ -25,7 +25,7 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def spark() -> Iterator[SparkSession]:
     if shutil.which("java") is None:
         pytest.skip("needs java (17 or newer) on the PATH for Spark")
-    # These jobs last seconds: Java's optimizing compiler and parallel collector take more than they give back.
+    # In jobs of seconds, Java's optimising compiler and parallel collector cost more than they save.
     with pytest.MonkeyPatch.context() as patched:
         patched.setenv("JDK_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         session = open_session("local[2]")
@@ -34,7 +34,7 @@ def spark() -> Iterator[SparkSession]:
 
 
 class History:
-    """Writes journals with a clock of its own: one second a line."""
+    """Writes journals with its own clock, which advances one second a line."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -64,7 +64,7 @@ def history(tmp_path: Path) -> Iterator[History]:
 
 @pytest.fixture
 def outage() -> Callable[[History], None]:
-    """The controller, which also leads t-0, is killed; broker 2 takes over both; broker 1 comes back."""
+    """The controller, which also leads t-0, is killed; broker 2 takes over both; broker 1 restarts."""
 
     def write(history: History) -> None:
         write = history.write

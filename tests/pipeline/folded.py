@@ -1,7 +1,7 @@
-"""What `zabka.journal.fold` says of simulated runs, in the tables' rows.
+"""The results of `zabka.journal.fold` for simulated runs, as rows of the tables.
 
-A simulated run is folded in the order in which things happened, which no journal of separate nodes has, and its
-monotonic clock is one for all nodes: so the fold knows who was first, and how long it took.
+A simulated run is folded in the order in which things happened, which no journal of separate nodes has, and all its
+nodes share one monotonic clock. Therefore the fold has the true order and the true durations.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Folded(NamedTuple):
     reigns: Rows
     """broker_id, controller_epoch, from_us, ended_by"""
     durations: list[tuple[float | None, float | None]]
-    """Of each reign: how long it lasted, and how long there was no controller that could act before."""
+    """For each controller term: its length, and the time before it without a controller able to act."""
     leaderships: Rows
     """topic, partition, life, leader, leader_epoch, partition_epoch, isr, unclean"""
     isr_changes: Rows
@@ -44,7 +44,7 @@ def play(seed: int, directory: Path) -> None:
 
 
 def folded(path: Path) -> Folded:
-    """What the fold says of a simulated run's journal."""
+    """Return the fold's rows for a simulated run's journal."""
     state, on_one_clock = ClusterState(), ClusterState()
     begun: list[int] = []
     ended: list[int | None] = []
@@ -86,7 +86,7 @@ def folded(path: Path) -> Folded:
 
 
 def in_true_order(entries: Iterable[Entry]) -> list[Entry]:
-    """The history with each partition's writes in the order of their zxids: who was frozen tells of one too late."""
+    """Return the history with each partition's writes in zxid order, because a frozen node logs its write late."""
     found = list(entries)
     places: dict[tuple[str, int], list[int]] = defaultdict(list)
     for place, entry in enumerate(found):

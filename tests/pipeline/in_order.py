@@ -1,4 +1,4 @@
-"""A table's rows as its files have them: in their order."""
+"""A table's rows in the order of its files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from zabka.pipeline.gold import TABLES
 from zabka.pipeline.rows import Journal
 
 
-def told(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:
-    """The rows of the table that is made so, run by run; of all its columns, or of some."""
+def rows_of(journal: Journal, build: Callable[[Journal], DataFrame], *columns: str) -> list[Row]:
+    """Return the rows of the table that `build` makes, run by run, with all columns or only the given ones."""
     (table,) = (table for table in TABLES if table.build is build)
     rows = journal.in_order(build(journal), table.order).select(*(["run", *columns] if columns else ["*"])).collect()
     return sorted(rows, key=lambda row: str(row[0]))

@@ -1,7 +1,7 @@
-"""What a simulated run's history says of availability and of lost records: brute force over the true order.
+"""Availability and lost records of a simulated run, by brute force over the true order.
 
-Written apart from the tables: it walks over the entries in the order in which they happened, with one set of partitions
-and one set of processes as they stand, and adds up the time between one entry and the next.
+Written independently of the tables: it walks over the entries in the order in which they happened, keeps the state of
+all partitions and processes, and adds up the time between entries.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ STATES = ("observed", "offline", "leader_down", "under_min_isr", "available", "p
 
 
 class Standing:
-    """A cluster at one moment, as far as availability goes."""
+    """The state of a cluster at one moment, as far as it affects availability."""
 
     def __init__(self) -> None:
         self.leaders: dict[Partition, tuple[int, int, int]] = {}
-        """Of each partition: partition epoch, leader, size of the ISR."""
+        """By partition: partition epoch, leader, size of the ISR."""
         self.replicas: dict[Partition, int] = {}
         self.not_running: dict[int, str] = {}
         self.min_isr: dict[str, int] = {}
@@ -47,7 +47,7 @@ class Standing:
     def take(self, entry: Entry) -> None:
         role, _, number = entry.node.rpartition("-")
         if entry.node in self.paused.values():
-            # Who is frozen says nothing.
+            # A frozen node writes no entries.
             self.paused = {fault: node for fault, node in self.paused.items() if node != entry.node}
             self.not_running.pop(int(number), None)
         match entry.event:
@@ -72,15 +72,15 @@ class Standing:
                         self.paused[fault] = target
 
 
-def unseen_ends(entries: list[Entry]) -> list[tuple[int, int, int]]:
-    """Whose process ended and nobody told: the broker, its last line, and the start after it."""
-    heard: dict[str, int] = {}
+def unseen_exits(entries: list[Entry]) -> list[tuple[int, int, int]]:
+    """Return unreported process exits: the broker, its last line, and the start after it."""
+    last_seen: dict[str, int] = {}
     silent: set[str] = set()
     found = []
     for entry in entries:
-        if isinstance(entry.event, e.NodeStarted) and entry.node in heard and entry.node not in silent:
-            found.append((int(entry.node.rpartition("-")[2]), heard[entry.node], entry.mono_us))
-        heard[entry.node] = entry.mono_us
+        if isinstance(entry.event, e.NodeStarted) and entry.node in last_seen and entry.node not in silent:
+            found.append((int(entry.node.rpartition("-")[2]), last_seen[entry.node], entry.mono_us))
+        last_seen[entry.node] = entry.mono_us
         silent.discard(entry.node)
         match entry.event:
             case e.NodeStopped():
@@ -92,10 +92,10 @@ def unseen_ends(entries: list[Entry]) -> list[tuple[int, int, int]]:
 
 
 def availability(path: Path) -> dict[Partition, dict[str, float]]:
-    """Of each partition: how many milliseconds it spent in which state."""
+    """Return for each partition the milliseconds spent in each state."""
     standing = Standing()
     entries = list(read_file(path))
-    ends = unseen_ends([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
+    ends = unseen_exits([entry for entry in entries if entry.node.startswith(("broker-", "world"))])
     now = 0
     for entry in entries:
         unseen = {broker for broker, last, start in ends if last <= now and entry.mono_us <= start}
@@ -108,11 +108,11 @@ def availability(path: Path) -> dict[Partition, dict[str, float]]:
 
 
 def lost_offsets(path: Path) -> dict[tuple[str, int, str], list[int]]:
-    """Of each partition, and id of its topic: every offset that somebody told to be lost, once."""
+    """Return for each partition and topic id all offsets reported as lost, each once."""
     found: dict[tuple[str, int, str], set[int]] = defaultdict(set)
     for entry in read_file(path):
         if isinstance(entry.event, e.RecordsLost):
-            told = entry.event
-            offsets = range(told.first_offset, told.last_offset + 1)
-            found[told.topic, told.partition, told.topic_id].update(offsets)
+            loss = entry.event
+            offsets = range(loss.first_offset, loss.last_offset + 1)
+            found[loss.topic, loss.partition, loss.topic_id].update(offsets)
     return {name: sorted(offsets) for name, offsets in sorted(found.items())}

@@ -1,4 +1,4 @@
-"""Small simulated histories of a leader of which nobody but itself says that it runs."""
+"""Small simulated histories of a leader whose own lines are the only evidence that it runs."""
 
 from __future__ import annotations
 
@@ -8,41 +8,41 @@ from zabka.journal.writer import encode_line
 
 
 def paused_twice_and_a_third_time() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
+    """Broker 1 leads from second 1 to 36, and is paused at 10 and 20, for 3 s each, and from 31 on."""
     leads = e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)
-    told: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
+    events: list[tuple[str, int, Event]] = [("broker-1", 1, leads)]
     for second in (10, 20):
-        told.append(("world", second, e.FaultInjected(f"f{second}", "pause", "broker-1", "broker-1", False)))
-        told.append(("broker-2", second + 1, _word(2)))
-        told += [("broker-1", second + 3, _word(1)), ("broker-1", second + 4, _word(1))]
-    told.append(("world", 31, e.FaultInjected("f31", "pause", "broker-1", "broker-1", False)))
-    told.append(("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)))
-    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
+        events.append(("world", second, e.FaultInjected(f"f{second}", "pause", "broker-1", "broker-1", False)))
+        events.append(("broker-2", second + 1, _event(2)))
+        events += [("broker-1", second + 3, _event(1)), ("broker-1", second + 4, _event(1))]
+    events.append(("world", 31, e.FaultInjected("f31", "pause", "broker-1", "broker-1", False)))
+    events.append(("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)))
+    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(events, 1)]
 
 
 def paused_and_then_stopped() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, is paused at 10, and says at 13 that it was asked to stop."""
+    """Broker 1 leads from second 1 to 36, is paused at 10, and logs at 13 that it was asked to stop."""
     pause = e.FaultInjected("f10", "pause", "broker-1", "broker-1", False)
-    told: list[tuple[str, int, Event]] = [
+    events: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
         ("world", 10, pause),
         ("broker-1", 13, e.NodeStopped("shutdown")),
         ("world", 36, e.FaultInjected("f36", "cut", "broker-1", "broker-2", True)),
     ]
-    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
+    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(events, 1)]
 
 
 def ended_unseen() -> list[bytes]:
-    """Its lines: broker 1 leads from second 1 to 36, and says something at 5 and 6 and that it starts at 20 and 30."""
+    """Broker 1 leads from second 1 to 36, logs other events at 5 and 6, and its start at 20 and 30."""
     start = e.NodeStarted("broker", 1, {})
-    told: list[tuple[str, int, Event]] = [
+    events: list[tuple[str, int, Event]] = [
         ("broker-1", 1, e.LeaderElected("t", 0, 1, 0, [1, 2], [1, 2], 0, 1, False, "new_topic", 2)),
-        ("broker-1", 5, _word(1)), ("broker-1", 6, _word(1)), ("broker-2", 7, _word(1)), ("broker-1", 20, start),
-        ("broker-1", 28, _word(1)), ("broker-1", 30, start), ("world", 36, _word(1)),
+        ("broker-1", 5, _event(1)), ("broker-1", 6, _event(1)), ("broker-2", 7, _event(1)), ("broker-1", 20, start),
+        ("broker-1", 28, _event(1)), ("broker-1", 30, start), ("world", 36, _event(1)),
     ]  # fmt: skip
-    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(told, 1)]
+    return [encode_line(node, n, at * 10**6, at * 10**6, event) for n, (node, at, event) in enumerate(events, 1)]
 
 
-def _word(broker: int) -> Event:
-    """What no table is made of."""
+def _event(broker: int) -> Event:
+    """An event that no table uses."""
     return e.RequestFenced(broker, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2)

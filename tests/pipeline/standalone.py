@@ -1,4 +1,4 @@
-"""A real Spark cluster of this machine: a master and two workers, started by PySpark's own script."""
+"""A real Spark cluster on this machine: a master and two workers, started by PySpark's own script."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ _ADDRESS = re.compile(r"spark://[0-9.]+:[0-9]+")
 
 
 class Standalone:
-    """The cluster: `master` is its URL."""
+    """The cluster; `master` is its URL."""
 
     def __init__(self, directory: Path, workers: int) -> None:
         self.directory = directory
         self._all: list[subprocess.Popen[bytes]] = []
         self.master = ""
         self._start("Master", "--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-        self.master = self._said("master-0.log", _ADDRESS)
+        self.master = self._await_log("master-0.log", _ADDRESS)
         self.workers = [self._start("Worker", "--host", "127.0.0.1", "--webui-port", "0", "--cores", "1",
                                     "--memory", "1g", "--work-dir", str(directory / f"work-{number}"), self.master)
                         for number in range(workers)]  # fmt: skip
         for number in range(1, workers + 1):
-            self._said(f"worker-{number}.log", re.compile("Successfully registered with master"))
+            self._await_log(f"worker-{number}.log", re.compile("Successfully registered with master"))
 
     def _start(self, kind: str, *arguments: str) -> subprocess.Popen[bytes]:
         home = {**os.environ, "SPARK_HOME": str(SCRIPT.parents[1]), "SPARK_LOCAL_IP": "127.0.0.1"}
-        # Its executors are to have nothing of ours but what they are sent.
+        # The executors get only the code that they are sent.
         for name in ("PYTHONPATH", "PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"):
             home.pop(name, None)
         log = self.directory / f"{kind.lower()}-{len(self._all)}.log"
@@ -46,21 +46,21 @@ class Standalone:
         self._all.append(process)
         return process
 
-    def _said(self, log: str, wanted: re.Pattern[str]) -> str:
+    def _await_log(self, log: str, pattern: re.Pattern[str]) -> str:
         deadline = time.monotonic() + READY_S
-        while (found := wanted.search((self.directory / log).read_text())) is None:
+        while (found := pattern.search((self.directory / log).read_text())) is None:
             assert time.monotonic() < deadline, (self.directory / log).read_text()
             time.sleep(0.2)
         return found[0]
 
     def kill_a_worker(self) -> None:
-        """SIGKILL to a worker and to its executors, as when its machine is gone."""
+        """Send SIGKILL to a worker and its executors, as if its machine had failed."""
         worker = self.workers.pop()
         os.killpg(worker.pid, 9)
         worker.wait()
 
     def stop(self) -> None:
-        """All of it."""
+        """Stop all processes."""
         for process in reversed(self._all):
             if process.poll() is None:
                 os.killpg(process.pid, 9)
@@ -69,7 +69,7 @@ class Standalone:
 
 @contextmanager
 def standalone(directory: Path, workers: int = 2) -> Iterator[Standalone]:
-    """The cluster, for as long as it is wanted."""
+    """Run the cluster for the duration of the block."""
     directory.mkdir()
     cluster = Standalone(directory, workers)
     try:

@@ -1,4 +1,4 @@
-"""The tables of simulated runs, row by row, beside the fold of the true order and beside plain SQL on DuckDB."""
+"""The tables of simulated runs, row by row, against the fold of the true order and against plain SQL in DuckDB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tests.pipeline import outages
 from tests.pipeline.folded import Folded, folded, play
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
 from zabka.pipeline.reigns import CLOSED, controller_reigns
@@ -21,9 +21,11 @@ from zabka.pipeline.rows import Journal
 from zabka.pipeline.tables import records_lost
 
 CLOSE_MS = 100
-"""Node's clocks are up to 500 ms apart.  A session's creation may reach its broker a little after it reached peers."""
+"""The nodes' clocks are up to 500 ms apart. A session's creation may reach its broker a little after it reached the
+peers.
+"""
 ROUNDED_MS = 10
-"""Each part of a partition's time is rounded by itself, and its median clock by microseconds."""
+"""Each part of a partition's time is rounded separately, and its median clock by microseconds."""
 
 LEADERSHIPS = """
 SELECT filename, topic, "partition", leader, leader_epoch, partition_epoch, isr, unclean
@@ -62,7 +64,7 @@ COLUMNS = {
 
 
 class Seeds:
-    """Some seeds' journals in one directory, as Spark reads them, and what the fold says of each."""
+    """Some seeds' journals in one directory, as Spark reads them, and the fold's rows for each."""
 
     def __init__(self, spark: SparkSession, directory: Path, seeds: range, untold: bytes | None = None) -> None:
         for seed in seeds:
@@ -72,42 +74,42 @@ class Seeds:
                 lines = path.read_bytes().splitlines(keepends=True)
                 path.write_bytes(b"".join(line for line in lines if untold not in line))
         self.directory = directory
-        self.wanted: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
+        self.expected: dict[str, Folded] = {path.name: folded(path) for path in sorted(directory.iterdir())}
         self.journal = jobs.read_journal(spark, directory)
 
     def rows(self, build: Callable[[Journal], DataFrame], *columns: str) -> dict[str, list[tuple[Any, ...]]]:
         found: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-        for row in told(self.journal, build, *columns):
+        for row in rows_of(self.journal, build, *columns):
             found[row[0]].append(tuple(row)[1:])
-        return {run: found[run] for run in self.wanted}
+        return {run: found[run] for run in self.expected}
 
     def compare(self) -> None:
         assert self.rows(
             tables.partition_leaderships,
             "topic", "partition", "life", "leader", "leader_epoch", "partition_epoch", "isr", "unclean",
-        ) == {run: wanted.leaderships for run, wanted in self.wanted.items()}  # fmt: skip
+        ) == {run: expected.leaderships for run, expected in self.expected.items()}  # fmt: skip
         assert self.rows(tables.isr_changes, "topic", "partition", "life", "isr_before", "isr", "partition_epoch") == {
-            run: wanted.isr_changes for run, wanted in self.wanted.items()
+            run: expected.isr_changes for run, expected in self.expected.items()
         }
         reigns = self.rows(
             controller_reigns,
             "broker_id", "controller_epoch", "from_us", "ended_by", "duration_ms", "gap_before_ms",
         )  # fmt: skip
         found = {run: [row[:4] for row in rows] for run, rows in reigns.items()}
-        assert found == {run: wanted.reigns for run, wanted in self.wanted.items()}
-        for run, wanted in self.wanted.items():
-            for row, durations in zip(reigns[run], wanted.durations, strict=True):
+        assert found == {run: expected.reigns for run, expected in self.expected.items()}
+        for run, expected in self.expected.items():
+            for row, durations in zip(reigns[run], expected.durations, strict=True):
                 assert row[4:] == pytest.approx(durations, abs=CLOSE_MS), run
         self.compare_outages()
 
     def compare_outages(self) -> None:
-        """Availability to the rounding of its parts, and lost records to the offset."""
+        """Compare availability up to rounding, and lost records exactly."""
         spent = self.rows(availability, "topic", "partition", *(f"{s}_ms" for s in outages.STATES))
         lost = self.rows(records_lost, "topic", "partition", "topic_id", "first_offset", "last_offset", "count")
-        for run in self.wanted:
-            wanted = outages.availability(self.directory / run)
-            assert [row[:2] for row in spent[run]] == list(wanted), run
-            for row, states in zip(spent[run], wanted.values(), strict=True):
+        for run in self.expected:
+            expected = outages.availability(self.directory / run)
+            assert [row[:2] for row in spent[run]] == list(expected), run
+            for row, states in zip(spent[run], expected.values(), strict=True):
                 assert row[2:] == pytest.approx(tuple(states.values()), abs=ROUNDED_MS), (run, row)
             offsets: dict[tuple[str, int, str], list[int]] = defaultdict(list)
             for topic, partition, topic_id, first, last, count in lost[run]:
@@ -122,12 +124,12 @@ def seeds(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Seed
 
 
 @pytest.mark.timeout(600)
-def test_tables_of_runs_whose_clocks_differ_are_what_the_fold_of_the_true_order_says(seeds: Seeds) -> None:
+def test_tables_with_clock_skew_equal_the_fold_in_true_order(seeds: Seeds) -> None:
     seeds.compare()
 
 
 @pytest.mark.timeout(600)
-def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
+def test_tables_equal_plain_sql_on_another_engine(seeds: Seeds) -> None:
     connection = duckdb.connect()
     connection.read_json(
         str(seeds.directory / "*.jsonl"), format="newline_delimited", columns=COLUMNS, filename=True
@@ -137,7 +139,7 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
         return [(Path(row[0]).name, *row[1:]) for row in connection.execute(query).fetchall()]
 
     def found(build: Callable[[Journal], DataFrame], *columns: str) -> list[tuple[Any, ...]]:
-        return [tuple(row) for row in told(seeds.journal, build, *columns)]
+        return [tuple(row) for row in rows_of(seeds.journal, build, *columns)]
 
     columns = ["topic", "partition", "leader", "leader_epoch", "partition_epoch", "isr", "unclean"]
     assert found(tables.partition_leaderships, *columns) == asked(LEADERSHIPS)
@@ -146,15 +148,13 @@ def test_tables_are_what_plain_sql_on_another_engine_says(seeds: Seeds) -> None:
     reigns = found(controller_reigns, "broker_id", "controller_epoch", "from_us", "ended_by")
     assert [row[:4] for row in reigns] == [row[:4] for row in asked(REIGNS)]
     closed = {row[:3] for row in asked(REIGNS) if row[4]}
-    # Who let go of it itself did so before its session was closed.
+    # A controller that gave up its role itself did so before its session was closed.
     assert all(row[:3] in closed for row in reigns if row[4] in CLOSED)
     assert all(row[4] in ("shutdown", "illegal_state") for row in reigns if row[4] not in CLOSED and row[:3] in closed)
 
 
 @pytest.mark.timeout(600)
-def test_availability_is_what_brute_force_says_where_nobody_tells_that_nodes_lost_their_power(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_availability_without_power_loss_events_is_exact(spark: SparkSession, tmp_path: Path) -> None:
     seeds = Seeds(spark, tmp_path, range(1, 6), untold=b'"kind":"power_loss"')
     spent = [row for rows in seeds.rows(availability, "unseen_ms").values() for row in rows]
     assert sum(unseen_ms > 0 for (unseen_ms,) in spent) > 5
@@ -163,5 +163,5 @@ def test_availability_is_what_brute_force_says_where_nobody_tells_that_nodes_los
 
 @pytest.mark.long
 @pytest.mark.timeout(3600)
-def test_tables_of_200_seeds_are_what_the_fold_says(spark: SparkSession, tmp_path: Path) -> None:
+def test_tables_of_200_seeds_equal_the_fold(spark: SparkSession, tmp_path: Path) -> None:
     Seeds(spark, tmp_path, range(21, 221)).compare()

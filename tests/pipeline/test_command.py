@@ -1,4 +1,4 @@
-"""What `zabka pipeline` says where it cannot begin, and what it makes of one run's journal."""
+"""Errors of `zabka pipeline` when it cannot start, and its tables of one run's journal."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.parametrize("verb", ["tables", "stream"])
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (["--data", "sc://host"], "sc://host is a Spark Connect server"),
         (["--data", "kafka://host/topic"], "names no topic. Use kafka://HOST:PORT/TOPIC"),
@@ -35,17 +35,17 @@ ROOT = Path(__file__).resolve().parents[2]
         (["--data", ".", "--master", "sc://host"], "sc://host is a Spark Connect server"),
     ],
 )
-def test_what_is_no_directory_and_no_master_is_answered_before_spark_starts(
-    verb: str, arguments: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_bad_directory_or_master_is_refused_before_spark(
+    verb: str, arguments: list[str], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "seed-1.jsonl").touch()
     monkeypatch.chdir(tmp_path)
     answer = CliRunner().invoke(jobs_of_spark, [verb, *arguments])
     assert answer.exit_code == 2
-    assert said in " ".join(answer.output.split())
+    assert message in " ".join(answer.output.split())
 
 
-def test_tables_of_another_file_system_go_where_out_says() -> None:
+def test_tables_of_another_file_system_need_the_out_option() -> None:
     answer = CliRunner().invoke(jobs_of_spark, ["tables", "--data", "s3a://bucket/journals"])
     assert (answer.exit_code, "Name the directory for the tables with --out" in " ".join(answer.output.split())) == (
         2,
@@ -53,7 +53,7 @@ def test_tables_of_another_file_system_go_where_out_says() -> None:
     )
 
 
-def test_a_stream_follows_no_other_file_system(tmp_path: Path) -> None:
+def test_stream_of_another_file_system_is_refused(tmp_path: Path) -> None:
     answer = CliRunner().invoke(
         jobs_of_spark, ["stream", "--data", "hdfs://host:8020/journals", "--out", str(tmp_path)]
     )
@@ -61,12 +61,12 @@ def test_a_stream_follows_no_other_file_system(tmp_path: Path) -> None:
     assert "hdfs://host:8020/journals: a stream reads a directory" in " ".join(answer.output.split())
 
 
-def test_what_is_published_to_is_a_topic(tmp_path: Path) -> None:
+def test_publishing_to_anything_but_a_topic_is_refused(tmp_path: Path) -> None:
     answer = CliRunner().invoke(jobs_of_spark, ["publish", "journals", "--data", str(tmp_path)])
     assert (answer.exit_code, "names no topic" in answer.output) == (2, True)
 
 
-def test_a_master_that_is_none_is_answered_in_a_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_invalid_master_is_reported_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise RuntimeError("Could not parse Master URL: 'nonsense'\n\tat org.apache.spark.SparkContext")
 
@@ -79,7 +79,7 @@ def test_a_master_that_is_none_is_answered_in_a_sentence(tmp_path: Path, monkeyp
     assert "org.apache.spark" not in answer.output
 
 
-def test_a_damaged_commit_is_answered_in_a_sentence(tmp_path: Path) -> None:
+def test_damaged_commit_is_reported_in_one_sentence(tmp_path: Path) -> None:
     commit = tmp_path / "analytics" / "_commits" / "000000000.json"
     commit.parent.mkdir(parents=True)
     commit.write_text("{")
@@ -89,13 +89,13 @@ def test_a_damaged_commit_is_answered_in_a_sentence(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("verb", ["tables", "stream", "status", "vacuum", "audit"])
-def test_a_directory_that_nobody_may_look_into_is_answered_in_a_sentence(
+def test_unreadable_directory_is_reported_in_one_sentence(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(path: Path, *_: object, **__: object) -> bool:
         raise PermissionError(13, "Permission denied", str(path))
 
-    # Root may look into every directory: so the file system's answer is given here.
+    # root can read every directory, so the file system's error is raised here.
     for asked in ("is_dir", "is_file", "exists", "is_symlink"):
         monkeypatch.setattr(Path, asked, refuse)
     arguments = [str(tmp_path)] if verb == "audit" else ["--data", str(tmp_path)]
@@ -106,30 +106,30 @@ def test_a_directory_that_nobody_may_look_into_is_answered_in_a_sentence(
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_ctrl_c_ends_a_stream_without_a_word_of_java_or_python(tmp_path: Path) -> None:
+def test_ctrl_c_ends_a_stream_without_a_stack_trace(tmp_path: Path) -> None:
     assert replay(11, "chaos", [], tmp_path / "data" / "seed-11.jsonl") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow"]
-    said: list[str] = []
+    output: list[str] = []
     with subprocess.Popen(
         command, cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=subprocess.PIPE, text=True
     ) as stream:
         assert stream.stderr is not None
         for line in stream.stderr:
-            said.append(line)
+            output.append(line)
             if line.startswith("streaming"):
-                # The query is about to start; its first batch is under way when it is to stop.
+                # The query is about to start; its first batch is in progress when it is asked to stop.
                 stream.send_signal(signal.SIGINT)
     assert stream.returncode == 0
-    stopping = said.index("stopping after the current batch\n")
-    assert [line.split(":")[0] for line in said[stopping + 1 :]] in ([], ["batch 0"])
-    assert not [line for line in said if "Traceback" in line or "Exception" in line or "\tat " in line]
+    stopping = output.index("stopping after the current batch\n")
+    assert [line.split(":")[0] for line in output[stopping + 1 :]] in ([], ["batch 0"])
+    assert not [line for line in output if "Traceback" in line or "Exception" in line or "\tat " in line]
     with versions.locked(tmp_path / "data" / "analytics"):
         pass
 
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_a_stream_ends_with_its_cluster_though_somebody_goes_on_writing(tmp_path: Path) -> None:
+def test_stream_ends_with_its_cluster_despite_new_lines(tmp_path: Path) -> None:
     (data := tmp_path / "data").mkdir()
     line = b'{"node":"peer-1","node_seq":%d,"wall_us":%d,"mono_us":%d,"type":"epoch_accepted","accepted_epoch":1}\n'
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "stream", "--data", "data", "--follow", "--while-up"]
@@ -149,8 +149,8 @@ def test_a_stream_ends_with_its_cluster_though_somebody_goes_on_writing(tmp_path
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_what_replay_writes_becomes_tables_from_a_relative_path(tmp_path: Path) -> None:
-    # Seed 11's first reign is one of those that wall clocks told wrong: 108 ms in place of 12.2 s.
+def test_replayed_journal_becomes_tables_from_a_relative_path(tmp_path: Path) -> None:
+    # Seed 11's first controller term is one that wall clocks measured wrong: 108 ms instead of 12.2 s.
     assert replay(11, "chaos", [], tmp_path / "any-name") == 0
     command = [sys.executable, "-m", "zabka.cli.main", "pipeline", "tables", "--data", "any-name", "--out", "tables"]
     done = subprocess.run(
@@ -158,5 +158,5 @@ def test_what_replay_writes_becomes_tables_from_a_relative_path(tmp_path: Path) 
     )
     assert done.returncode == 0, done.stderr
     rows = pq.read_table(tmp_path / "tables" / "controller_reigns").to_pylist()
-    wanted = folded(tmp_path / "any-name")
-    assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == wanted.reigns
+    expected = folded(tmp_path / "any-name")
+    assert [(r["broker_id"], r["controller_epoch"], r["from_us"], r["ended_by"]) for r in rows] == expected.reigns

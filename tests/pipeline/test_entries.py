@@ -1,4 +1,4 @@
-"""What is an entry, and what is set aside."""
+"""Valid journal entries, and lines set aside."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ POISON = {
     "an empty line": (b"", ""),
 }
 AT_THE_BOUNDS = [
-    # Texts may be as long as a line; what looks like something else in them is none.
+    # A string may be as long as a line; JSON syntax inside a string does not count.
     HEAD + b'"type":"node_stopped","reason":"\\\\","x":"' + b'\\":[{1' * 99_999 + b'","y":"' + b"1" * 60_000 + b'"}',
     HEAD + b'"type":"node_stopped","reason":"","x":' + b"[" * 499 + b"1" * 1_000 + b"]" * 499 + b"}",
     HEAD + b'"type":"node_stopped","reason":"","x":[' + b"[]," * 1_000 + b'1],"' + b"n" * 50_000 + b'":1}',
@@ -74,7 +74,7 @@ AT_THE_BOUNDS = [
 
 
 @pytest.mark.parametrize("name", POISON)
-def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
+def test_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
     line, reason = POISON[name]
     found = check_line(line)
     assert isinstance(found, Refused)
@@ -92,19 +92,20 @@ def test_a_line_that_is_no_entry_is_refused_with_its_reason(name: str) -> None:
         HEAD + b'"type":"zxid_checkpoint","zxid":1,"digest":18446744073709551615,"znodes":1,"sessions":1}',
     ],
 )
-def test_what_is_strange_but_whole_is_an_entry(line: bytes) -> None:
+def test_unusual_but_complete_line_is_an_entry(line: bytes) -> None:
     assert type(check_line(line)) in ENTRIES.values()
     assert check_lines([line]) == [check_line(line)]
 
 
-def test_spark_reads_what_is_within_the_bounds_and_what_is_beyond_would_be_a_row_of_nulls(spark: SparkSession) -> None:
+def test_spark_parses_exactly_the_lines_within_the_bounds(spark: SparkSession) -> None:
+    """A line beyond the bounds would be a row of nulls."""
     beyond = [line for name, (line, _) in POISON.items() if name.startswith("an unknown field")]
     rows = spark.createDataFrame([(line.decode(),) for line in [*AT_THE_BOUNDS, *beyond]], "body string")
     found = [row[0]["node"] for row in rows.select(f.from_json("body", "node string")).collect()]
     assert found == ["peer-1"] * len(AT_THE_BOUNDS) + [None] * len(beyond)
 
 
-def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
+def test_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     long = HEAD + b'"type":"node_stopped","reason":"' + b"x" * 50_000_000 + b'"}\n'
     whole = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
@@ -115,9 +116,7 @@ def test_a_line_of_50_mb_is_set_aside_and_the_next_one_read(tmp_path: Path) -> N
     assert (second[5], second[8], second[9]) == ("epoch_accepted", len(long), None)
 
 
-def test_a_file_that_went_gives_no_rows_and_one_that_cannot_be_read_says_why(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_deleted_file_has_no_rows_and_unreadable_one_a_reason(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "peer-1.000000000001.jsonl"
     assert list(read_range(FileRange(".", str(path), 0, 10))) == []
     path.write_bytes(b"{}\n")
@@ -130,39 +129,39 @@ def test_a_file_that_went_gives_no_rows_and_one_that_cannot_be_read_says_why(
     assert (row[7], row[8], row[9]) == (path.name, 0, "the file cannot be read: Permission denied")
 
 
-def test_the_source_reads_a_directory_without_journals_as_no_rows(spark: SparkSession, tmp_path: Path) -> None:
+def test_directory_without_journals_has_no_rows(spark: SparkSession, tmp_path: Path) -> None:
     assert spark.read.format("zabka-journal").load(str(tmp_path)).collect() == []
 
 
-def test_the_latest_entry_beside_a_line_that_is_none_is_found_before_1970_too(tmp_path: Path) -> None:
+def test_latest_entry_before_1970_is_found_after_a_bad_line(tmp_path: Path) -> None:
     head = '{"node":"peer-1","node_seq":1,"wall_us":%d,"mono_us":%d,"type":"node_stopped","reason":""}\n'
-    told = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
-    (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in told))
+    readings = [(-9, -9), (-5, -7), (-6, -8), (-8, -9)]
+    (path := tmp_path / "a.jsonl").write_text("no entry\n" + "".join(head % clocks for clocks in readings))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # The first and the last are there as the node's first and last words.
+    # The first and the last line are returned as the node's first and last.
     assert [(row[3], row[4]) for row in rows] == [(None, None), (-9, -9), (-5, -7), (-8, -9)]
 
 
-def test_of_types_that_are_not_wanted_those_lines_are_read_that_show_when_a_node_ran(tmp_path: Path) -> None:
-    def told(node: str, event: Event) -> None:
+def test_lines_that_show_when_a_node_ran_are_always_read(tmp_path: Path) -> None:
+    def add_line(node: str, event: Event) -> None:
         lines.append(encode_line(node, len(lines), 0, 0, event))
 
     lines: list[bytes] = []
-    said, start = e.EpochAccepted(1), e.NodeStarted("broker", 1, {})
+    accepted, start = e.EpochAccepted(1), e.NodeStarted("broker", 1, {})
     for node in ("broker-1", "broker-1", "broker-2", "broker-1", "broker-2"):
-        told(node, said)
-    told("broker-1", start)
-    told("world", e.FaultInjected("f", "pause", "broker-2", "broker-2", False))
+        add_line(node, accepted)
+    add_line("broker-1", start)
+    add_line("world", e.FaultInjected("f", "pause", "broker-2", "broker-2", False))
     for node in ("broker-1", "broker-2", "broker-1", "broker-2", "broker-1", "broker-2"):
-        told(node, said)
+        add_line(node, accepted)
     (path := tmp_path / "a.jsonl").write_bytes(b"".join(lines))
     rows = read_range(FileRange(".", str(path), 0, path.stat().st_size), frozenset())
-    # Of each broker the first (0, 2) and the last (11, 12), the last before a start, the first after a pause; and of
-    # the world its only one.
+    # For each broker: the first line (0, 2), the last (11, 12), the last before a start, and the first after a pause;
+    # for the world, its only line.
     assert [row[2] for row in rows] == [0, 2, 3, 6, 8, 11, 12]
 
 
-def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> None:
+def test_shares_contain_every_line_once_and_end_at_line_ends(tmp_path: Path) -> None:
     line = HEAD + b'"type":"epoch_accepted","accepted_epoch":1}\n'
     count = 40_000_000 // len(line)
     path, short = tmp_path / "peer-1.000000000001.jsonl", tmp_path / "peer-2.000000000001.jsonl"
@@ -171,21 +170,19 @@ def test_shares_hold_every_line_once_and_cut_at_line_ends(tmp_path: Path) -> Non
     ranges = [FileRange(".", str(file), 0, file.stat().st_size) for file in (path, short)]
     made = shares(ranges, frozenset())
     assert len(made) == 3
-    # Of types that are left out only the node's first line, which is as late as any, and its last one are given of each
-    # of the six blocks of 8 MiB, and the short file's only one.
+    # For types that are left out, each of the six 8 MiB blocks returns only the node's first line (also the latest) and
+    # its last; the short file returns its only line.
     assert sum(batch.num_rows for share in made for batch in read_share(share)) == 13
     assert sum(batch.num_rows for part in shares(ranges, None) for batch in read_share(part)) == count + 1
     assert sum(part.end - part.begin for share in made for part in share.ranges) == (count + 1) * len(line)
 
 
 @pytest.mark.long
-def test_poison_is_counted_with_its_place_and_the_tables_go_on(
-    spark: SparkSession, history: Any, outage: Any, tmp_path: Path
-) -> None:
+def test_bad_lines_are_counted_with_their_place(spark: SparkSession, history: Any, outage: Any, tmp_path: Path) -> None:
     outage(history)
     path = history.directory / "peer-3.000000000001.jsonl"
-    wanted = ("controller_elected", "leader_elected", "session_closed")
-    beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in wanted]
+    types = ("controller_elected", "leader_elected", "session_closed")
+    beyond = [HEAD + b'"type":"%s","zxid":9223372036854775808}' % name.encode() for name in types]
     lines = [line + b"\n" for line in [*(line for line, _ in POISON.values()), *beyond]]
     path.write_bytes(b"".join(lines))
     counts = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out").rows
@@ -196,7 +193,7 @@ def test_poison_is_counted_with_its_place_and_the_tables_go_on(
     assert all(row["problem"] and row["file"] == path.name for row in aside)
 
 
-def test_texts_that_are_no_numbers_and_sums_beyond_64_bits_are_null_in_their_rows_and_end_no_job(
+def test_unparsable_or_too_large_numbers_are_null_in_tables(
     spark: SparkSession, history: Any, outage: Any, tmp_path: Path
 ) -> None:
     outage(history)
@@ -211,15 +208,15 @@ def test_texts_that_are_no_numbers_and_sums_beyond_64_bits_are_null_in_their_row
     history.write("api", e.WorkloadProgressed("2", "t", 4, 2, 2, 0))
     history.write("broker-2", e.ControllerReady(2, 2, most, most))
     names = ("availability", "client_availability", "failovers", "records_lost")
-    wanted = [table for table in TABLES if table.name in names]
-    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=wanted)
+    selected = [table for table in TABLES if table.name in names]
+    written = jobs.write_tables(jobs.read_journal(spark, history.directory), tmp_path / "out", wanted=selected)
     assert written.broken == {}
-    told = {name: pq.read_table(tmp_path / "out" / name).to_pylist() for name in names}
-    assert [row["under_min_isr_ms"] for row in told["availability"]] == [0]
-    assert sorted((row["topic"], row["count"]) for row in told["records_lost"]) == [("t", None), ("u", 2)]
-    assert sorted((row["workload_id"], row["share"]) for row in told["client_availability"]) == [
+    written_rows = {name: pq.read_table(tmp_path / "out" / name).to_pylist() for name in names}
+    assert [row["under_min_isr_ms"] for row in written_rows["availability"]] == [0]
+    assert sorted((row["topic"], row["count"]) for row in written_rows["records_lost"]) == [("t", None), ("u", 2)]
+    assert sorted((row["workload_id"], row["share"]) for row in written_rows["client_availability"]) == [
         ("1", None),
         ("2", 0.5),
     ]
-    # The whole is taken from the clocks, not from the duration that the event reports.
-    assert [(row["read_ms"], row["total_ms"]) for row in told["failovers"]] == [(most, 16_000)]
+    # The total is computed from the clocks, not from the duration that the event reports.
+    assert [(row["read_ms"], row["total_ms"]) for row in written_rows["failovers"]] == [(most, 16_000)]

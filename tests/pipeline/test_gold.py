@@ -1,4 +1,4 @@
-"""The tables of failovers, losses, the ensemble and faults, and what is said where a table is not as it should be."""
+"""The tables of failovers, losses, the ensemble and faults, and the report of unmet expectations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs
 from zabka.pipeline.ensembles import elections, sessions
@@ -16,7 +16,7 @@ from zabka.pipeline.reigns import controller_reigns, failovers
 from zabka.pipeline.tables import faults, records_lost
 
 
-def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> None:
+def test_failover_is_measured_by_phase(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.ControllerElected(1, 1, 1, 1))
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
@@ -26,29 +26,28 @@ def test_a_failover_is_told_in_its_phases(spark: SparkSession, history: Any) -> 
     write("broker-2", e.ControllerElected(2, 2, 2, 6))
     write("broker-2", e.ControllerReady(2, 2, 30, 20))
     write("broker-2", e.ControllerPropagated(2, 2, 1, 7))
-    (row,) = told(jobs.read_journal(spark, history.directory), failovers)
+    (row,) = rows_of(jobs.read_journal(spark, history.directory), failovers)
     assert (row["controller_epoch"], row["broker_id"], row["previous_broker_id"]) == (2, 2, 1)
     assert row["cause"] == "session_expired"
     phases = [row[f"{name}_ms"] for name in ("detect", "elect", "read", "decide", "propagate", "total")]
-    # The death, four seconds, the expiry, one second, the closing; elected, ready and propagated a second later each.
+    # From the death: four seconds to the expiry, one second to the close; elected, ready and propagated a second later
+    # each.
     assert phases == [5_000, 1_000, 30, 20, 7, 7_007]
 
 
-def test_a_failover_from_a_reign_whose_end_nobody_told_of_has_no_length(spark: SparkSession, history: Any) -> None:
+def test_failover_from_a_term_without_an_end_has_no_length(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.now_us += 30_000_000
     history.write("broker-2", e.ControllerElected(2, 2, 2, 6))
     history.write("broker-2", e.ControllerReady(2, 2, 30, 20))
     journal = jobs.read_journal(spark, history.directory)
-    first, second = told(journal, controller_reigns)
+    first, second = rows_of(journal, controller_reigns)
     assert (first["ended_by"], second["gap_before_ms"]) == ("superseded", None)
-    (row,) = told(journal, failovers)
+    (row,) = rows_of(journal, failovers)
     assert (row["detect_ms"], row["elect_ms"], row["read_ms"], row["total_ms"]) == (None, None, 30, None)
 
 
-def test_a_peer_that_was_killed_in_an_election_was_not_in_it_until_it_began_again(
-    spark: SparkSession, history: Any
-) -> None:
+def test_killed_peers_election_does_not_last_until_its_restart(spark: SparkSession, history: Any) -> None:
     def state(state: str, phase: str) -> e.PeerStateChanged:
         return e.PeerStateChanged(state, phase, -1, 1, 1, 1, 0)
 
@@ -59,17 +58,17 @@ def test_a_peer_that_was_killed_in_an_election_was_not_in_it_until_it_began_agai
     history.write("peer-1", e.NodeStarted("peer", 1, {}))
     history.write("peer-1", state("LOOKING", "ELECTION"))
     history.write("peer-1", e.NodeStopped("shutdown"))
-    rows = told(jobs.read_journal(spark, history.directory), elections)
+    rows = rows_of(jobs.read_journal(spark, history.directory), elections)
     assert [(row["election_ms"], row["discovery_ms"], row["total_ms"]) for row in rows] == [
         (1_000, None, None),
         (1_000, None, None),
     ]
 
 
-def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
+def test_losses_reported_by_several_replicas_are_one_union(spark: SparkSession, history: Any) -> None:
     for broker, first, last in ((1, 10, 19), (2, 15, 24), (3, 25, 25), (1, 40, 41)):
         history.write(f"broker-{broker}", e.RecordsLost(broker, "t", 0, first, last, last - first + 1, broker, "x"))
-    rows = told(jobs.read_journal(spark, history.directory), records_lost)
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert [(r["first_offset"], r["last_offset"], r["count"], r["broker_ids"]) for r in rows] == [
         (10, 25, 16, [1, 2, 3]),
         (40, 41, 2, [1]),
@@ -77,22 +76,20 @@ def test_losses_told_by_several_replicas_are_one_union(spark: SparkSession, hist
 
 
 def test_committed_records_of_several_losses_count_once(spark: SparkSession, history: Any) -> None:
-    """Offsets 10 to 14 and 12 to 19 make ten; of the older version's journal 25 to 27 are three more."""
+    """Offsets 10 to 14 and 12 to 19 make ten; offsets 25 to 27 of the older version's journal are three more."""
     for broker, first, last, committed, newer in ((1, 10, 19, 5, 5), (2, 12, 24, 8, 8), (3, 25, 30, 3, -1)):
         event = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, committed, "x", committed_at_least=newer)
         history.write(f"broker-{broker}", event)
-    (row,) = told(jobs.read_journal(spark, history.directory), records_lost)
+    (row,) = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert (row["count"], row["committed_at_least"], row["below_high_watermark"]) == (21, 13, 13)
 
 
-def test_losses_of_a_topic_that_was_made_anew_are_told_apart_from_those_of_the_deleted_one(
-    spark: SparkSession, history: Any
-) -> None:
-    told_by = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
-    for broker, first, last, topic_id in told_by:
+def test_losses_of_a_recreated_topic_are_kept_separate(spark: SparkSession, history: Any) -> None:
+    reported = ((1, 10, 19, "old"), (2, 15, 24, "old"), (1, 15, 30, "new"), (2, 25, 26, ""))
+    for broker, first, last, topic_id in reported:
         lost = e.RecordsLost(broker, "t", 0, first, last, last - first + 1, 0, "x", topic_id=topic_id)
         history.write(f"broker-{broker}", lost)
-    rows = told(jobs.read_journal(spark, history.directory), records_lost)
+    rows = rows_of(jobs.read_journal(spark, history.directory), records_lost)
     assert [(r["topic_id"], r["first_offset"], r["last_offset"], r["count"]) for r in rows] == [
         ("", 25, 26, 2),
         ("new", 15, 30, 16),
@@ -117,16 +114,16 @@ def test_sessions_elections_and_faults_are_spans(spark: SparkSession, history: A
     for peer in ("peer-1", "peer-2"):
         write(peer, e.SessionClosed(7, 9, ["/brokers/ids/1"], "expiry 0x7"))
     journal = jobs.read_journal(spark, history.directory)
-    (session,) = told(journal, sessions)
+    (session,) = rows_of(journal, sessions)
     assert (session["duration_ms"], session["ended_by"], session["timeout_ms"]) == (9_000, "expired", 6_000)
     assert session["ephemerals"] == ["/brokers/ids/1"]
-    (election,) = told(journal, elections)
+    (election,) = rows_of(journal, elections)
     assert (election["election_ms"], election["discovery_ms"], election["total_ms"]) == (2_000, 2_000, 4_000)
     assert (election["rounds"], election["state"], election["leader_id"]) == (2, "FOLLOWING", 3)
-    assert [(row["fault_id"], row["duration_ms"]) for row in told(journal, faults)] == [("f1", 2_000), ("f1", None)]
+    assert [(row["fault_id"], row["duration_ms"]) for row in rows_of(journal, faults)] == [("f1", 2_000), ("f1", None)]
 
 
-def test_an_expectation_that_is_not_met_is_named(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_unmet_expectation_is_reported(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("api-1", e.WorkloadProgressed("w1", "t", 5, 4, 2, 0))
     history.write("api-1", e.WorkloadProgressed("w2", "t", 5, 4, 1, 0))
     clients = [table for table in TABLES if table.name == "client_availability"]

@@ -1,4 +1,4 @@
-"""What the pipeline writes into a lake for others to show, and what the API reads there: two rooms, one form."""
+"""Files that the pipeline writes into a lake and the API reads: both packages use the same format."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from zabka.pipeline.campaign import ledger, standing
     ("written", "expected"),
     [(stream.Status, read._Status), (stream.Progress, read._Progress), (standing.Standing, read._Standing)],
 )
-def test_the_api_reads_every_field_that_the_pipeline_writes(written: Any, expected: Any) -> None:
+def test_api_reads_every_field_that_the_pipeline_writes(written: Any, expected: Any) -> None:
     def fields(kind: Any) -> list[tuple[str, object, object]]:
         return [(each.name, each.type, each.default) for each in msgspec.structs.fields(kind)]
 
     assert fields(written) == fields(expected)
 
 
-def test_the_api_looks_for_files_where_the_pipeline_puts_them() -> None:
+def test_api_reads_files_where_the_pipeline_writes_them() -> None:
     assert (read.STATUS, read.PROGRESS, read.GAPS) == (stream.STATUS, stream.PROGRESS, stream.GAPS)
     assert (read.STANDING, read.RUNS) == (standing.STANDING, ledger.RUNS)
 
 
-def test_what_spark_says_of_the_stream_is_told(tmp_path: Path) -> None:
+def test_sparks_progress_of_the_stream_is_returned(tmp_path: Path) -> None:
     last = {"batchId": 3, "numInputRows": 40, "processedRowsPerSecond": 12.5, "durationMs": {"addBatch": 900}}
     query: Any = SimpleNamespace(status={"message": "Waiting"}, lastProgress=last)
     stream.note_progress(query, tmp_path)
-    told = read.pipeline_stands(tmp_path, tmp_path).spark
-    assert told is not None
-    assert (told.message, told.batch, told.rows, told.rows_per_second) == ("Waiting", 3, 40, 12.5)
-    assert told.durations_ms == {"addBatch": 900}
+    progress = read.pipeline_stands(tmp_path, tmp_path).spark
+    assert progress is not None
+    assert (progress.message, progress.batch, progress.rows, progress.rows_per_second) == ("Waiting", 3, 40, 12.5)
+    assert progress.durations_ms == {"addBatch": 900}
 
 
-def test_a_campaigns_standing_is_told(tmp_path: Path) -> None:
+def test_progress_of_a_campaign_is_returned(tmp_path: Path) -> None:
     directory = tmp_path / read.CAMPAIGNS / "lag"
     directory.mkdir(parents=True)
     stands = standing.Standing(question="Which?", settings=2, seeds=3, ended="clear", answer=["This."], violations=1)
     standing.write(directory, stands)
-    (told,) = read.campaigns(tmp_path)
-    assert (told.name, told.question, told.settings, told.seeds) == ("lag", "Which?", 2, 3)
-    assert (told.ended, told.answer, told.violations) == ("clear", ["This."], 1)
+    (campaign,) = read.campaigns(tmp_path)
+    assert (campaign.name, campaign.question, campaign.settings, campaign.seeds) == ("lag", "Which?", 2, 3)
+    assert (campaign.ended, campaign.answer, campaign.violations) == ("clear", ["This."], 1)

@@ -1,4 +1,4 @@
-"""What the driver keeps of a lake's lines."""
+"""The lines of a lake that the driver keeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zabka.pipeline.ranges import ARROW_SCHEMA
 
 
 def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
-    """A batch of the lake, with those rows of each type."""
+    """A batch of the lake with these rows of each type."""
     files = {f"bronze/type={kind}/day=2026-01-01/batch-{batch}.parquet": some for kind, some in rows.items()}
     for name, some in files.items():
         (lake / name).parent.mkdir(parents=True, exist_ok=True)
@@ -27,7 +27,7 @@ def committed(lake: Path, batch: int, **rows: list[dict[str, Any]]) -> Commit:
     return Commit(batch=batch, files=counts, lines=[], set_aside=0, latest_us=0)
 
 
-def test_of_types_that_no_table_needs_the_latest_by_either_clock_stand_for_all(tmp_path: Path) -> None:
+def test_unused_types_keep_only_the_latest_by_each_clock(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["wanted"])
     entry = {"run": "r", "node": "n", "node_seq": 1, "wall_us": 5, "mono_us": 5, "body": "{}"}
     aside = {"run": "r", "file": "f", "position": 3, "problem": "no entry", "body": "x"}
@@ -58,31 +58,31 @@ def pause(run: str, node: str, at: int) -> dict[str, Any]:
     )
 
 
-def words(needed: Needed) -> list[tuple[str, str, int]]:
+def kept_lines(needed: Needed) -> list[tuple[str, str, int]]:
     return sorted(
         (row["run"], row["node"], row["node_seq"]) for row in needed.rows().to_pylist() if row["type"] == "word"
     )
 
 
-def test_the_first_line_after_a_pause_and_the_last_before_a_start_stand_for_that_a_node_ran(tmp_path: Path) -> None:
+def test_lines_around_pauses_and_starts_are_kept_as_evidence(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected", "node_started"])
     needed.add_commit(committed(tmp_path, 0, fault_injected=[pause("r", "n", 10)], other=[line("r", "n", 9)]))
-    assert words(needed) == []
+    assert kept_lines(needed) == []
     others = [line("r", "n", 14), line("r", "n", 12), line("s", "n", 11), line("r", "m", 11)]
     needed.add_commit(committed(tmp_path, 1, other=others, another=[line("r", "n", 13)]))
-    assert words(needed) == [("r", "n", 12)]
+    assert kept_lines(needed) == [("r", "n", 12)]
     needed.add_commit(committed(tmp_path, 2, node_started=[line("r", "n", 20)], other=[line("r", "n", 21)]))
-    assert words(needed) == [("r", "n", 12), ("r", "n", 14)]
+    assert kept_lines(needed) == [("r", "n", 12), ("r", "n", 14)]
     needed.add_commit(committed(tmp_path, 3, node_started=[line("r", "n", 30), line("r", "m", 30)]))
-    assert words(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
+    assert kept_lines(needed) == [("r", "m", 11), ("r", "n", 12), ("r", "n", 14), ("r", "n", 21)]
 
 
-def test_pauses_of_a_thousand_histories_that_are_over_cost_the_next_batches_next_to_nothing(tmp_path: Path) -> None:
+def test_old_pauses_do_not_slow_down_later_batches(tmp_path: Path) -> None:
     needed = Needed(tmp_path, ["fault_injected"])
     pauses = [pause(f"seed-{run}", f"broker-{broker}", 10) for run in range(1000) for broker in (1, 2)]
     needed.add_commit(committed(tmp_path, 0, fault_injected=pauses))
     others = {f"kind-{number}": [line("seed-1000", "broker-1", 5)] for number in range(40)}
     begin = time.process_time()
     needed.add_commit(committed(tmp_path, 1, **others))
-    # Each of them looked for in each file took twenty seconds.
+    # A search for each pause in each file took twenty seconds.
     assert time.process_time() - begin < 4

@@ -1,4 +1,4 @@
-"""How far a stream has read: over growth, rotation, kills and clusters that are made anew."""
+"""How far a stream has read, across growth, rotation, kills and recreated clusters."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Journal:
         return advance(self.held.files_to_go_on_with(self.offset), self.offset)
 
     def take(self, end: Offset | None = None, *, die: bool = False) -> None:
-        """One batch.  Who dies has read, but nobody has what it read."""
+        """Take one batch. With `die`, the batch is read, but its result is lost."""
         end = self.plan() if end is None else end
         found = []
         for part in ranges_between(self.held.files(self.offset), self.offset, end):
@@ -63,7 +63,7 @@ def test_growth_and_new_files_are_read_once(tmp_path: Path) -> None:
     assert journal.lines() == ["a", "b", "c", "d"]
 
 
-def test_what_rotation_removes_after_it_was_found_is_read_all_the_same(tmp_path: Path) -> None:
+def test_file_rotated_away_after_planning_is_still_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "a")
     end = journal.plan()
@@ -74,11 +74,11 @@ def test_what_rotation_removes_after_it_was_found_is_read_all_the_same(tmp_path:
     journal.take(end)
     journal.take()
     assert journal.lines() == ["a", "b", "c"]
-    # Nothing is kept twice that was read and has gone.
+    # No file that was read and deleted is kept as a copy.
     assert [file.path.name for file in journal_files(tmp_path / "_held")] == ["peer-1.000000000003.jsonl"]
 
 
-def test_without_a_place_to_hold_files_the_others_are_read_once(tmp_path: Path) -> None:
+def test_remaining_files_are_read_once_without_held_files(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "a")
     end = journal.plan()
@@ -90,7 +90,7 @@ def test_without_a_place_to_hold_files_the_others_are_read_once(tmp_path: Path) 
     assert journal.lines() == ["b"]
 
 
-def test_a_cluster_made_anew_under_the_same_names_is_another_run(tmp_path: Path) -> None:
+def test_recreated_cluster_with_the_same_names_is_another_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "old first", "old second", "old third")
     journal.take()
@@ -105,9 +105,7 @@ def test_a_cluster_made_anew_under_the_same_names_is_another_run(tmp_path: Path)
 
 @pytest.mark.parametrize("hold", [True, False])
 @pytest.mark.parametrize("lines", [("shorter",), ("of one length", "and more"), ("a" * 9_000, "b" * 9_000)])
-def test_another_file_with_the_same_first_line_is_another_run(
-    tmp_path: Path, hold: bool, lines: tuple[str, ...]
-) -> None:
+def test_other_file_with_the_same_first_line_is_another_run(tmp_path: Path, hold: bool, lines: tuple[str, ...]) -> None:
     journal = Journal(tmp_path, hold=hold)
     journal.write(1, "same first", "of ONE length")
     journal.take()
@@ -120,7 +118,7 @@ def test_another_file_with_the_same_first_line_is_another_run(
     assert journal.lines(".~2") == ["same first", *lines, "last"]
 
 
-def test_a_file_that_lost_its_end_in_its_place_and_was_then_removed_is_read(tmp_path: Path) -> None:
+def test_file_that_lost_its_end_and_was_removed_is_read(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "first", "read, and lost")
     journal.take()
@@ -132,7 +130,7 @@ def test_a_file_that_lost_its_end_in_its_place_and_was_then_removed_is_read(tmp_
     assert journal.lines(".~2") == ["first", "told in its place"]
 
 
-def test_a_file_that_got_the_name_and_the_first_line_of_a_planned_one_is_not_read_in_its_place(tmp_path: Path) -> None:
+def test_file_with_a_planned_name_and_first_line_is_not_mixed_up(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "first", "old")
     end = journal.plan()
@@ -143,7 +141,7 @@ def test_a_file_that_got_the_name_and_the_first_line_of_a_planned_one_is_not_rea
     assert journal.read == [(".~2", "first"), (".~2", "new"), (".~2", "newer")]
 
 
-def test_a_long_line_that_was_read_is_known_again(tmp_path: Path) -> None:
+def test_long_line_that_was_read_is_recognised(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for line in ("a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"):
         journal.write(1, line)
@@ -151,7 +149,7 @@ def test_a_long_line_that_was_read_is_known_again(tmp_path: Path) -> None:
     assert journal.lines() == ["a" * 5_000, "b" * 4_096, "c" * 4_097, "", "d"]
 
 
-def test_a_stream_goes_on_from_an_offset_that_tells_no_endings(tmp_path: Path) -> None:
+def test_stream_resumes_from_an_offset_without_line_endings(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "a", "b")
     journal.take()
@@ -161,7 +159,7 @@ def test_a_stream_goes_on_from_an_offset_that_tells_no_endings(tmp_path: Path) -
     assert journal.lines() == ["a", "b", "c"]
 
 
-def test_a_cluster_made_anew_after_rotation_is_another_run(tmp_path: Path) -> None:
+def test_recreated_cluster_after_rotation_is_another_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for number in (1, 2, 3):
         journal.write(number, f"old {number}")
@@ -179,7 +177,7 @@ def test_a_cluster_made_anew_after_rotation_is_another_run(tmp_path: Path) -> No
     assert journal.lines(".~2") == ["new", "newer"]
 
 
-def test_the_nodes_of_a_cluster_made_anew_are_of_one_run_though_they_are_found_one_by_one(tmp_path: Path) -> None:
+def test_nodes_of_a_recreated_cluster_are_one_run(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     for life in range(1, 4):
         for node in ("peer-1", "broker-1"):
@@ -193,7 +191,7 @@ def test_the_nodes_of_a_cluster_made_anew_are_of_one_run_though_they_are_found_o
         ]  # fmt: skip
 
 
-def test_what_a_stream_was_to_read_is_read_after_the_cluster_was_made_anew(tmp_path: Path) -> None:
+def test_planned_lines_are_read_after_the_cluster_is_recreated(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1, "old first")
     journal.take()
@@ -202,7 +200,7 @@ def test_what_a_stream_was_to_read_is_read_after_the_cluster_was_made_anew(tmp_p
     shutil.rmtree(tmp_path / "data")
     journal.write(1, "new and of another length")
     journal.write(2, "new second")
-    # The first time it is killed when the offsets stand and nothing was written.
+    # First it is killed after its offsets were written and before its lines were.
     journal.take(end, die=True)
     for _ in range(3):
         journal.take(end)
@@ -213,7 +211,7 @@ def test_what_a_stream_was_to_read_is_read_after_the_cluster_was_made_anew(tmp_p
     assert sorted(file.path.name[-10:] for file in journal_files(tmp_path / "_held")) == ["0001.jsonl", "0002.jsonl"]
 
 
-def test_a_held_file_without_a_line_lets_the_next_one_of_its_name_through(tmp_path: Path) -> None:
+def test_empty_held_file_does_not_hide_the_next_of_its_name(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     journal.take()
@@ -223,7 +221,7 @@ def test_a_held_file_without_a_line_lets_the_next_one_of_its_name_through(tmp_pa
     assert journal.lines() == ["a"]
 
 
-def test_a_file_that_got_the_name_of_a_planned_one_is_not_read_in_its_place(tmp_path: Path) -> None:
+def test_file_with_a_planned_name_is_not_read_in_its_place(tmp_path: Path) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "old first", "old second")
     end = journal.plan()
@@ -234,7 +232,7 @@ def test_a_file_that_got_the_name_of_a_planned_one_is_not_read_in_its_place(tmp_
     assert journal.read == [(".~2", "new"), (".~2", "newer"), (".~2", "newest")]
 
 
-def test_a_line_without_its_end_and_a_file_without_a_line_wait(tmp_path: Path) -> None:
+def test_incomplete_line_and_empty_file_wait(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write(1)
     path = tmp_path / "data" / NAME.format(1)
@@ -245,9 +243,7 @@ def test_a_line_without_its_end_and_a_file_without_a_line_wait(tmp_path: Path) -
     assert journal.lines() == ["ab"]
 
 
-def test_a_file_that_goes_while_it_is_looked_at_does_not_end_the_stream(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_file_deleted_during_planning_does_not_end_the_stream(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal = Journal(tmp_path, hold=False)
     journal.write(1, "a")
     journal.take()
@@ -257,7 +253,7 @@ def test_a_file_that_goes_while_it_is_looked_at_does_not_end_the_stream(
     reads = complete_bytes
 
     def without(path: Path, begin: int = 0) -> int:
-        # A node removes its oldest file after its first line was looked at, and before its end was.
+        # The node deletes its oldest file between the read of its first line and the read of its end.
         gone.unlink(missing_ok=True)
         return reads(path, begin)
 
@@ -267,7 +263,7 @@ def test_a_file_that_goes_while_it_is_looked_at_does_not_end_the_stream(
     assert journal.lines() == ["a", "b"]
 
 
-def test_a_long_file_that_goes_before_it_is_cut_in_shares_is_one_share(tmp_path: Path) -> None:
+def test_long_file_deleted_before_its_split_is_one_share(tmp_path: Path) -> None:
     gone = FileRange(".", str(tmp_path / "gone.jsonl"), 0, 10 * SHARE_BYTES)
     (share,) = shares([gone], None)
     assert share.ranges == [gone]

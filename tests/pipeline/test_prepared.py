@@ -1,4 +1,4 @@
-"""Plans that are made once: of rows that grow they make what the fold says, and none of them remembers."""
+"""Prepared query plans: on growing rows they return the fold's results, and none keeps state between runs."""
 
 from __future__ import annotations
 
@@ -27,15 +27,13 @@ def rows_below(directory: Path) -> pa.Table:
     return pa.Table.from_batches([batch for share in shares for batch in read_share(share)], ARROW_SCHEMA)
 
 
-def told(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
+def read_rows(place: Path, run: str, columns: tuple[str, ...]) -> list[tuple[Any, ...]]:
     return [tuple(row[name] for name in columns) for row in pq.read_table(place).to_pylist() if row["run"] == run]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_tables_of_rows_that_grow_are_what_the_fold_says_and_those_of_the_batch_job(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_tables_of_growing_rows_equal_fold_and_batch_job(spark: SparkSession, tmp_path: Path) -> None:
     histories = tmp_path / "histories"
     histories.mkdir()
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -48,20 +46,20 @@ def test_tables_of_rows_that_grow_are_what_the_fold_says_and_those_of_the_batch_
         assert list(made) == [table.name for table in TABLES]
         assert not any(each.broken for each in made.values())
         for path in histories.iterdir():
-            wanted = folded(path)
-            assert told(out / "partition_leaderships", path.name, LEADERSHIPS) == wanted.leaderships
-            assert told(out / "isr_changes", path.name, CHANGES) == wanted.isr_changes
-            assert told(out / "controller_reigns", path.name, REIGNS) == wanted.reigns
+            expected = folded(path)
+            assert read_rows(out / "partition_leaderships", path.name, LEADERSHIPS) == expected.leaderships
+            assert read_rows(out / "isr_changes", path.name, CHANGES) == expected.isr_changes
+            assert read_rows(out / "controller_reigns", path.name, REIGNS) == expected.reigns
     jobs.write_tables(jobs.read_journal(spark, histories), tmp_path / "batch")
     for table in TABLES:
-        found, wanted_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))
-        assert sorted(found, key=str) == sorted(wanted_rows, key=str), table.name
+        found, expected_rows = (pq.read_table(place / table.name).to_pylist() for place in (out, tmp_path / "batch"))
+        assert sorted(found, key=str) == sorted(expected_rows, key=str), table.name
         assert made[table.name].rows == len(found)
 
 
-def test_a_row_that_breaks_an_expectation_is_counted(spark: SparkSession, tmp_path: Path) -> None:
+def test_row_that_violates_an_expectation_is_counted(spark: SparkSession, tmp_path: Path) -> None:
     (faults,) = (table for table in TABLES if table.name == "faults")
-    # Of one node's one number there are two events.
+    # The same number of one node has two events.
     bodies = ['{"fault_id":"a","kind":"pause"}', '{"fault_id":"b","kind":"pause"}']
     row = {"run": "r", "node": "api", "node_seq": 1, "wall_us": 1, "mono_us": 1, "type": "fault_injected"}
     prepared = Prepared(spark, tmp_path / "_rows.arrow")
@@ -70,7 +68,7 @@ def test_a_row_that_breaks_an_expectation_is_counted(spark: SparkSession, tmp_pa
     assert (made.rows, made.broken) == (2, {"run, node, node_seq identify a row": 1})
 
 
-def test_a_plan_with_an_exchange_would_remember_and_is_refused(spark: SparkSession) -> None:
+def test_plan_with_an_exchange_is_refused(spark: SparkSession) -> None:
     frame = spark.range(0, 10, 1, 2)
     check(frame)
     with pytest.raises(NotPreparable, match="Exchange"):

@@ -1,4 +1,4 @@
-"""A journal's rows are read once, while tables of them are planned, by workers that load no more than they need."""
+"""A journal's rows are read once for all tables, by workers that load no more than they need."""
 
 from __future__ import annotations
 
@@ -40,43 +40,43 @@ print(batch.num_rows, "pandas" in sys.modules)
 
 
 @pytest.mark.parametrize("rows", [ROWS, ROWS[:2], ROWS[2:]], ids=["some lack fields", "none lacks one", "none has any"])
-def test_columns_hold_what_arrow_itself_makes_of_the_rows(rows: list[Row]) -> None:
+def test_columns_equal_arrows_own_conversion(rows: list[Row]) -> None:
     (batch,) = batches(rows)
     batch.validate(full=True)
     names = ARROW_SCHEMA.names
-    told = [dict(zip(names, row, strict=True)) for row in rows]
-    assert batch.equals(pa.RecordBatch.from_pylist(told, schema=ARROW_SCHEMA))
+    dicts = [dict(zip(names, row, strict=True)) for row in rows]
+    assert batch.equals(pa.RecordBatch.from_pylist(dicts, schema=ARROW_SCHEMA))
 
 
-def test_who_reads_journals_does_not_load_pandas(tmp_path: Path) -> None:
+def test_journal_readers_do_not_load_pandas(tmp_path: Path) -> None:
     line = '{"schema":1,"node":"peer-1","node_seq":1,"wall_us":1,"mono_us":1,"type":"node_stopped","reason":""}\n'
     (path := tmp_path / "a.jsonl").write_text(line * 3)
     done = subprocess.run([sys.executable, "-c", LOADS, str(path)], check=True, capture_output=True, text=True)
     assert done.stdout.split() == ["3", "False"]
 
 
-def counting(spark: SparkSession, told: Path) -> DataFrame:
-    """ROWS, told by each of two tasks, which leave a file each time they read."""
+def counting(spark: SparkSession, directory: Path) -> DataFrame:
+    """Return ROWS from each of two tasks, which create a file each time they read."""
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _ in numbers:
-            tempfile.mkstemp(dir=told)
+            tempfile.mkstemp(dir=directory)
             yield from batches(ROWS)
 
     return spark.range(0, 2, 1, 2).mapInArrow(rows, SCHEMA)
 
 
-def test_journals_are_read_once_for_all_that_is_made_of_them(spark: SparkSession, tmp_path: Path) -> None:
-    (told := tmp_path / "told").mkdir()
-    journal = Journal(counting(spark, told))
+def test_journals_are_read_once_for_all_tables(spark: SparkSession, tmp_path: Path) -> None:
+    (reads := tmp_path / "told").mkdir()
+    journal = Journal(counting(spark, reads))
     once = journal.once("stopped", lambda: journal.rows.where("type = 'node_stopped'"))
-    # Both tasks say the same, and an event that is told twice counts once.
+    # Both tasks return the same rows, and a repeated event counts once.
     assert [once.count(), once.count(), journal.rows.count()] == [2, 2, 3]
     journal.read()
-    assert len(list(told.iterdir())) == 2
+    assert len(list(reads.iterdir())) == 2
 
 
-def test_journals_that_cannot_be_read_stop_neither_the_plans_nor_go_unsaid(spark: SparkSession, tmp_path: Path) -> None:
+def test_unreadable_journal_fails_the_read_and_not_the_planning(spark: SparkSession, tmp_path: Path) -> None:
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         raise OSError("the disk is on fire")
         yield from numbers
@@ -92,7 +92,7 @@ def test_journals_that_cannot_be_read_stop_neither_the_plans_nor_go_unsaid(spark
 
 
 def test_no_step_of_a_plan_is_compiled(spark: SparkSession) -> None:
-    """Spark compiles a limit by rank whatever its settings say."""
+    """Spark compiles a limit by rank whatever its settings are."""
     plans: list[str] = []
 
     class Planned(Journal):
@@ -108,11 +108,11 @@ def test_no_step_of_a_plan_is_compiled(spark: SparkSession) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_an_interruption_does_not_wait_for_the_tables_that_are_under_way(
+def test_interrupt_does_not_wait_for_running_tables(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def endless(journal: Journal) -> DataFrame:
-        """Ten thousand million rows take many minutes, and Ctrl-C comes when Spark is at them."""
+        """Ten billion rows take many minutes, and Ctrl-C arrives while Spark processes them."""
         Timer(3, os.kill, (os.getpid(), signal.SIGINT)).start()
         rows = spark.range(10**10).selectExpr("sum(id * id % 7) AS run")
         return rows.withColumn("node", f.lit("n")).withColumn("node_seq", f.lit(1))
@@ -124,6 +124,6 @@ def test_an_interruption_does_not_wait_for_the_tables_that_are_under_way(
         jobs.write_tables(jobs.read_journal(spark, tmp_path / "data"), tmp_path / "out", wanted=[faults])
     assert time.monotonic() - begin < 60
     assert not versions.current(tmp_path / "out")
-    # The session serves whoever made it, and nobody is told of what py4j was doing.
+    # The session remains usable, and py4j logs no errors about the interrupted call.
     assert spark.range(3).count() == 3
     assert caplog.records == []

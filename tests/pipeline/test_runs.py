@@ -1,4 +1,4 @@
-"""Journals of several runs in one place: what belongs together, and what is a copy."""
+"""Journals of several runs in one place: grouping into runs, and detection of copies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from zabka.journal import events as e
 from zabka.pipeline import jobs, tables
 from zabka.pipeline.availability import availability
@@ -25,7 +25,7 @@ def runs(root: Path) -> list[str]:
     return [file.run for file in journal_files(root)]
 
 
-def test_the_journals_of_a_cluster_are_one_run_and_every_other_file_is_its_own(tmp_path: Path) -> None:
+def test_journals_of_a_cluster_are_one_run_and_others_their_own(tmp_path: Path) -> None:
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
     write(tmp_path / "broker-1/journal/broker-1.000000000001.jsonl")
     write(tmp_path / "older/broker-1/journal/broker-1.000000000001.jsonl")
@@ -35,14 +35,14 @@ def test_the_journals_of_a_cluster_are_one_run_and_every_other_file_is_its_own(t
     assert runs(tmp_path / "loose" / "seed-7.jsonl") == ["seed-7.jsonl"]
 
 
-def test_the_journal_of_the_clusters_api_is_of_its_run_over_rotation(tmp_path: Path) -> None:
+def test_api_journal_belongs_to_its_clusters_run(tmp_path: Path) -> None:
     write(tmp_path / "api/journal/api.000000000001.jsonl")
     write(tmp_path / "api/journal/api.000000009001.jsonl")
     write(tmp_path / "peer-1/journal/peer-1.000000000001.jsonl")
     assert runs(tmp_path) == [".", ".", "."]
 
 
-def test_a_copied_run_counts_once_and_the_longer_file_of_each_counts(tmp_path: Path) -> None:
+def test_copied_run_counts_once_with_its_longer_files(tmp_path: Path) -> None:
     write(tmp_path / "a/peer-1/journal/peer-1.000000000001.jsonl", b"1\n2\n3\n")
     write(tmp_path / "a/peer-1/journal/peer-1.000000000004.jsonl", b"4\n")
     shutil.copytree(tmp_path / "a", tmp_path / "b")
@@ -57,24 +57,24 @@ def test_a_copied_run_counts_once_and_the_longer_file_of_each_counts(tmp_path: P
     ]
 
 
-def test_two_runs_that_were_one_and_went_on_differently_are_two(tmp_path: Path) -> None:
+def test_runs_with_a_common_start_that_diverge_are_two(tmp_path: Path) -> None:
     for run, last in (("a", b"4\n"), ("b", b"5\n")):
         write(tmp_path / run / "peer-1.000000000001.jsonl", b"1\n2\n3\n")
         write(tmp_path / run / "peer-1.000000000004.jsonl", last)
     assert [file.run for file in without_copies(journal_files(tmp_path))] == ["a", "a", "b", "b"]
 
 
-def test_reigns_of_two_clusters_do_not_end_each_other(spark: SparkSession, history: Any, tmp_path: Path) -> None:
+def test_controller_terms_of_two_clusters_are_independent(spark: SparkSession, history: Any, tmp_path: Path) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 5))
     shutil.copytree(history.directory, tmp_path / "both" / "a")
     shutil.copytree(history.directory, tmp_path / "both" / "copy-of-a")
     history.write("broker-2", e.ControllerElected(2, 2, 2, 9))
     shutil.copytree(history.directory / "broker-2", tmp_path / "both" / "b" / "broker-2")
-    found = told(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path / "both"), controller_reigns)
     assert [(row["run"], row["broker_id"], row["to_us"]) for row in found] == [("a", 1, None), ("b", 2, None)]
 
 
-def test_a_partition_made_again_begins_another_life(spark: SparkSession, history: Any) -> None:
+def test_recreated_partition_starts_a_new_life(spark: SparkSession, history: Any) -> None:
     def elected(leader: int, epoch: int, zxid: int) -> e.LeaderElected:
         return e.LeaderElected("t", 0, leader, epoch, [leader], [1, 2], epoch, 1, False, "offline", zxid)
 
@@ -82,30 +82,30 @@ def test_a_partition_made_again_begins_another_life(spark: SparkSession, history
     history.write("broker-1", elected(2, 1, 6))
     history.write("broker-1", e.TopicDeleted("t"))
     history.write("broker-1", elected(1, 0, 9))
-    # Told again, and told late: neither changes what was written when.
+    # A repeated event, and one logged late: neither changes what was written when.
     history.write("broker-2", elected(2, 1, 6))
     journal = jobs.read_journal(spark, history.directory)
-    spans = told(journal, tables.partition_leaderships)
+    spans = rows_of(journal, tables.partition_leaderships)
     assert [(row["life"], row["leader"], row["leader_epoch"], row["duration_ms"]) for row in spans] == [
         (0, 1, 0, 1_000),
         (0, 2, 1, 1_000),
         (1, 1, 0, None),
     ]
-    assert [(row["life"], row["isr_before"], row["isr"]) for row in told(journal, tables.isr_changes)] == [
+    assert [(row["life"], row["isr_before"], row["isr"]) for row in rows_of(journal, tables.isr_changes)] == [
         (0, [], [1]),
         (0, [1], [2]),
         (1, [], [1]),
     ]
-    (share,) = told(journal, availability)
-    # Five lines, a second apart: two seconds before the deletion and one after the new beginning.
+    (share,) = rows_of(journal, availability)
+    # Five lines, a second apart: two seconds before the deletion and one after the recreation.
     assert share["observed_ms"] == 3_000
 
 
-def test_an_event_written_twice_counts_once(spark: SparkSession, history: Any) -> None:
+def test_event_written_twice_counts_once(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     path = history.directory / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     path.write_bytes(path.read_bytes() * 2)
-    # A node whose journal was lost counts from one again, and that is another event.
+    # A node whose journal was lost counts from one again; this is another event.
     history.write("broker-2", e.ProcessChanged("broker-1", "running", 7, "start"))
     (history.directory / "broker-1.000000000001.jsonl").write_bytes(
         (history.directory / "broker-2" / "journal" / "broker-2.000000000001.jsonl")

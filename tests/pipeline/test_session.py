@@ -1,4 +1,4 @@
-"""What is left of a Spark session at Ctrl-C, which Java hears of, too."""
+"""A Spark session after Ctrl-C, which Java receives too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.pipeline.session import _is_no_interruption, stop, was_interrupted
 
 
 def broken_off() -> Exception:
-    """What PySpark raises where Java has ended and a call is broken off: it tells Java that the call is over."""
+    """Return the exception that PySpark raises when Java has exited during a call."""
     try:
         try:
             raise KeyboardInterrupt
@@ -23,21 +23,21 @@ def broken_off() -> Exception:
         return failed
 
 
-def test_a_call_that_is_broken_off_is_no_failure_of_sparks() -> None:
+def test_interrupted_call_is_no_spark_failure() -> None:
     assert was_interrupted(broken_off())
     assert not was_interrupted(Py4JNetworkError("Answer from Java side is empty"))
     with pytest.raises(KeyboardInterrupt), _answered():
         raise broken_off()
 
 
-def test_py4j_tells_no_stacks_of_calls_that_are_broken_off() -> None:
-    said = [
+def test_py4j_logs_no_stack_traces_of_interrupted_calls() -> None:
+    records = [
         logging.makeLogRecord({"msg": f"{what} while sending command."}) for what in ("KeyboardInterrupt", "Exception")
     ]
-    assert not any(map(_is_no_interruption, said))
+    assert not any(map(_is_no_interruption, records))
     assert _is_no_interruption(logging.makeLogRecord({"msg": "something else"}))
 
 
 @pytest.mark.parametrize("failed", [Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError()])
-def test_a_session_whose_java_has_ended_is_ended(failed: Exception) -> None:
+def test_session_with_an_exited_java_is_stopped(failed: Exception) -> None:
     stop(mock.Mock(stop=mock.Mock(side_effect=failed)))

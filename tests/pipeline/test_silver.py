@@ -1,4 +1,4 @@
-"""Every event type has a typed table, whose rows say what the lines say."""
+"""Every event type has a typed table, whose rows equal the lines."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def examples() -> dict[str, list[dict[str, object]]]:
 
 
 def comparable(value: object) -> object:
-    """Without the differences between JSON's forms and Arrow's: names of a structure's parts, keys of a map."""
+    """Remove the differences between JSON's and Arrow's forms: names of structure fields, map keys."""
     if isinstance(value, dict):
         values = list(value.values())
         return [comparable(v) for v in values] if all(k.startswith("_") for k in value) and value else {
@@ -38,7 +38,7 @@ def comparable(value: object) -> object:
 
 
 @pytest.mark.parametrize("kind", sorted(BY_NAME))
-def test_a_row_says_what_the_line_says(kind: str) -> None:
+def test_row_equals_its_line(kind: str) -> None:
     lines = examples()[kind]
     assert lines
     entries = [check_line(json.dumps(line).encode()) for line in lines]
@@ -46,8 +46,8 @@ def test_a_row_says_what_the_line_says(kind: str) -> None:
     assert typed(kind, [], []).schema == SCHEMAS[kind]
     for line, row in zip(lines, rows, strict=True):
         for name in line.keys() - {"seq", "schema", "type"}:
-            wanted = line[name]
-            empty = wanted == {} or wanted == []
-            assert comparable(row[name]) or empty or wanted in (0, "", False, None), name
+            expected = line[name]
+            empty = expected == {} or expected == []
+            assert comparable(row[name]) or empty or expected in (0, "", False, None), name
             if not empty:
-                assert comparable(row[name]) == comparable(wanted), name
+                assert comparable(row[name]) == comparable(expected), name

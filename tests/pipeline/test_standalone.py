@@ -1,4 +1,4 @@
-"""On a standalone Spark cluster, one of whose workers is killed in the midst, the rows are those of one machine."""
+"""On a standalone Spark cluster with a worker killed during the job, the rows equal those of a single machine."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ def run(master: str, *arguments: str, directory: Path) -> subprocess.Popen[str]:
 
 
 def ended(job: subprocess.Popen[str]) -> str:
-    said = job.communicate()[0]
-    assert job.returncode == 0, said
-    return said
+    output = job.communicate()[0]
+    assert job.returncode == 0, output
+    return output
 
 
 def when(condition: Callable[[], bool], job: subprocess.Popen[str]) -> None:
-    """Wait until something holds while a job runs."""
+    """Wait until the condition holds while a job runs."""
     while not condition():
         assert job.poll() is None, job.communicate()[0]
         time.sleep(0.05)
@@ -64,11 +64,11 @@ def table(place: Path) -> list[dict[str, Any]]:
     return sorted(pq.read_table(place).to_pylist(), key=str)
 
 
-def test_tables_are_the_same_to_the_row(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_tables_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "tables", "--data", str(histories), "--out", "there", directory=tmp_path)
     version = tmp_path / "there" / "_versions" / "000001"
-    # Some tables are made, and others are to be.
+    # Some tables are written, and others are still to be written.
     when((version / "partition_leaderships" / "_SUCCESS").exists, job)
     cluster.kill_a_worker()
     ended(job)
@@ -77,11 +77,11 @@ def test_tables_are_the_same_to_the_row(histories: Path, cluster: Standalone, tm
     assert table(tmp_path / "there" / "controller_reigns")
 
 
-def test_a_stream_comes_to_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_stream_gives_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "tables", "--data", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "stream", "--data", str(histories), "--out", "there", directory=tmp_path)
     lake = tmp_path / "there"
-    # The batch is in the lake, and its tables are to be made.
+    # The batch is in the lake, and its tables are still to be written.
     when(lambda: any((lake / COMMITS).glob("*.json")), job)
     cluster.kill_a_worker()
     ended(job)
@@ -90,7 +90,7 @@ def test_a_stream_comes_to_the_same_rows(histories: Path, cluster: Standalone, t
     assert table(lake / "controller_reigns")
 
 
-def test_audits_are_the_same_to_the_row(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
+def test_audits_have_the_same_rows(histories: Path, cluster: Standalone, tmp_path: Path) -> None:
     ended(run("local[1]", "pipeline", "audit", str(histories), "--out", "here", directory=tmp_path))
     job = run(cluster.master, "pipeline", "audit", str(histories), "--out", "there", directory=tmp_path)
     executors = tmp_path / "spark"
@@ -100,7 +100,7 @@ def test_audits_are_the_same_to_the_row(histories: Path, cluster: Standalone, tm
     assert table(tmp_path / "there" / "audits") == table(tmp_path / "here" / "audits") != []
 
 
-def test_a_campaign_plays_every_run_once(cluster: Standalone, tmp_path: Path) -> None:
+def test_campaign_plays_every_run_once(cluster: Standalone, tmp_path: Path) -> None:
     (tmp_path / "small.toml").write_text(SMALL.replace('"1-2"', '"1-4"'))
     for master, out in (("local[1]", "here"), (cluster.master, "there")):
         job = run(master, "campaign", "run", "small.toml", "--out", f"{out}/out", directory=tmp_path)

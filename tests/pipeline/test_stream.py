@@ -1,4 +1,4 @@
-"""The stream: every line once in the lake, over growth, restarts and kills, and the tables after it."""
+"""The stream: every line is in the lake once, across growth, restarts and kills, and its tables follow."""
 
 from __future__ import annotations
 
@@ -28,35 +28,36 @@ SOME = [table for table in TABLES if table.name in ("partition_leaderships", "fa
 
 
 def take(spark: SparkSession, directory: Path, lake: Path) -> None:
-    """Stream what is there."""
+    """Stream the existing lines."""
     with versions.locked(lake):
         stream.start(spark, directory, lake, follow=False, wanted=SOME).awaitTermination()
 
 
 def availability_of_parts(spark: SparkSession, directory: Path, *parts: list[bytes]) -> dict[str, Any]:
-    """The one row of a history's availability, where a stream takes one part of its lines, and another one the next."""
+    """Return the only availability row of a history whose parts are taken by successive streams."""
     lake, path = directory / "lake", directory / "data" / "seed-1.jsonl"
     path.parent.mkdir()
-    wanted = [table for table in TABLES if table.name == "availability"]
+    selected = [table for table in TABLES if table.name == "availability"]
     for part in parts:
         with path.open("ab") as file:
             file.write(b"".join(part))
         with versions.locked(lake):
-            stream.start(spark, path.parent, lake, follow=False, wanted=wanted).awaitTermination()
+            stream.start(spark, path.parent, lake, follow=False, wanted=selected).awaitTermination()
     (row,) = pq.read_table(lake / "availability").to_pylist()
     return row
 
 
 def bronze(lake: Path) -> list[dict[str, Any]]:
-    """Every line, as a reader sees them who knows of no commits."""
+    """Return every line, as a reader sees them that does not know commits."""
     rows = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table().to_pylist()
     return sorted(rows, key=lambda row: (row["file"], row["position"]))
 
 
 @pytest.mark.timeout(600)
-def test_every_line_is_taken_once_over_growth_and_restarts_and_the_tables_are_those_of_the_batch_job(
+def test_stream_takes_each_line_once_across_restarts(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
+    """Its tables equal those of the batch job."""
     lake = tmp_path / "lake"
     strange = "/a\u2028b\u2029c\x85d\x0be\x0cf\x1cg\rh\ni"
     history.write("peer-1", e.SessionClosed(77, 1, [strange]))
@@ -84,15 +85,15 @@ def test_every_line_is_taken_once_over_growth_and_restarts_and_the_tables_are_th
         found = pq.read_table(lake / table.name).to_pylist()
         assert found == pq.read_table(tmp_path / "batch" / table.name).to_pylist(), table.name
         assert found or table.name == "faults"
-    # The lines that were set aside have no numbers, and the others have them all.
+    # The lines set aside have no numbers, and no number is missing among the others.
     assert pq.read_table(lake / stream.GAPS).to_pylist() == []
-    told = stream.read_status(lake)
-    assert told is not None
-    assert (told.lines, told.set_aside, told.broken) == (len(lines), 3, {})
-    assert told.latest_us == history.now_us
+    status = stream.read_status(lake)
+    assert status is not None
+    assert (status.lines, status.set_aside, status.broken) == (len(lines), 3, {})
+    assert status.latest_us == history.now_us
     shown = pipeline_stands(lake, history.directory)
     assert shown.stream is not None
-    assert (shown.stream.batch, shown.stream.lines, shown.stream.set_aside) == (told.batch, len(lines), 3)
+    assert (shown.stream.batch, shown.stream.lines, shown.stream.set_aside) == (status.batch, len(lines), 3)
     assert {table.name: table.rows for table in shown.tables} == {
         name: pq.read_table(lake / name).num_rows for name in (*(table.name for table in SOME), stream.GAPS)
     }
@@ -100,7 +101,7 @@ def test_every_line_is_taken_once_over_growth_and_restarts_and_the_tables_are_th
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
+def test_batch_that_died_after_writing_its_files_counts_once(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake = tmp_path / "lake"
@@ -109,7 +110,7 @@ def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
         broken.setattr(versions, "publish", lambda *_: 1 / 0)
         with pytest.raises(StreamingQueryException):
             take(spark, history.directory, lake)
-    # The first time died when nothing was committed, too: the files are there, and nobody names them.
+    # As if the first attempt had died before its commit: the files exist, and no commit lists them.
     commits.path_of(lake, 0).unlink()
     take(spark, history.directory, lake)
     lines = [line for file in history.directory.rglob("*.jsonl") for line in file.read_text().splitlines()]
@@ -123,19 +124,15 @@ def test_a_batch_that_died_after_its_files_were_written_is_taken_once(
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_lakes_paused_leader_goes_on_with_what_it_says_next_whenever_the_stream_is_started_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_restarted_stream_ends_a_pause_at_the_next_line(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_twice_and_a_third_time()
-    # The last line of the first part is the first pause, the second part has its end and the second pause.
+    # The last line of the first part is the first pause; the second part contains its end and the second pause.
     row = availability_of_parts(spark, tmp_path, lines[:2], lines[2:6], lines[6:])
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.timeout(600)
-def test_who_says_that_it_stops_when_its_pause_is_over_does_not_run_in_a_stream_that_is_started_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_restarted_stream_knows_a_stop_at_the_end_of_a_pause(spark: SparkSession, tmp_path: Path) -> None:
     lines = paused_and_then_stopped()
     row = availability_of_parts(spark, tmp_path, lines[:3], lines[3:])
     assert (row["observed_ms"], row["leader_down_ms"], row["planned_ms"]) == (12_000, 3_000, 23_000)
@@ -143,17 +140,15 @@ def test_who_says_that_it_stops_when_its_pause_is_over_does_not_run_in_a_stream_
 
 @pytest.mark.long
 @pytest.mark.timeout(600)
-def test_a_lakes_leader_whose_end_nobody_saw_is_not_observed_whenever_the_stream_is_started_anew(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_restarted_stream_knows_an_unreported_exit(spark: SparkSession, tmp_path: Path) -> None:
     lines = ended_unseen()
-    # The first part ends with the last words before a start, and the second one with that start.
+    # The first part ends with the last line before a start, and the second part is that start.
     row = availability_of_parts(spark, tmp_path, lines[:4], lines[4:5], lines[5:])
     assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (19_000, 19_000, 16_000)
 
 
 @pytest.mark.timeout(600)
-def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
+def test_stream_that_ends_with_its_cluster_has_the_last_lines(
     spark: SparkSession, history: Any, tmp_path: Path
 ) -> None:
     history.write("broker-1", e.NodeStarted("broker", 1, {}))
@@ -172,7 +167,7 @@ def test_a_stream_that_ends_with_its_cluster_has_taken_the_last_words(
     assert [json.loads(row["body"])["type"] for row in bronze(lake)] == ["node_started", "node_stopped"]
 
 
-def test_where_commits_are_missing_nothing_is_taken_for_an_orphan(tmp_path: Path) -> None:
+def test_no_file_is_an_orphan_while_commits_are_missing(tmp_path: Path) -> None:
     file = tmp_path / "bronze" / "type=session_closed" / "day=2026-01-01" / "batch-000000000-00000.parquet"
     file.parent.mkdir(parents=True)
     file.touch()
@@ -191,14 +186,14 @@ def test_where_commits_are_missing_nothing_is_taken_for_an_orphan(tmp_path: Path
     assert stream.remove_orphans(tmp_path) == 1
 
 
-def test_a_lake_whose_checkpoint_is_gone_is_not_read_into_again(spark: SparkSession, tmp_path: Path) -> None:
+def test_lake_without_its_checkpoint_is_not_written_again(spark: SparkSession, tmp_path: Path) -> None:
     commits.write(tmp_path, commits.Commit(batch=0, files={}, lines=[], set_aside=0, latest_us=0))
     with pytest.raises(stream.LostCheckpoint, match="_checkpoint"):
         stream.start(spark, tmp_path, tmp_path, follow=False)
 
 
 @pytest.mark.timeout(600)
-def test_a_lakes_histories_are_judged_as_those_of_the_files_are(
+def test_histories_of_a_lake_have_the_verdicts_of_the_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     outage(history)
@@ -208,11 +203,11 @@ def test_a_lakes_histories_are_judged_as_those_of_the_files_are(
             out.write(file.read_bytes() + b"no entry\n")
     lake = tmp_path / "lake"
     take(spark, history.directory, lake)
-    # Written by a batch that never was committed.
+    # Written by a batch that was never committed.
     bronze_file = next((lake / "bronze").rglob("batch-*.parquet"))
     bronze_file.with_name("batch-000000009-00000.parquet").write_bytes(bronze_file.read_bytes())
-    found, wanted = histories(lake), histories(history.directory)
-    assert [each.run for each in found] == sorted(each.run for each in wanted) == [".", "seed-7.jsonl"]
-    for of_lake, of_files in zip(found, sorted(wanted, key=lambda each: each.run), strict=True):
+    found, expected = histories(lake), histories(history.directory)
+    assert [each.run for each in found] == sorted(each.run for each in expected) == [".", "seed-7.jsonl"]
+    for of_lake, of_files in zip(found, sorted(expected, key=lambda each: each.run), strict=True):
         assert list(rows(of_lake)) == list(rows(of_files))
         assert of_lake.command == of_files.command

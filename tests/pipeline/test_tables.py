@@ -1,4 +1,4 @@
-"""The tables, from journals as nodes write them."""
+"""The tables, built from journals as nodes write them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from tests.journal.golden_files import GOLDEN, entries_of
-from tests.pipeline.in_order import told
+from tests.pipeline.in_order import rows_of
 from tests.pipeline.pauses import paused_twice_and_a_third_time
 from zabka.journal import events as e
 from zabka.journal.controller_gaps import gap_before, gap_milliseconds
@@ -28,15 +28,15 @@ PAGE = Path(__file__).resolve().parents[2] / "api/web/views/journal.js"
 
 
 def rows(spark: SparkSession, history: Any, build: Callable[[Journal], DataFrame]) -> list[dict[str, Any]]:
-    return [row.asDict() for row in told(jobs.read_journal(spark, history.directory), build)]
+    return [row.asDict() for row in rows_of(jobs.read_journal(spark, history.directory), build)]
 
 
-def test_the_page_offers_every_table_but_that_of_bad_lines() -> None:
+def test_page_offers_every_table_except_bad_lines() -> None:
     (listed,) = re.findall(r"^const TABLES = (\[.*\]);$", PAGE.read_text(), re.MULTILINE)
     assert json.loads(listed) == [name for name in NAMES if name != "bad_lines"]
 
 
-def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
+def test_controller_term_ends_when_its_session_is_closed(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -44,10 +44,10 @@ def test_a_reign_ends_when_the_session_that_held_controller_is_closed(
     assert (first["broker_id"], first["controller_epoch"], first["ended_by"]) == (1, 1, "session_closed")
     assert (first["from_us"], first["to_us"]) == (1_000_000, 4_000_000)
     assert (second["broker_id"], second["to_us"]) == (2, None)
-    assert second["gap_before_ms"] is None, "it has not decided yet"
+    assert second["gap_before_ms"] is None, "the controller has not decided yet"
 
 
-def test_controller_gap_runs_from_the_death_to_the_first_decision(
+def test_controller_gap_runs_from_death_to_first_decision(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     """Killed in the third second, closed in the fourth, elected in the sixth; it decided after two more."""
@@ -59,20 +59,20 @@ def test_controller_gap_runs_from_the_death_to_the_first_decision(
     assert gap == [5_000, 1_000, 2_000, 2_000]
 
 
-def test_controller_gaps_of_the_golden_history_are_the_folds(spark: SparkSession, tmp_path: Path) -> None:
+def test_controller_gaps_of_the_golden_history_equal_the_folds(spark: SparkSession, tmp_path: Path) -> None:
     history = GOLDEN / "histories" / "controller-gaps.jsonl"
     shutil.copy(history, tmp_path / "gaps.jsonl")
-    found = told(jobs.read_journal(spark, tmp_path), controller_reigns)
+    found = rows_of(jobs.read_journal(spark, tmp_path), controller_reigns)
     names = ("gap_before_ms", "detection_ms", "election_ms", "loading_ms")
     folded = fold(entries_of(history)).reigns
     gaps = [gap_before(folded, place) for place in range(len(folded))]
-    wanted = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
-    assert wanted[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
-    for row, gap in zip(found, wanted, strict=True):
+    expected = [None if gap is None else list(gap_milliseconds(gap).values()) for gap in gaps]
+    assert expected[2] == [11_065.0, 5_001.9, 6_003.1, 60.0]
+    for row, gap in zip(found, expected, strict=True):
         assert [row[name] for name in names] == ([None] * 4 if gap is None else [int(ms or 0) for ms in gap])
 
 
-def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history: Any) -> None:
+def test_resignation_ends_a_controller_term_with_its_reason(spark: SparkSession, history: Any) -> None:
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
     history.write("broker-2", e.ControllerElected(2, 2, 2, 2))
@@ -80,9 +80,8 @@ def test_a_resignation_ends_a_reign_with_its_reason(spark: SparkSession, history
     assert (first["ended_by"], first["duration_ms"]) == ("shutdown", 1_000)
 
 
-def test_a_session_that_its_controller_closed_ends_behind_the_resignation_whatever_clocks_say(
-    spark: SparkSession, history: Any
-) -> None:
+def test_session_close_counts_after_the_resignation(spark: SparkSession, history: Any) -> None:
+    """The clocks of the two nodes may say otherwise."""
     history.write("broker-1", e.ControllerElected(1, 1, 1, 1))
     history.write("peer-1", e.SessionClosed(9, 5, ["/brokers/ids/1", "/controller"]))
     history.write("broker-1", e.ControllerResigned(1, 1, "shutdown"))
@@ -90,7 +89,7 @@ def test_a_session_that_its_controller_closed_ends_behind_the_resignation_whatev
     assert (reign["ended_by"], reign["duration_ms"]) == ("shutdown", 2_000)
 
 
-def test_a_leadership_lasts_until_the_next_write_of_the_partition(
+def test_leadership_lasts_until_the_partitions_next_write(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -102,7 +101,7 @@ def test_a_leadership_lasts_until_the_next_write_of_the_partition(
     ]
 
 
-def test_isr_changes_name_who_left_and_who_came(
+def test_isr_changes_list_removed_and_added_replicas(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -114,7 +113,7 @@ def test_isr_changes_name_who_left_and_who_came(
     ]
 
 
-def test_availability_counts_the_dead_leader_and_the_time_without_one(
+def test_availability_counts_dead_leader_and_leaderless_time(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -125,9 +124,7 @@ def test_availability_counts_the_dead_leader_and_the_time_without_one(
     assert row["available_ms"] == 3_000
 
 
-def test_availability_takes_a_change_that_two_brokers_tell_at_one_moment_once_and_a_new_topic_without_it(
-    spark: SparkSession, history: Any
-) -> None:
+def test_config_change_counts_once_and_not_for_a_new_topic(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
     write("broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "2"}))
@@ -139,11 +136,11 @@ def test_availability_takes_a_change_that_two_brokers_tell_at_one_moment_once_an
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # A second with a minimum of one, four with one of two, and six of a topic that has none of its own.
+    # One second with a minimum of one, four with a minimum of two, and six of a topic without its own value.
     assert (row["observed_ms"], row["under_min_isr_ms"], row["available_ms"]) == (11_000, 4_000, 7_000)
 
 
-def test_no_more_than_all_replicas_are_asked_for_to_be_in_sync(spark: SparkSession, history: Any) -> None:
+def test_min_isr_is_limited_to_the_number_of_replicas(spark: SparkSession, history: Any) -> None:
     write = history.write
     write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "2"}))
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 2))
@@ -151,23 +148,23 @@ def test_no_more_than_all_replicas_are_asked_for_to_be_in_sync(spark: SparkSessi
     write("broker-1", e.IsrChanged("t", 1, [1], 1, 0, 1, "lag", 1, 4))
     history.now_us += 5_000_000
     write("broker-1", e.NodeStopped("end"))
-    # One replica, which is in sync, for eight seconds; of two replicas one left after the first of seven.
+    # One in-sync replica for eight seconds; of two replicas, one left after the first of seven seconds.
     spent = [(row["available_ms"], row["under_min_isr_ms"]) for row in rows(spark, history, availability)]
     assert spent == [(8_000, 0), (1_000, 6_000)]
 
 
-def test_how_many_are_to_be_in_sync_the_topic_says_else_its_leader_else_all_brokers_else_the_leaders_file(
-    spark: SparkSession, history: Any
-) -> None:
+def test_min_isr_comes_from_topic_leader_default_or_file(spark: SparkSession, history: Any) -> None:
     def alter(entity: str, config: dict[str, str]) -> None:
-        """A second after what was before two brokers tell of it, one a little later; it holds for nine."""
+        """Alter the config a second after the last event; two brokers log it, 1 ms apart, and it holds for nine
+        seconds.
+        """
         for broker in ("broker-1", "broker-2"):
             write(broker, e.ConfigChanged(entity, config))
             history.now_us -= 999_000
         history.now_us += 8_998_000
 
     write = history.write
-    # The file of a broker that does not lead counts for nothing.
+    # The file of a broker that does not lead does not count.
     write("broker-2", e.NodeStarted("broker", 2, {"min.insync.replicas": "2"}))
     write("broker-1", e.NodeStarted("broker", 1, {"min.insync.replicas": "1"}))
     write("broker-1", e.LeaderElected("t", 0, 1, 0, [1], [1, 2], 0, 1, False, "new_topic", 2))
@@ -180,25 +177,21 @@ def test_how_many_are_to_be_in_sync_the_topic_says_else_its_leader_else_all_brok
     history.now_us += 9_000_000
     write("broker-1", e.NodeStopped("end"))
     (row,) = rows(spark, history, availability)
-    # One is asked for: first, by the leader's own value before and after the topic's, and when all are taken back.
-    # Two: by that of all brokers before and after, by the topic's, and by the file that the leader begins with again.
+    # The minimum is one: at first, by the leader's own value before and after the topic's, and when all are removed. It
+    # is two: by the value of all brokers before and after, by the topic's, and by the file of the restarted leader.
     assert (row["available_ms"], row["under_min_isr_ms"]) == (1_000 + 3 * 9_000, 3 * 9_000 + 10_000)
     assert row["planned_ms"] == 1_000
 
 
-def test_a_simulated_leader_that_was_paused_goes_on_with_whatever_it_says_next(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_paused_simulated_leader_runs_from_its_next_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"".join(paused_twice_and_a_third_time()))
-    (row,) = told(jobs.read_journal(spark, tmp_path), availability)
+    (row,) = rows_of(jobs.read_journal(spark, tmp_path), availability)
     # Twice three seconds, and five at the end, of 35.
     assert (row["observed_ms"], row["leader_down_ms"], row["available_ms"]) == (35_000, 11_000, 24_000)
 
 
 @pytest.mark.parametrize("host", [True, False], ids=["with its host", "without one"])
-def test_a_leader_that_starts_though_nobody_saw_it_end_is_not_observed_after_its_last_word(
-    spark: SparkSession, history: Any, host: bool
-) -> None:
+def test_unreported_exit_of_a_leader_ends_its_observation(spark: SparkSession, history: Any, host: bool) -> None:
     def start() -> None:
         if host:
             write("host-1", e.ProcessChanged("broker-1", "running", 7, "start"))
@@ -214,7 +207,7 @@ def test_a_leader_that_starts_though_nobody_saw_it_end_is_not_observed_after_its
     write("broker-1", e.RequestFenced(1, "fetch", 3, "FENCED_LEADER_EPOCH", 1, 2))
     (row,) = rows(spark, history, availability)
     assert (row["observed_ms"], row["available_ms"], row["unseen_ms"]) == (2_000, 2_000, 36_001_000)
-    # What was seen is not unseen.
+    # An observed exit is not unseen.
     write("host-1", e.ProcessChanged("broker-1", "down", None, "kill"))
     history.now_us += 4_000_000
     start()

@@ -1,4 +1,4 @@
-"""Journals in a Kafka topic: what is read from there is what is read from the files."""
+"""Journals in a Kafka topic: its rows equal those of the files."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ from zabka.pipeline.topic.source import LATEST, SPAN_RECORDS, TOPIC_ID, Span, To
         ("hdfs:///user/x/", Uri("hdfs", "/user/x")),
     ],
 )
-def test_a_place_is_told_by_its_scheme(text: str, place: object) -> None:
+def test_place_is_selected_by_its_scheme(text: str, place: object) -> None:
     assert place_of(text) == place
 
 
 @pytest.mark.parametrize(
     "text", ["hdfs:///user/x", "hdfs:///", "hdfs://name:8020/user/x", "s3a://bucket/j", "file:///j"]
 )
-def test_a_uri_is_handed_on_with_its_authority_or_with_none(text: str) -> None:
+def test_uri_is_passed_on_with_or_without_authority(text: str) -> None:
     assert str(place_of(text)) == text
 
 
@@ -65,18 +65,18 @@ def test_a_uri_is_handed_on_with_its_authority_or_with_none(text: str) -> None:
         ("file:///user/x", "file:/user/x/a/seed-1.jsonl"),
     ],
 )
-def test_a_file_is_named_from_the_root_however_the_file_system_tells_it(root: str, path: str) -> None:
+def test_file_path_is_relative_to_the_root_in_every_form(root: str, path: str) -> None:
     assert below(root, path) == "a/seed-1.jsonl"
 
 
 @pytest.mark.parametrize("text", ["kafka://host/topic", "kafka://host:9092", "kafka://host:9092/a/b", "kafka://:1/t"])
-def test_what_names_no_topic_is_answered(text: str) -> None:
+def test_place_without_a_topic_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"names no topic\. Use kafka://HOST:PORT/TOPIC"):
         parse_place(text)
 
 
 class Brokers:
-    """A topic of two partitions that lies in memory, whose requests may fail; an AdminClient as far as it is asked."""
+    """A two-partition topic in memory, with the AdminClient methods that are used here."""
 
     def __init__(self, topic_id: str | None = None) -> None:
         self.topic_id = topic_id
@@ -136,28 +136,24 @@ def of_the_files(root: Path) -> list[Row]:
     return sorted((row for part in ranges for row in read_range(part)), key=place_in_files)
 
 
-def test_what_the_topic_tells_is_what_the_files_tell_and_lines_that_are_none_keep_their_reasons(
-    history: Any, outage: Callable[[Any], None]
-) -> None:
+def test_topic_rows_equal_file_rows_including_bad_lines(history: Any, outage: Callable[[Any], None]) -> None:
     outage(history)
     path = history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     with path.open("ab") as file:
         file.write(b'\xff\n{"a":' + b"[" * 100_000 + b"\n" + b"x" * 9_000_000 + b'\n\n{"half')
     brokers = Brokers()
     assert published(history.directory, brokers) == len(of_the_files(history.directory))
-    found, wanted = of_the_topic(brokers), of_the_files(history.directory)
-    assert [row[:6] + row[7:] for row in found] == [row[:6] + row[7:] for row in wanted]
+    found, expected = of_the_topic(brokers), of_the_files(history.directory)
+    assert [row[:6] + row[7:] for row in found] == [row[:6] + row[7:] for row in expected]
     assert any(row[-1] == "a line of 9,000,001 bytes" for row in found)
 
 
-def test_publishing_goes_on_where_the_topic_ends_whoever_was_killed(
-    history: Any, outage: Callable[[Any], None]
-) -> None:
+def test_publishing_resumes_at_the_end_of_the_topic(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     first = published(history.directory, brokers)
     assert published(history.directory, brokers) == 0
-    # A publisher that is killed has published some of it.
+    # A killed publisher has published only some lines.
     del brokers.logs[0][-2:]
     lost = 2 if brokers.logs[0] else 0
     outage(history)
@@ -165,7 +161,7 @@ def test_publishing_goes_on_where_the_topic_ends_whoever_was_killed(
     assert len(of_the_topic(brokers)) == len(set(map(place_in_files, of_the_topic(brokers)))) == 2 * first
 
 
-def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_path: Path) -> None:
+def test_recreated_cluster_is_not_appended_to_the_old_topic(tmp_path: Path) -> None:
     old = tmp_path / "peer-1" / "journal" / "peer-1.000000000001.jsonl"
     other = tmp_path / "broker-1" / "journal" / "broker-1.000000000001.jsonl"
     for path in (old, other):
@@ -180,7 +176,7 @@ def test_a_cluster_that_was_made_anew_is_not_published_behind_the_old_one(tmp_pa
     assert sum(map(len, brokers.logs.values())) == 2
 
 
-def test_another_history_with_the_same_first_line_is_not_published_behind_the_old_one(tmp_path: Path) -> None:
+def test_other_history_with_the_same_first_line_is_not_appended(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\nsecond\n")
     brokers = Brokers()
@@ -190,7 +186,7 @@ def test_another_history_with_the_same_first_line_is_not_published_behind_the_ol
         published(tmp_path, brokers)
 
 
-def test_a_line_of_which_the_topic_holds_the_beginning_is_not_told_from_another(tmp_path: Path) -> None:
+def test_truncated_line_in_the_topic_counts_as_the_same_line(tmp_path: Path) -> None:
     history = tmp_path / "seed-1.jsonl"
     history.write_bytes(b"first\n" + b"x" * 1_000_000 + b"\n")
     brokers = Brokers()
@@ -200,7 +196,7 @@ def test_a_line_of_which_the_topic_holds_the_beginning_is_not_told_from_another(
     assert published(tmp_path, brokers) == 1
 
 
-def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made_anew(tmp_path: Path) -> None:
+def test_file_older_than_the_topic_means_a_recreated_cluster(tmp_path: Path) -> None:
     (tmp_path / "peer-1.000000000900.jsonl").write_bytes(b"line\n")
     brokers = Brokers()
     assert published(tmp_path, brokers) == 1
@@ -209,9 +205,7 @@ def test_a_file_before_all_that_the_topic_holds_of_its_node_is_of_a_cluster_made
         published(tmp_path, brokers)
 
 
-def test_a_partitions_batches_have_rising_sequences_so_that_a_repeat_is_known(
-    history: Any, outage: Callable[[Any], None]
-) -> None:
+def test_batches_of_a_partition_have_rising_sequences(history: Any, outage: Callable[[Any], None]) -> None:
     brokers = Brokers()
     outage(history)
     published(history.directory, brokers)
@@ -220,7 +214,7 @@ def test_a_partitions_batches_have_rising_sequences_so_that_a_repeat_is_known(
         assert begun == sorted(set(begun)) and (not begun or (begun[0] == 0 and begun[-1] < len(log)))
 
 
-def test_records_that_are_no_lines_of_journals_are_passed_over() -> None:
+def test_records_that_are_no_journal_lines_are_skipped() -> None:
     line = record_of("a/seed-1.jsonl", "0a0b0c0d", 5, b"{}")
     others = [
         Record(None, b"x"),
@@ -236,7 +230,7 @@ def test_records_that_are_no_lines_of_journals_are_passed_over() -> None:
     assert [(row[0], row[8]) for row in rows_of_records([*others, line], None)] == [("a/seed-1.jsonl", 5)]
 
 
-def test_a_partition_is_read_in_shares_from_where_it_was_read_to() -> None:
+def test_partition_is_read_in_shares_from_its_last_offset() -> None:
     found = spans({"0": 10}, {"0": SPAN_RECORDS + 20, "1": 3, "2": 0}, None)
     assert [(each.partition, each.begin, each.end) for each in found] == [
         (0, 10, SPAN_RECORDS + 10), (0, SPAN_RECORDS + 10, SPAN_RECORDS + 20), (1, 0, 3),
@@ -244,25 +238,25 @@ def test_a_partition_is_read_in_shares_from_where_it_was_read_to() -> None:
     assert all(isinstance(each, Span) for each in found)
 
 
-def test_a_stream_goes_to_where_the_logs_reach_and_keeps_partitions_that_are_not_told() -> None:
+def test_stream_advances_to_log_ends_and_keeps_other_partitions() -> None:
     assert advanced("t", {}, {"0": 3, TOPIC_ID: "x"}) == {"0": 3, TOPIC_ID: "x"}
     assert advanced("t", {"0": 3, "1": 2}, {"0": 4, TOPIC_ID: "x"}) == {"0": 4, "1": 2, TOPIC_ID: "x"}
     assert spans({"0": 3, TOPIC_ID: "x"}, {"0": 3, TOPIC_ID: "x"}, None) == []
 
 
-def test_a_log_that_ends_before_where_it_was_read_to_is_told() -> None:
+def test_log_shorter_than_the_read_offset_is_an_error() -> None:
     with pytest.raises(
         LostRecords, match=r"topic t, partition 1: it was read to offset 9, and ends at 4; .*another topic"
     ):
         advanced("t", {"0": 3, "1": 9}, {"0": 3, "1": 4})
 
 
-def test_a_topic_that_was_made_anew_is_told_though_it_is_longer_than_the_old_one() -> None:
+def test_recreated_longer_topic_is_an_error() -> None:
     with pytest.raises(LostRecords, match=r"topic t was made anew .*'0': 3.* x, .*'0': 8.* y\): publish to another"):
         advanced("t", {"0": 3, TOPIC_ID: "x"}, {"0": 8, TOPIC_ID: "y"})
 
 
-def test_a_streams_offset_holds_the_topics_id(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stream_offset_contains_the_topic_id(monkeypatch: pytest.MonkeyPatch) -> None:
     @asynccontextmanager
     async def of_memory(place: TopicPlace) -> AsyncIterator[Brokers]:
         yield Brokers("x")
@@ -275,7 +269,7 @@ def test_a_streams_offset_holds_the_topics_id(monkeypatch: pytest.MonkeyPatch) -
 
 
 @pytest.mark.parametrize("writable", [True, False])
-def test_two_publishers_at_once_put_each_line_there_once(
+def test_two_concurrent_publishers_write_each_line_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writable: bool
 ) -> None:
     (tmp_path / "seed-1.jsonl").write_bytes(b"one\ntwo\n")
@@ -307,21 +301,21 @@ def test_two_publishers_at_once_put_each_line_there_once(
             await publishing(place, lambda lines: None)
         first.cancel()
         await asyncio.wait([first])
-        # The lock went with its holder.
+        # The lock was released with its holder.
         assert (await publish(tmp_path, place, follow=False, tell=lambda lines: None)).lines == 0
 
     asyncio.run(both())
     assert sum(map(len, brokers.logs.values())) == 2
 
 
-def test_the_same_journals_may_be_published_to_two_topics_at_once(tmp_path: Path) -> None:
+def test_journals_can_be_published_to_two_topics_at_once(tmp_path: Path) -> None:
     place = TopicPlace("127.0.0.1:1", "t")
     with alone(tmp_path, place, "a"), alone(tmp_path, place, "b"), alone(tmp_path, place._replace(topic="u"), "a"):
         pass
 
 
 class LateBrokers(Brokers):
-    """Of which the one that is asked hears of the topic a few questions later, or never."""
+    """Brokers that return the topic only after `unheard` metadata requests."""
 
     def __init__(self, unheard: int) -> None:
         super().__init__()
@@ -335,7 +329,7 @@ class LateBrokers(Brokers):
         return Nothing if self.unheard >= 0 else await super().metadata(topics)
 
 
-def test_a_topic_that_has_just_been_made_is_asked_for_again_and_one_that_is_none_not_for_ever(
+def test_new_topic_is_requested_again_and_a_missing_one_fails(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(connection, "LOOK_AGAIN_S", 0.0)
@@ -346,7 +340,7 @@ def test_a_topic_that_has_just_been_made_is_asked_for_again_and_one_that_is_none
         asyncio.run(partitions_of(LateBrokers(1_000_000), "t"))  # type: ignore[arg-type]
 
 
-def test_records_that_do_not_come_are_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_wait_for_missing_records_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "NO_PROGRESS_S", 0.0)
     brokers = Brokers()
     brokers.logs[0] = [Record(b"k", b"x", offset=place) for place in range(5)]
@@ -361,7 +355,7 @@ def test_records_that_do_not_come_are_not_waited_for_for_ever(monkeypatch: pytes
 
 
 @pytest.mark.timeout(600)
-def test_a_uri_that_hadoops_client_reads_gives_the_rows_of_the_directory(
+def test_hadoop_uri_gives_the_rows_of_the_directory(
     spark: SparkSession, history: Any, outage: Callable[[Any], None]
 ) -> None:
     outage(history)
@@ -378,9 +372,7 @@ def test_a_uri_that_hadoops_client_reads_gives_the_rows_of_the_directory(
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_topic_of_our_own_brokers_tells_what_their_files_tell_while_they_are_being_broken(
-    spark: SparkSession, tmp_path: Path
-) -> None:
+def test_topic_on_failing_brokers_equals_their_files(spark: SparkSession, tmp_path: Path) -> None:
     from tests.interop.interop_brokers import broker_cluster
 
     (tmp_path / "cluster").mkdir()
@@ -393,7 +385,7 @@ def test_a_topic_of_our_own_brokers_tells_what_their_files_tell_while_they_are_b
         while breaking.is_alive():
             rounds.append(publish_now(tmp_path / "cluster", place))
         breaking.join()
-        # What the last round publishes is what stands in the files then.
+        # The last round publishes the lines that the files then contain.
         kept = tmp_path / "kept"
         for file in journal_files(tmp_path / "cluster"):
             copy = kept / file.path.relative_to(tmp_path / "cluster")
@@ -401,15 +393,15 @@ def test_a_topic_of_our_own_brokers_tells_what_their_files_tell_while_they_are_b
             shutil.copyfile(file.path, copy)
         rounds.append(publish_now(kept, place))
         assert sum(rounds) >= sum(path.read_bytes().count(b"\n") for path in kept.rglob("*.jsonl"))
-        wanted, found = jobs.read_journal(spark, kept), jobs.read_journal(spark, place)
+        expected, found = jobs.read_journal(spark, kept), jobs.read_journal(spark, place)
         assert rows(found.rows.drop("body")) and len(rounds) > 3
         for table in TABLES:
-            assert rows(table.build(found)) == rows(table.build(wanted)), table.name
+            assert rows(table.build(found)) == rows(table.build(expected)), table.name
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
-def test_a_stream_of_a_topic_brings_into_the_lake_what_a_stream_of_the_files_does(
+def test_stream_of_a_topic_equals_the_stream_of_the_files(
     spark: SparkSession, history: Any, outage: Callable[[Any], None], tmp_path: Path
 ) -> None:
     from tests.interop.interop_brokers import broker_cluster
@@ -419,7 +411,7 @@ def test_a_stream_of_a_topic_brings_into_the_lake_what_a_stream_of_the_files_doe
         place = TopicPlace(cluster.bootstrap, "journal")
         asked(place, lambda client: client.create_topic("journal", 3, 3))
         for line in (b"\xff\n", b"no entry\n"):
-            # The second time the stream goes on from its checkpoint.
+            # In the second round, the stream resumes from its checkpoint.
             outage(history)
             with (history.directory / "peer-1" / "journal" / "peer-1.000000000001.jsonl").open("ab") as file:
                 file.write(line)
@@ -429,14 +421,14 @@ def test_a_stream_of_a_topic_brings_into_the_lake_what_a_stream_of_the_files_doe
                     stream.start(spark, source, lake, follow=False).awaitTermination()
             assert published_now and in_lake(tmp_path / "topic") == in_lake(tmp_path / "files")
     for table in TABLES:
-        found, wanted = (pq.read_table(tmp_path / lake / table.name).to_pylist() for lake in ("topic", "files"))
-        assert found == wanted, table.name
+        found, expected = (pq.read_table(tmp_path / lake / table.name).to_pylist() for lake in ("topic", "files"))
+        assert found == expected, table.name
     assert pq.read_table(tmp_path / "topic" / "bad_lines").num_rows == 2
 
 
 def in_lake(lake: Path) -> list[str]:
-    told = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table()
-    return sorted(map(str, told.select(sorted(told.column_names)).to_pylist()))
+    table = ds.dataset(lake / "bronze", format="parquet", partitioning="hive").to_table()
+    return sorted(map(str, table.select(sorted(table.column_names)).to_pylist()))
 
 
 def publish_now(root: Path, place: TopicPlace) -> int:
@@ -456,7 +448,7 @@ def rows(frame: Any) -> list[Any]:
     return sorted(map(tuple, frame.collect()), key=str)
 
 
-def test_a_client_is_asked_in_a_loop_of_its_own() -> None:
+def test_client_runs_in_its_own_event_loop() -> None:
     async def work(client: AdminClient) -> int:
         return 3
 

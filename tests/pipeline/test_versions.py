@@ -1,4 +1,4 @@
-"""Versions of the tables: readers see whole ones, and one job at a time writes."""
+"""Versions of the tables: readers see complete ones, and one job writes at a time."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def read(out: Path, table: str) -> str:
     return (out / table / "part-0.parquet").read_text()
 
 
-def test_readers_see_the_old_version_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_readers_see_the_old_version_until_the_new_is_complete(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, reigns="old", sessions="old"))
     number = make(tmp_path, reigns="new", sessions="new")
     assert (read(tmp_path, "reigns"), read(tmp_path, "sessions")) == ("old", "old")
@@ -30,7 +30,7 @@ def test_readers_see_the_old_version_until_the_new_one_is_whole(tmp_path: Path) 
     assert (versions.directory_of(tmp_path, 1) / "reigns" / "part-0.parquet").read_text() == "old"
 
 
-def test_what_a_job_that_died_left_behind_goes_with_the_next_one(tmp_path: Path) -> None:
+def test_files_of_a_dead_job_are_removed_by_the_next_one(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, reigns="old"))
     make(tmp_path, reigns="half")
     assert make(tmp_path) == 2
@@ -38,7 +38,7 @@ def test_what_a_job_that_died_left_behind_goes_with_the_next_one(tmp_path: Path)
     assert not (versions.directory_of(tmp_path, 2) / "reigns").exists()
 
 
-def test_a_table_that_did_not_change_keeps_its_files(tmp_path: Path) -> None:
+def test_unchanged_table_keeps_its_files(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, reigns="same"))
     number = make(tmp_path)
     versions.keep(tmp_path, number, "reigns")
@@ -56,7 +56,7 @@ def test_tables_of_an_older_zabka_are_replaced(tmp_path: Path) -> None:
     assert read(tmp_path, "reigns") == "new"
 
 
-def test_what_is_no_table_is_not_removed_for_one(tmp_path: Path) -> None:
+def test_directory_that_is_no_table_is_not_replaced(tmp_path: Path) -> None:
     versions.publish(tmp_path, make(tmp_path, reigns="old"))
     (tmp_path / "sessions").mkdir()
     (tmp_path / "sessions" / "notes.txt").write_text("mine")
@@ -67,7 +67,7 @@ def test_what_is_no_table_is_not_removed_for_one(tmp_path: Path) -> None:
     assert read(tmp_path, "reigns") == "old"
 
 
-def test_two_jobs_do_not_write_to_one_place(tmp_path: Path) -> None:
+def test_second_job_in_one_place_is_refused(tmp_path: Path) -> None:
     with (
         versions.locked(tmp_path),
         pytest.raises(versions.InUse, match="another job writes"),
@@ -76,7 +76,7 @@ def test_two_jobs_do_not_write_to_one_place(tmp_path: Path) -> None:
         pass
 
 
-def test_versions_that_were_replaced_just_now_stay(tmp_path: Path) -> None:
+def test_recently_replaced_versions_stay(tmp_path: Path) -> None:
     for text in ("a", "b"):
         versions.publish(tmp_path, make(tmp_path, reigns=text))
     assert versions.vacuum(tmp_path, 3600) == []

@@ -37,7 +37,7 @@ def lines() -> Iterator[str]:
 
 
 class _Options:
-    """Stands for pytest's parser, and writes down what the plugin adds."""
+    """A stand-in for pytest's parser that records the options that the plugin adds."""
 
     def __init__(self) -> None:
         self.found: list[str] = []
@@ -82,7 +82,7 @@ def _is_ours(made: type[Any], name: str) -> bool:
 
 
 def text() -> str:
-    """The whole."""
+    """Return the whole interface as text."""
     return "".join(f"{line}\n" for line in lines())
 
 

@@ -1,4 +1,4 @@
-"""A cluster of real processes, end to end: what a newcomer does, and what must survive it."""
+"""A cluster of real processes, end to end: a newcomer's first steps, and faults that they must survive."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FREE = ["--port", "0", "--zk-port", "0", "--kafka-port", "0"]
 
 
 @pytest.mark.long
-def test_a_killed_controller_is_replaced_and_its_partitions_get_leaders(zabka_cluster: LiveCluster) -> None:
+def test_killed_controller_is_replaced_and_leaders_are_elected(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders", partitions=3)
     before = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch
@@ -43,7 +43,7 @@ def test_a_killed_controller_is_replaced_and_its_partitions_get_leaders(zabka_cl
     zabka_cluster.until(lambda: all(sorted(p.isr) == [1, 2, 3] for p in zabka_cluster.topics["orders"].partitions))
 
 
-def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that(zabka_cluster: LiveCluster) -> None:
+def test_paused_controller_is_shown_with_its_last_status_and_age(zabka_cluster: LiveCluster) -> None:
     controller = zabka_cluster.until(lambda: zabka_cluster.controller)
     epoch = zabka_cluster.controller_epoch
     zabka_cluster.until(lambda: controller.is_controller)
@@ -51,13 +51,13 @@ def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that
     controller.pause()
     zabka_cluster.until(lambda: zabka_cluster.controller_epoch > epoch and zabka_cluster.controller)
 
-    said = controller.describe()
-    assert said["process"] == "paused"
-    assert said["is_controller"] is True
-    assert said["believes"]["controller_id"] == controller.id
-    assert said["believes"]["controller_epoch"] == epoch
+    shown = controller.describe()
+    assert shown["process"] == "paused"
+    assert shown["is_controller"] is True
+    assert shown["believes"]["controller_id"] == controller.id
+    assert shown["believes"]["controller_epoch"] == epoch
     session_ms = int(zabka_cluster.settings()["zookeeper.session.timeout.ms"])
-    assert said["believes"]["age_ms"] > session_ms / 2
+    assert shown["believes"]["age_ms"] > session_ms / 2
     controller.resume()
     zabka_cluster.until(lambda: not controller.is_controller and controller.registered)
     zabka_cluster.until(
@@ -65,7 +65,7 @@ def test_a_paused_controller_is_shown_with_its_own_last_word_and_the_age_of_that
     )
 
 
-def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: LiveCluster) -> None:
+def test_nodes_of_a_frozen_host_are_unknown(zabka_cluster: LiveCluster) -> None:
     agent = load_run(zabka_cluster.data)
     assert agent is not None
     os.kill(agent.agent_pid, signal.SIGSTOP)
@@ -74,20 +74,20 @@ def test_of_a_frozen_hosts_nodes_nothing_is_said_to_be_known(zabka_cluster: Live
             lambda: (c := zabka_cluster.get("/api/v1/cluster"))["peers"][0]["process"] == "unknown" and c
         )
         assert {n["process"] for n in (*whole["peers"], *whole["brokers"])} == {"unknown"}
-        assert whole["controller"]["broker_id"] > 0, "the ensemble's own word stands"
+        assert whole["controller"]["broker_id"] > 0, "the controller is known from the ensemble"
         with pytest.raises(ClusterFailed, match=r"host-1 .*has not responded since"):
             zabka_cluster.get("/readyz")
         began_s = time.monotonic()
         with pytest.raises(ClusterFailed, match=r"no action on broker-1.*zabka up --data"):
             zabka_cluster.brokers[1].start()
-        assert time.monotonic() - began_s < CALL_TIMEOUT_S, "it waited for an answer"
+        assert time.monotonic() - began_s < CALL_TIMEOUT_S, "the call waited for an answer"
     finally:
         os.kill(agent.agent_pid, signal.SIGCONT)
     zabka_cluster.until(lambda: zabka_cluster.get("/api/v1/brokers/1")["process"] == "running")
     zabka_cluster.until_ready()
 
 
-def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: LiveCluster) -> None:
+def test_last_known_state_is_stale_without_a_quorum(zabka_cluster: LiveCluster) -> None:
     zabka_cluster.topics.create("orders")
     known = zabka_cluster.get("/api/v1/controller")
     zabka_cluster.peers[1].kill()
@@ -105,7 +105,7 @@ def test_without_a_quorum_the_last_known_state_is_given_as_stale(zabka_cluster: 
     zabka_cluster.until_ready()
 
 
-def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_cluster: LiveCluster) -> None:
+def test_cut_link_removes_the_follower_from_the_isr(zabka_cluster: LiveCluster) -> None:
     controller = zabka_cluster.until(lambda: zabka_cluster.controller)
     assert controller is not None
     follower = next(b for b in zabka_cluster.brokers.values() if b.id != controller.id)
@@ -118,7 +118,7 @@ def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_clust
 
     zabka_cluster.faults.cut(follower, controller)
     zabka_cluster.until(lambda: zabka_cluster.topics["orders"].partitions[0].isr == [controller.id])
-    # Of __consumer_offsets, which an earlier test may have made, followers are cut off as well.
+    # Followers of __consumer_offsets, which an earlier test may have created, are cut off too.
     evicted = zabka_cluster.until(lambda: [e for e in since("isr_changed") if e["topic"] == "orders"])
     assert [e["cause"] for e in evicted] == ["lag"]
     zabka_cluster.faults.heal()
@@ -131,20 +131,20 @@ def test_a_cut_link_to_the_leader_evicts_the_follower_until_it_heals(zabka_clust
     assert [e["node"] for e in faults] == ["host-1"]
 
 
-def test_faults_hold_over_a_nodes_restart(zabka_cluster: LiveCluster) -> None:
+def test_faults_persist_across_a_nodes_restart(zabka_cluster: LiveCluster) -> None:
     broker = zabka_cluster.brokers[1]
     zabka_cluster.faults.cut(broker, "*")
     broker.kill()
     broker.start()
-    # Cut off from every peer, the new process keeps no session; the old one's expires.
-    # It may take its time to notice: a session that was opened before the faults reached it looks connected at first.
+    # Cut off from every peer, the new process keeps no session, and the old one's expires. It may notice late: a
+    # session opened before the faults reached the process looks connected at first.
     zabka_cluster.until(lambda: not broker.registered and broker.session_state in ("connecting", "suspended"), 60)
     assert broker.process == "running"
     zabka_cluster.faults.heal()
     zabka_cluster.until(lambda: broker.registered)
 
 
-def test_events_go_on_without_a_gap_when_the_api_is_killed(zabka_cluster: LiveCluster) -> None:
+def test_events_continue_without_a_gap_after_an_api_kill(zabka_cluster: LiveCluster) -> None:
     before = zabka_cluster.seq
     api = next(p for p in status(zabka_cluster.data)["processes"] if p["name"] == "api")
     os.kill(api["pid"], signal.SIGKILL)
@@ -165,7 +165,7 @@ def test_events_go_on_without_a_gap_when_the_api_is_killed(zabka_cluster: LiveCl
     assert {n: found for n, found in per_node.items() if found != list(range(1, len(found) + 1))} == {}
 
 
-def test_the_stream_resumes_after_the_last_event_id(zabka_cluster: LiveCluster) -> None:
+def test_stream_resumes_after_the_last_event_id(zabka_cluster: LiveCluster) -> None:
     def read(headers: dict[str, str], count: int) -> list[int]:
         ids: list[int] = []
         with httpx.stream("GET", f"{zabka_cluster.url}/api/v1/events", headers=headers, timeout=10) as answer:
@@ -193,7 +193,7 @@ def test_znodes_show_data_stat_and_watchers(zabka_cluster: LiveCluster) -> None:
         zabka_cluster.get("/api/v1/znodes/no/such/node")
 
 
-# ---- the tools for people without Java --------------------------------------------------------------------------
+# ---- Kafka's tools without Java ---------------------------------------------------------------------------------
 
 
 def zabka(data: Path, *arguments: str, code: int = 0) -> str:
@@ -216,7 +216,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     topic_id = zabka_cluster.topics["t"].describe()["topic_id"]
 
     def expected() -> list[str]:
-        # Of a busy machine's followers one may have left the ISR for a moment: it comes back at the end.
+        # On a busy machine, a follower may have left the ISR for a moment: it returns in the end.
         isr = [",".join(map(str, partition.isr)) for partition in zabka_cluster.topics["t"].partitions]
         return [
             f"Topic: t\tTopicId: {topic_id}\tPartitionCount: 2\tReplicationFactor: 3\tConfigs: min.insync.replicas=2",
@@ -229,7 +229,7 @@ def test_topics_are_printed_as_by_kafka_topics(zabka_cluster: LiveCluster) -> No
     assert zabka(data, "topics", "--list", "--exclude-internal") == "t\n"
     assert zabka(data, "topics", "--describe", "--under-replicated-partitions") == ""
     zabka(data, "topics", "--alter", "--topic", "t", "--partitions", "3")
-    # The API shows what it read of the ensemble a moment ago.
+    # The API shows its last reading of the ensemble, which can be a moment old.
     zabka_cluster.until(lambda: len(zabka_cluster.topics["t"].partitions) == 3)
     refusal = zabka(data, "topics", "--create", "--topic", "t", code=1)
     assert refusal == "Error while executing topic command : Topic 't' already exists.\n"
@@ -260,17 +260,17 @@ def test_elections_are_printed_as_by_kafka_leader_election(zabka_cluster: LiveCl
     )
 
 
-# ---- coming up and going down -----------------------------------------------------------------------------------
+# ---- start and stop ---------------------------------------------------------------------------------------------
 
 
-def test_a_data_directory_in_use_is_a_clear_error(zabka_cluster: LiveCluster) -> None:
-    said = zabka(zabka_cluster.data, "up", *FREE, code=1)
+def test_data_directory_in_use_is_a_clear_error(zabka_cluster: LiveCluster) -> None:
+    output = zabka(zabka_cluster.data, "up", *FREE, code=1)
 
-    assert "is in use by a cluster that runs" in said
-    assert "Traceback" not in said
+    assert "is in use by a cluster that runs" in output
+    assert "Traceback" not in output
 
 
-def test_status_says_what_runs_where(zabka_cluster: LiveCluster) -> None:
+def test_status_lists_every_process_with_its_pid(zabka_cluster: LiveCluster) -> None:
     found = status(zabka_cluster.data)
 
     assert found["running"] is True
@@ -281,7 +281,7 @@ def test_status_says_what_runs_where(zabka_cluster: LiveCluster) -> None:
     assert by_name["broker-2"] == zabka_cluster.brokers[2].pid
 
 
-def test_status_does_not_say_down_of_nodes_whose_agent_does_not_answer(zabka_cluster: LiveCluster) -> None:
+def test_status_of_nodes_with_a_silent_agent_is_unknown(zabka_cluster: LiveCluster) -> None:
     agent = status(zabka_cluster.data)["agent_pid"]
     os.kill(agent, signal.SIGSTOP)
     try:
@@ -328,7 +328,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Path) -> None:
+def test_second_up_finds_its_data_and_ctrl_c_leaves_no_process(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
     first = Foreground(tmp_path, "--peers", "1", "--brokers", "1", *FREE)
     url = first.ready()
@@ -350,7 +350,7 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
     assert driven.consume("kept") == ["so is this"]
     driven.close()
     pids = second.pids()
-    # Not even SIGKILL of everything's parent leaves a process behind.
+    # Even SIGKILL of the parent of all leaves no process running.
     second.process.kill()
     second.end()
     deadline = time.monotonic() + 60
@@ -361,19 +361,17 @@ def test_a_second_up_finds_its_data_again_and_ctrl_c_leaves_nothing(tmp_path: Pa
 
 
 @pytest.mark.parametrize("arguments", [[], ["--detach"]])
-def test_ctrl_c_before_it_is_ready_gives_the_terminal_back_and_is_no_success(
-    tmp_path: Path, arguments: list[str]
-) -> None:
+def test_ctrl_c_before_ready_restores_the_terminal_and_fails(tmp_path: Path, arguments: list[str]) -> None:
     child, terminal = pty.fork()
     if child == 0:
         command = [*ZABKA, "up", "--data", str(tmp_path), "--peers", "1", "--brokers", "1", *FREE, *arguments]
         os.execve(command[0], command, {**os.environ, "TERM": "xterm"})
     shown = b""
-    # Once its name is there, the agent runs and signals are handled.
+    # Once the file exists, the agent runs and signals are handled.
     while not (tmp_path / "run.json").exists():
         time.sleep(0.005)
     os.write(terminal, b"\x03")
-    # The terminal of a process that has ended cannot be read.
+    # The terminal of an exited process cannot be read.
     with contextlib.suppress(OSError):
         while read := os.read(terminal, 4096):
             shown += read
@@ -383,13 +381,13 @@ def test_ctrl_c_before_it_is_ready_gives_the_terminal_back_and_is_no_success(
     assert shown.rindex(b"\x1b[?25h") > shown.rindex(b"\x1b[?25l")
 
 
-def test_a_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
+def test_port_in_use_is_a_clear_error(tmp_path: Path) -> None:
     import socket
 
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        said = zabka(tmp_path, "up", "--port", str(port), "--zk-port", "0", "--kafka-port", "0", code=1)
-    assert f"port {port} on 127.0.0.1, wanted for the dashboard (--port), is in use" in said
+        output = zabka(tmp_path, "up", "--port", str(port), "--zk-port", "0", "--kafka-port", "0", code=1)
+    assert f"port {port} on 127.0.0.1, wanted for the dashboard (--port), is in use" in output
     assert load(tmp_path) is None

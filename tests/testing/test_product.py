@@ -1,4 +1,4 @@
-"""The fixtures as a user meets them: outside pytest, with hypothesis, in a failure's report, beside other packages."""
+"""The fixtures as users meet them: outside pytest, with Hypothesis, in failure reports, with other packages."""
 
 from __future__ import annotations
 
@@ -25,47 +25,47 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 1000), values=st.lists(st.text("abc", min_size=1, max_size=3), min_size=1, max_size=4))
-def test_a_test_of_hypothesis_makes_a_world_for_each_example(seed: int, values: list[str]) -> None:
+def test_hypothesis_test_gets_a_world_for_each_example(seed: int, values: list[str]) -> None:
     with running_world(seed=seed) as world:
         world.topics.create("words")
         world.produce("words", values)
         assert world.consume("words") == values
 
 
-def test_a_world_ends_with_its_block_also_where_that_fails() -> None:
+def test_world_ends_with_its_block_even_after_an_error() -> None:
     with pytest.raises(ClusterFailed, match="did not come true"), running_world() as world:
         world.until(lambda: False, 1.0)
     assert {peer.process for peer in world.peers.values()} == {"down"}
 
 
-def test_a_report_says_of_which_decision_it_tells_the_story() -> None:
+def test_report_names_the_decision_that_it_explains() -> None:
     with running_world() as world:
         topic = world.topics.create("orders")
         leader = topic.partitions[0].leader
         next(broker for broker in world.brokers.values() if broker.id != leader and not broker.is_controller).kill()
         world.until(lambda: len(topic.partitions[0].isr) == 2)
         assert [e["type"] for e in world.events("isr_changed", "leader_elected")][-1] == "isr_changed"
-        said = report(world.journal()).partition("causes of the newest ")[2]
-    # A leader weighs more than an ISR, and was not the newest decision.
-    assert said.startswith("leader_elected:\n")
+        output = report(world.journal()).partition("causes of the newest ")[2]
+    # A leader change outweighs an ISR change, although it was not the newest decision.
+    assert output.startswith("leader_elected:\n")
 
 
-@pytest.mark.parametrize("wanted", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
-def test_a_world_that_cannot_be_made_has_failed_as_a_cluster_has(wanted: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**wanted):
+@pytest.mark.parametrize("options", [{"peers": 0}, {"settings": {"no.such.key": "1"}}])
+def test_world_that_cannot_be_made_raises_cluster_failed(options: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ClusterFailed, match="cannot be made"), running_world(**options):
         pass
     with pytest.raises(ClusterFailed, match="cannot be started"):
-        start_live(tmp_path, **wanted)
+        start_live(tmp_path, **options)
 
 
-def test_a_cluster_that_cannot_be_driven_is_ended_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cluster_that_cannot_be_driven_is_stopped_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zabka.testing.live.cluster", None)
     with pytest.raises(ImportError):
         start_live(tmp_path, peers=1, brokers=1)
     assert not is_running(tmp_path)
 
 
-def test_a_cluster_that_cannot_be_started_leaves_its_directory_free(tmp_path: Path) -> None:
+def test_cluster_that_cannot_start_releases_its_directory(tmp_path: Path) -> None:
     (tmp_path / RUN_FILE / "in the way").mkdir(parents=True)
     with pytest.raises(ClusterFailed):
         start_live(tmp_path, peers=1, brokers=1)
@@ -78,12 +78,12 @@ def run_pytest(directory: Path, *arguments: str, path: str = str(ROOT), code: in
         cwd=directory, env={**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
         capture_output=True, text=True, timeout=150, check=False,
     )  # fmt: skip
-    said = done.stdout + done.stderr
-    assert done.returncode == code, said
-    return said
+    output = done.stdout + done.stderr
+    assert done.returncode == code, output
+    return output
 
 
-def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_again(tmp_path: Path) -> None:
+def test_failure_report_has_events_causes_and_replay_command(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "def test_it(zabka_world):\n"
         "    zabka_world.topics.create('orders')\n"
@@ -91,16 +91,16 @@ def test_a_failures_report_tells_the_last_events_the_story_and_how_to_play_it_ag
         "    zabka_world.until(lambda: zabka_world.controller_epoch == 2)\n"
         "    assert False\n"
     )
-    said = run_pytest(tmp_path, "--zabka-seed", "4", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+    output = run_pytest(tmp_path, "--zabka-seed", "4", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
 
-    assert "the last 20 of" in said
-    assert "is controller, epoch 2" in said
-    assert "causes of the newest leader_elected:" in said
-    assert "first cause:" in said
-    assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in said
+    assert "the last 20 of" in output
+    assert "is controller, epoch 2" in output
+    assert "causes of the newest leader_elected:" in output
+    assert "first cause:" in output
+    assert "pytest 'test_mine.py::test_it' --zabka-seed 4" in output
 
 
-def test_a_world_of_another_size_is_played_again_in_that_size(tmp_path: Path) -> None:
+def test_world_of_another_size_is_replayed_in_that_size(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.parametrize('who', [\"it's\"])\n"
@@ -108,14 +108,14 @@ def test_a_world_of_another_size_is_played_again_in_that_size(tmp_path: Path) ->
         "    assert len(zabka_world.brokers) != 4 or zabka_world.peers.keys() != {1}\n"
     )
     size = ("--zabka-brokers", "4", "--zabka-peers", "1")
-    said = run_pytest(tmp_path, *size, f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
-    command = next(line for line in said.splitlines() if line.startswith("pytest "))
+    output = run_pytest(tmp_path, *size, f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=1)
+    command = next(line for line in output.splitlines() if line.startswith("pytest "))
     assert shlex.split(command)[1:] == [
         "test_mine.py::test_it[it's]", "--zabka-seed", "0", "--zabka-peers", "1", "--zabka-brokers", "4",
     ]  # fmt: skip
 
 
-def test_a_marker_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
+def test_marker_that_would_be_ignored_is_refused(tmp_path: Path) -> None:
     (tmp_path / "test_mine.py").write_text(
         "import pytest\n"
         "@pytest.mark.zabka(5)\n"
@@ -125,10 +125,10 @@ def test_a_marker_that_would_be_passed_over_is_refused(tmp_path: Path) -> None:
         "def test_other(zabka_cluster):\n"
         "    pass\n"
     )
-    said = run_pytest(tmp_path, "test_mine.py", code=1)
-    assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in said
-    assert "not zabka(peer=5)" in said
-    assert "2 errors" in said
+    output = run_pytest(tmp_path, "test_mine.py", code=1)
+    assert "the marker takes brokers, peers, seed, settings, by name: not zabka(5)" in output
+    assert "not zabka(peer=5)" in output
+    assert "2 errors" in output
 
 
 def test_two_clusters_never_claim_the_same_ports() -> None:
@@ -141,8 +141,8 @@ def test_two_clusters_never_claim_the_same_ports() -> None:
         second.close()
 
 
-def test_workers_of_pytest_xdist_have_clusters_side_by_side_that_share_no_port(tmp_path: Path) -> None:
-    # Each worker's test ends when the other's cluster has come up beside its own.
+def test_xdist_workers_have_clusters_with_different_ports(tmp_path: Path) -> None:
+    # Each worker's test ends when the other worker's cluster runs at the same time.
     (tmp_path / "test_mine.py").write_text(
         "import json, os, time\n"
         "from pathlib import Path\n"
@@ -164,16 +164,16 @@ def test_workers_of_pytest_xdist_have_clusters_side_by_side_that_share_no_port(t
         "        time.sleep(0.05)\n"
         "    assert zabka_cluster.consume('orders') == ['a']\n"
     )
-    said = run_pytest(
+    output = run_pytest(
         tmp_path, "-p", "xdist.plugin", "-n", "2", f"--basetemp={tmp_path / 'temporary'}", "test_mine.py", code=0
     )
-    assert "2 passed" in said
+    assert "2 passed" in output
     (one, own), (other, others) = (json.loads((tmp_path / f"{half}.json").read_text()) for half in (0, 1))
     assert {one, other} == {"gw0", "gw1"}
     assert len({*own, *others}) == len(own) + len(others)
 
 
-def test_a_container_without_containers_serves_and_leaves_nothing() -> None:
+def test_zabka_container_serves_and_leaves_nothing() -> None:
     with ZabkaContainer() as kafka:
         cluster = kafka.cluster
         assert kafka.get_bootstrap_server() == cluster.bootstrap and kafka.get_container_host_ip() == "127.0.0.1"
@@ -186,7 +186,7 @@ def test_a_container_without_containers_serves_and_leaves_nothing() -> None:
         kafka.get_bootstrap_server()
 
 
-def test_a_module_shares_its_cluster_with_the_tests_of_the_run(
+def test_module_cluster_is_shared_with_the_session(
     zabka_module_cluster: LiveCluster, zabka_session_cluster: LiveCluster
 ) -> None:
     assert zabka_module_cluster is zabka_session_cluster

@@ -1,4 +1,4 @@
-"""What the fixtures promise to projects that use them."""
+"""The public interface that the fixtures guarantee to projects that use them."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import sys
 from tests.testing.surface import SURFACE
 
 
-def test_the_surface_is_the_one_that_this_version_promises() -> None:
-    """In a process of its own: what else is imported must not matter."""
+def test_public_interface_is_that_of_this_version() -> None:
+    """Run in a process of its own: other imports must not matter."""
     done = subprocess.run(
         [sys.executable, "-P", "-c", "from tests.testing.surface import text; print(text(), end='')"],
         capture_output=True, text=True, timeout=60, check=True, cwd=SURFACE.parents[2],

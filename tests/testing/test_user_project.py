@@ -1,4 +1,4 @@
-"""A project that has packages called `api`, `tools`, `testing`, … uses the fixtures and keeps its own packages."""
+"""A project with packages called `api`, `tools`, `testing`, … uses the fixtures and keeps its own packages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What compaction took, or changed, is told; what else is missing from a log is still accused."""
+"""Compacted records are reported and excused; any other record missing from a log is still a violation."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ THREE_RECORDS: Rows = [
     ("broker-2", replicated(2, 3, 3)),
     ("broker-1", acknowledged(1, 3, 3)),
 ]
-"""Brokers 1 and 2 hold 0, 1 to 2 and 3, of which all was acknowledged."""
+"""Brokers 1 and 2 hold batches 0, 1 to 2 and 3, all acknowledged."""
 
 
 def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
@@ -39,7 +39,7 @@ def compacted(broker: int, first: int, last: int) -> tuple[str, Event]:
 
 
 def fetched_thinned(broker: int, first: int, last: int) -> tuple[str, Event]:
-    """A batch of which compaction left a part."""
+    """A batch that lost some records to compaction."""
     thinned = msgspec.structs.replace(replicated(broker, first, last), checksum=99, compacted=True)
     return f"broker-{broker}", thinned
 
@@ -48,8 +48,8 @@ def fetched(broker: int, first: int, last: int) -> tuple[str, Event]:
     return f"broker-{broker}", replicated(broker, first, last)
 
 
-def made_anew(*rows: tuple[str, Event]) -> Rows:
-    """Broker 1 compacts its log up to 2; broker 2 gets an empty disk, fetches these, joins, and is elected."""
+def rebuilt(*rows: tuple[str, Event]) -> Rows:
+    """Broker 1 compacts its log up to 2; broker 2 gets an empty disk, fetches these, joins the ISR, and is elected."""
     return [
         *THREE_RECORDS,
         compacted(1, 0, 2),
@@ -62,41 +62,44 @@ def made_anew(*rows: tuple[str, Event]) -> Rows:
     ]
 
 
-def test_a_replica_made_anew_of_a_compacted_log_may_lead() -> None:
-    assert violated(made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
+def test_replica_rebuilt_from_a_compacted_log_can_lead() -> None:
+    assert violated(rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))) == []
 
 
-def test_a_batch_that_was_not_compacted_is_compared_as_ever() -> None:
+def test_batch_that_was_not_compacted_is_compared() -> None:
     other = msgspec.structs.replace(replicated(2, 1, 2), checksum=99)
-    found = violated(made_anew(("broker-2", other), fetched(2, 3, 3)))
+    found = violated(rebuilt(("broker-2", other), fetched(2, 3, 3)))
     assert found == [LogsMatch.name, CommittedRecordsSurvive.name]
 
 
-def test_what_no_compaction_has_come_to_must_be_there() -> None:
-    rows = made_anew(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
+def test_record_after_the_compacted_part_must_be_present() -> None:
+    rows = rebuilt(fetched_thinned(2, 1, 2), ("broker-2", replicated(2, 4, 4)))
     *before, (node, _) = rows
     assert violated([*before, (node, leads(2, 1, 5))]) == [CommittedRecordsSurvive.name]
 
 
 @pytest.mark.parametrize("end", [0, 1, 3])
-def test_a_log_that_ends_before_a_record_has_not_lost_it_to_compaction(end: int) -> None:
-    *before, (node, _) = made_anew()
+def test_record_after_the_log_end_is_not_excused(end: int) -> None:
+    *before, (node, _) = rebuilt()
     assert violated([*before, (node, leads(2, 1, end))]) == [CommittedRecordsSurvive.name]
 
 
-def test_where_nobody_told_of_compaction_a_thinned_batch_is_no_excuse() -> None:
-    rows = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
+def test_partial_batch_without_a_compaction_is_no_excuse() -> None:
+    rows = [row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_what_was_compacted_says_nothing_of_a_topic_made_anew() -> None:
-    anew = [row for row in made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted]
-    rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *anew]
+def test_compaction_does_not_excuse_a_recreated_topic() -> None:
+    without_event = [
+        row for row in rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3)) if type(row[1]) is not e.LogCompacted
+    ]
+    rows = [*THREE_RECORDS, compacted(1, 0, 2), ("broker-3", e.TopicDeleted("t")), *without_event]
     assert violated(rows) == [CommittedRecordsSurvive.name]
 
 
-def test_a_leader_made_anew_promises_no_thinned_batch_to_who_has_the_whole_one() -> None:
-    *rows, _, _, _ = made_anew(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
+def test_partial_batch_of_a_new_leader_allows_the_whole_one() -> None:
+    """A leader rebuilt from a compacted log commits a partial batch; a replica with the whole batch can lead next."""
+    *rows, _, _, _ = rebuilt(fetched_thinned(2, 1, 2), fetched(2, 3, 3))
     unclean = [
         ("broker-3", elected(2, 1, [2], 2, zxid=13, unclean=True)),
         ("broker-2", leads(2, 1, 4)),
@@ -109,7 +112,7 @@ def test_a_leader_made_anew_promises_no_thinned_batch_to_who_has_the_whole_one()
 
 
 @pytest.mark.parametrize(("begins_at", "found"), [(9, []), (-1, [HighWatermarkWithinLog.name])])
-def test_a_log_that_is_begun_anew_where_its_leaders_begins_ends_there(begins_at: int, found: list[str]) -> None:
+def test_log_restarted_at_its_leaders_start_ends_there(begins_at: int, found: list[str]) -> None:
     begun = e.LogTruncated(2, "t", 0, 4, 0, 0, cause="leader_start", begins_at=begins_at)
     mark = e.HighWatermarkMoved(2, "t", 0, 0, 9, False)
     assert violated([*THREE_RECORDS, ("broker-2", begun), ("broker-2", mark)]) == found

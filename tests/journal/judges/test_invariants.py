@@ -1,4 +1,4 @@
-"""Each invariant, shown to catch what it is for and to excuse what is excused."""
+"""Each invariant: a history that violates it, and histories that only look wrong."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def elected(
 
 
 def taken_from_eligible(*, eligible: list[int]) -> list[tuple[str, Event]]:
-    """Brokers 2 and 1 lose power and records one after the other, while broker 1 is out of the ISR; then 1 leads."""
-    told = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
-    lost = msgspec.structs.replace(told, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
+    """Brokers 2 and 1 lose power and records in turn, while broker 1 is out of the ISR; then 1 leads."""
+    election = msgspec.structs.replace(elected(2, 1, [2], 1, zxid=11), eligible=eligible)
+    lost = msgspec.structs.replace(election, leader=-1, leader_epoch=2, partition_epoch=2, zxid=12)
     return [
-        ("broker-3", told),
+        ("broker-3", election),
         *power_lost(2),
         *power_lost(1),
         ("broker-3", lost),
@@ -99,11 +99,11 @@ IN_SYNC: list[tuple[str, Event]] = [
     ("broker-2", replicated(2, 0, 0)),
     ("broker-1", acknowledged(1, 0, 0)),
 ]
-"""Brokers 1 and 2 are in sync, and 1 leads; both hold the record that was acknowledged."""
+"""Brokers 1 and 2 are in sync, and 1 leads; both hold the acknowledged record."""
 
 
 def power_lost(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses its power, and loads an empty log."""
+    """A broker loses power, and loads an empty log."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -113,7 +113,7 @@ def power_lost(broker: int) -> list[tuple[str, Event]]:
 
 
 def disk_replaced(broker: int) -> list[tuple[str, Event]]:
-    """A broker loses its power and its disk, and finds no log to load."""
+    """A broker loses power and its disk, and finds no log to load."""
     name = f"broker-{broker}"
     return [
         ("world", e.FaultInjected("f1", "power_loss", name, name, False)),
@@ -123,7 +123,7 @@ def disk_replaced(broker: int) -> list[tuple[str, Event]]:
 
 
 def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[str, Event]]:
-    """Broker 1 is registered anew and elected, and leads with an empty log."""
+    """Broker 1 registers again, is elected, and leads with an empty log."""
     return [
         ("broker-1", e.BrokerRegistered(1, 20, 0x61)),
         ("broker-3", elected(1, leader_epoch, [1], partition_epoch, zxid=30)),
@@ -132,14 +132,14 @@ def one_leads(*, partition_epoch: int = 1, leader_epoch: int = 1) -> list[tuple[
 
 
 GONE: tuple[str, Event] = ("peer-1", e.SessionClosed(0x52, 25, ["/brokers/ids/2"]))
-"""Broker 2's registration ends before broker 1 is elected."""
+"""Broker 2's registration is deleted before broker 1 is elected."""
 
 CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
     "two leaders in an epoch": (
         "one ZAB leader per epoch",
         [("peer-1", established(1, 3)), ("peer-2", established(2, 3))],
     ),
-    "another transaction under a zxid": (
+    "two transactions with one zxid": (
         "committed prefixes agree",
         [("peer-1", committed(5, path="/a")), ("peer-2", committed(5, path="/b"))],
     ),
@@ -152,7 +152,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-1", leads(1, 1, 0)),
         ],
     ),
-    "a checkpoint with another digest than the others' at that zxid": (
+    "two checkpoints at one zxid with different digests": (
         "digests agree",
         [
             ("peer-1", e.ZxidCheckpoint(5, 0xA, 7, 1)),
@@ -160,16 +160,19 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("peer-3", e.ZxidCheckpoint(5, 0xB, 7, 1)),
         ],
     ),
-    "a peer whose tree is another after a restart": (
+    "a peer with a different tree after a restart": (
         "digests agree",
         [("peer-1", e.ZxidCheckpoint(5, 0xA, 7, 1)), ("peer-1", e.ZxidCheckpoint(5, 0xB, 7, 1))],
     ),
-    "a checkpoint that is not what was committed": (
+    "a checkpoint that differs from the committed transaction": (
         "digests agree",
         [("peer-1", committed(5, digest=1)), ("peer-2", e.ZxidCheckpoint(5, 2, 7, 1))],
     ),
-    "applied backwards": ("committed prefixes agree", [("peer-1", committed(6)), ("peer-1", committed(5))]),
-    "a leader without an acknowledged write": (
+    "transactions committed in reverse order": (
+        "committed prefixes agree",
+        [("peer-1", committed(6)), ("peer-1", committed(5))],
+    ),
+    "a leader that lacks an acknowledged write": (
         "no acknowledged write lost",
         [
             ("peer-1", e.WriteAcknowledged(1, 1, (1 << 32) + 5, "create", "/a")),
@@ -177,22 +180,22 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("peer-2", established(2, 2)),
         ],
     ),
-    "truncating an acknowledged write": (
+    "a truncated acknowledged write": (
         "no acknowledged write lost",
         [
             ("peer-1", e.WriteAcknowledged(1, 1, 5, "create", "/a")),
             ("peer-2", e.TxnLogTruncated(6, 4)),
         ],
     ),
-    "an ephemeral left behind": (
+    "an ephemeral not deleted with its session": (
         "no ephemeral outlives its session",
         [("peer-1", e.EphemeralCreated("/e", 9, 5)), ("peer-1", e.SessionClosed(9, 6, []))],
     ),
-    "an ephemeral of a dead session": (
+    "an ephemeral created by a closed session": (
         "no ephemeral outlives its session",
         [("peer-1", e.SessionClosed(9, 6, [])), ("peer-2", e.EphemeralCreated("/e", 9, 7))],
     ),
-    "a controller epoch twice": (
+    "a controller epoch used twice": (
         "controller epochs rise and fence",
         [("broker-1", e.ControllerElected(1, 3, 3, 10)), ("broker-2", e.ControllerElected(2, 3, 3, 11))],
     ),
@@ -208,8 +211,8 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         "one leader per partition and leader epoch",
         [("broker-1", leads(1, 4, 0)), ("broker-2", leads(2, 4, 0))],
     ),
-    "a stranger in the ISR": ("ISR within the assignment", [("broker-1", elected(1, 0, [1, 9], 0))]),
-    "a record acknowledged after an unclean election is lost while the partition still recovers from it": (
+    "an ISR member that is no replica": ("ISR within the assignment", [("broker-1", elected(1, 0, [1, 9], 0))]),
+    "a record acknowledged during recovery from an unclean election is lost": (
         "committed and acks=all records survive",
         [
             ("broker-3", recovering(elected(1, 1, [1, 2], 1, unclean=True))),
@@ -219,15 +222,15 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-2", leads(2, 2, 0)),
         ],
     ),
-    "an unclean election called clean": (
+    "an unclean election logged as clean": (
         "only unclean elections leave the ISR",
         [("broker-3", elected(1, 0, [1, 2], 0)), ("broker-3", elected(3, 1, [3], 1))],
     ),
-    "an unclean election called clean, and told before what it left": (
+    "an unclean election logged as clean before the earlier election is logged": (
         "only unclean elections leave the ISR",
         [("broker-3", elected(3, 1, [3], 1)), ("broker-2", elected(1, 0, [1, 2], 0))],
     ),
-    "a clean election called unclean": (
+    "a clean election logged as unclean": (
         "only unclean elections leave the ISR",
         [("broker-3", elected(1, 0, [1, 2], 0)), ("broker-3", elected(2, 1, [2], 1, unclean=True))],
     ),
@@ -240,7 +243,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         "committed and acks=all records survive",
         [("broker-1", appended(1, 0, 0)), ("broker-1", acknowledged(1, 0, 0)), ("broker-2", leads(2, 1, 0))],
     ),
-    "two batches at an offset of a leader epoch": (
+    "two batches at one offset of a leader epoch": (
         "epoch and offset name one batch",
         [("broker-1", appended(1, 3, 3)), ("broker-2", appended(2, 3, 3, checksum=8))],
     ),
@@ -248,7 +251,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
         "high watermark within the log",
         [("broker-2", replicated(2, 0, 0)), ("broker-2", marked(2, 2, is_leader=False))],
     ),
-    "a leader's high watermark falls": (
+    "a leader's high watermark that decreases": (
         "high watermark within the log",
         [("broker-1", appended(1, 0, 4)), ("broker-1", marked(1, 5)), ("broker-1", marked(1, 3))],
     ),
@@ -261,11 +264,11 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-2", leads(2, 1, 1)),
         ],
     ),
-    "a record lost to a power loss that another in-sync replica kept": (
+    "a record lost in a power loss that another in-sync replica kept": (
         "committed and acks=all records survive",
         [*IN_SYNC, *power_lost(1), *one_leads()],
     ),
-    "a record lost to a power loss that a replica kept which the controller took out of the ISR": (
+    "a record lost in a power loss that a replica removed from the ISR kept": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -274,7 +277,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(partition_epoch=2, leader_epoch=2),
         ],
     ),
-    "a record lost to a power loss by a replica that had to catch up first": (
+    "a record lost in a power loss by a replica that had to catch up first": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -286,11 +289,11 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(partition_epoch=3, leader_epoch=2),
         ],
     ),
-    "a record lost to a power loss that an in-sync replica never had": (
+    "a record lost in a power loss that an in-sync replica never had": (
         "committed and acks=all records survive",
         [*[row for row in IN_SYNC if not isinstance(row[1], e.RecordsReplicated)], *power_lost(1), *one_leads()],
     ),
-    "a record lost to a power loss that a replica kept which had come into the ISR since": (
+    "a record lost in a power loss that a newly added ISR member kept": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -302,7 +305,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(partition_epoch=2),
         ],
     ),
-    "a record that was given back after the power loss, and lost again without one": (
+    "a record restored after a power loss, and lost again without one": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -313,7 +316,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(),
         ],
     ),
-    "a record that a replica lost by being deleted, and whose power loss came later": (
+    "a record that a replica had lost by truncation before its power loss": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -326,7 +329,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             *one_leads(partition_epoch=3, leader_epoch=2),
         ],
     ),
-    "a record of which a copy in sync lay in a log directory that did not fail": (
+    "a record with an in-sync copy in a log directory that did not fail": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -337,11 +340,11 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-1", leads(1, 1, 0)),
         ],
     ),
-    "a record lost with a disk that was replaced, while another replica in sync stayed": (
+    "a record lost with a replaced disk while another in-sync replica stayed": (
         "committed and acks=all records survive",
         [*IN_SYNC, *disk_replaced(1), *one_leads()],
     ),
-    "a record that a log lacks which was found longer than the journal says, and was cut since": (
+    "a record missing from a log that was loaded longer than journalled, then truncated": (
         "committed and acks=all records survive",
         [
             *IN_SYNC,
@@ -352,7 +355,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-2", leads(2, 1, 0)),
         ],
     ),
-    "a record that a log lacks which was found longer, was cut, and took others in its place": (
+    "a record replaced in a log that was loaded longer than journalled, then truncated": (
         "committed and acks=all records survive",
         [
             ("broker-1", appended(1, 0, 0)),
@@ -364,7 +367,7 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
             ("broker-2", leads(2, 1, 3)),
         ],
     ),
-    "a restarted broker that leads on in the leader epoch of the process before it": (
+    "a restarted broker that leads in its earlier leader epoch": (
         "one leader per partition and leader epoch",
         [
             ("broker-1", e.NodeStarted("broker", 1, {})),
@@ -388,21 +391,21 @@ CAUGHT: dict[str, tuple[str, list[tuple[str, Event]]]] = {
 }
 
 
-def test_another_tree_under_a_zxid_breaks_the_rule_of_transactions_and_that_of_digests() -> None:
+def test_different_tree_at_a_zxid_violates_both_invariants() -> None:
     rows = [("peer-1", committed(5, digest=1)), ("peer-2", committed(5, digest=2))]
 
     assert violated(rows) == ["committed prefixes agree", "digests agree"]
 
 
 @pytest.mark.parametrize("case", CAUGHT)
-def test_a_history_that_breaks_an_invariant_is_caught(case: str) -> None:
+def test_history_that_violates_an_invariant_is_caught(case: str) -> None:
     invariant, rows = CAUGHT[case]
     assert violated(rows) == [invariant]
 
 
 EXCUSED: dict[str, list[tuple[str, Event]]] = {
     "nothing happened": [],
-    "a broker at whose id somebody else stands": [
+    "a broker whose id is registered by another session": [
         (
             "broker-3",
             e.ControllerEventFailed(
@@ -410,7 +413,7 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
             ),
         )
     ],
-    "an unclean election of which its controller died before it told": [
+    "an unclean election not logged because its controller died": [
         ("broker-1", appended(1, 0, 0)),
         ("broker-1", acknowledged(1, 0, 0)),
         ("broker-1", elected(1, 0, [1], 0)),
@@ -421,11 +424,11 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", with_eligible([3], elected(1, 0, [1], 0))),
         ("broker-3", elected(3, 1, [3], 1)),
     ],
-    "one of the ISR is elected uncleanly where another was eligible, to whom it had to give way": [
+    "an ISR member is elected uncleanly while another replica was eligible": [
         ("broker-3", with_eligible([3], elected(-1, 0, [1], 0))),
         ("broker-3", elected(1, 1, [1], 1, unclean=True)),
     ],
-    "an eligible replica is elected uncleanly, for the minimum has changed since": [
+    "an eligible replica is elected uncleanly after min.insync.replicas changed": [
         ("broker-3", with_eligible([3], elected(-1, 0, [1], 0))),
         ("broker-3", elected(3, 1, [3], 1, unclean=True)),
     ],
@@ -441,31 +444,31 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         *power_lost(1),
         *one_leads(partition_epoch=2),
     ],
-    "a power loss took the last copy: every replica in sync lost its own to one": [
+    "a power loss took the last copy: every in-sync replica had a power loss": [
         *IN_SYNC,
         *power_lost(2),
         *power_lost(1),
         *one_leads(),
     ],
-    "a power loss took the last copy: the other replica in sync had gone": [
+    "a power loss took the last copy: the other in-sync replica's session had ended": [
         *IN_SYNC,
         *power_lost(1),
         GONE,
         *one_leads(),
     ],
-    "a power loss took the last copy: the other replica in sync was no more the process it had been": [
+    "a power loss took the last copy: the other in-sync replica had restarted": [
         *IN_SYNC,
         *power_lost(1),
         ("broker-2", e.BrokerRegistered(2, 26, 0x62)),
         *one_leads(),
     ],
-    "a power loss took the last copy: its leader had asked before to drop the other, which lagged": [
+    "a power loss took the last copy: the leader had already removed the lagging replica": [
         *IN_SYNC,
         *power_lost(1),
         ("broker-3", e.IsrChanged("t", 0, [1], 1, 0, 1, "lag", zxid=11)),
         *one_leads(partition_epoch=2),
     ],
-    "a power loss took the last copy: the other was deleted, for the partition had moved to who lost it unnoticed": [
+    "a power loss took the last copy: a reassignment had deleted the other replica": [
         *IN_SYNC,
         *power_lost(1),
         ("broker-3", e.LeaderElected("t", 0, 1, 1, [1, 2], [1], 1, 1, False, "reassignment", 12)),
@@ -473,19 +476,19 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", e.AssignmentChanged("t", 0, [1], [], [], 1, 14)),
         *one_leads(partition_epoch=3, leader_epoch=3),
     ],
-    "an election told late, when its replicas have been reassigned since (seed 981285)": [
+    "an election logged late, after its replicas were reassigned (seed 981285)": [
         ("broker-1", e.AssignmentChanged("t", 0, [2, 3, 1], [], [1], 1, 10)),
         ("broker-3", e.LeaderElected("t", 0, 2, 2, [2, 3], [2, 3], 2, 2, False, "replica_offline", 12)),
         ("broker-3", e.AssignmentChanged("t", 0, [2, 3], [], [], 2, 14)),
         ("broker-1", e.LeaderElected("t", 0, 2, 1, [2, 3, 1], [2, 3], 1, 1, False, "reassignment", 11)),
     ],
-    "a power loss took the last copy: the other replica in sync had left in order, to who lost it unnoticed": [
+    "a power loss took the last copy: the other in-sync replica had shut down cleanly": [
         *IN_SYNC,
         *power_lost(1),
         ("broker-3", e.LeaderElected("t", 0, 1, 1, [1], [1, 2], 1, 1, False, "controlled_shutdown", 12)),
         *one_leads(partition_epoch=2, leader_epoch=2),
     ],
-    "a power loss took the last copy: the other lies in a log directory that failed": [
+    "a power loss took the last copy: the other is in a failed log directory": [
         *IN_SYNC,
         *power_lost(1),
         ("broker-2", e.LogDamageFound("log.dirs[0]", 0, "EIO", "taken offline")),
@@ -498,7 +501,7 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         *disk_replaced(1),
         *one_leads(partition_epoch=2),
     ],
-    "a broker found what an append had left that failed": [
+    "a broker loaded the rest of a failed append": [
         *IN_SYNC,
         *power_lost(2),
         ("broker-2", e.NodeStarted("broker", 2, {})),
@@ -506,7 +509,7 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", elected(2, 1, [2], 1, zxid=30)),
         ("broker-2", leads(2, 1, 1)),
     ],
-    "a broker found what an append had left that failed, took more, and was started once more": [
+    "a broker loaded the rest of a failed append, appended more, and restarted": [
         *IN_SYNC,
         *power_lost(2),
         ("broker-2", e.NodeStarted("broker", 2, {})),
@@ -517,12 +520,12 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-3", elected(2, 1, [2], 1, zxid=30)),
         ("broker-2", leads(2, 1, 2)),
     ],
-    "a power loss took a record, and who was in sync nobody lived to tell": [
+    "a power loss took a record, and the last ISR was never logged": [
         *IN_SYNC,
         *power_lost(1),
         *one_leads(partition_epoch=2),
     ],
-    "a power loss took the last copy: one before it, outside the ISR, had found no log to load": [
+    "a power loss took the last copy: an earlier one outside the ISR found no log to load": [
         ("broker-1", e.BrokerRegistered(1, 5, 0x51)),
         ("broker-2", e.BrokerRegistered(2, 6, 0x52)),
         ("broker-3", elected(2, 0, [2], 0, zxid=10)),
@@ -540,11 +543,11 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         GONE,
         *one_leads(partition_epoch=3, leader_epoch=2),
     ],
-    "a power loss took the last copy from who was eligible, when the last of the ISR had lost its own": [
+    "a power loss took the last copy of an eligible replica after the ISR lost its own": [
         *IN_SYNC,
         *taken_from_eligible(eligible=[1]),
     ],
-    "a leader of old is told late of its election": [
+    "an earlier leader logs its leadership late": [
         *IN_SYNC,
         ("broker-3", elected(1, 2, [1], 2, zxid=30)),
         ("broker-1", leads(1, 2, 1)),
@@ -558,23 +561,23 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
         ("broker-1", e.NodeStarted("broker", 1, {})),
         ("broker-1", leads(1, 5, 0)),
     ],
-    "the new leader has everything": [
+    "the new leader has all records": [
         ("broker-1", appended(1, 0, 0)),
         ("broker-2", replicated(2, 0, 0)),
         ("broker-1", acknowledged(1, 0, 0)),
         ("broker-2", leads(2, 1, 1)),
     ],
-    "unacknowledged records may go": [
+    "unacknowledged records are lost": [
         ("broker-1", appended(1, 0, 0)),
         ("broker-2", leads(2, 1, 0)),
         ("broker-1", e.LogTruncated(1, "t", 0, 1, 0, 1)),
     ],
-    "a snapshot sync begins a new history": [
+    "a snapshot sync starts a new history": [
         ("peer-1", committed(6)),
         ("peer-1", e.LearnerSynced(1, 2, 2, "SNAP", 6, 4)),
         ("peer-1", committed(5)),
     ],
-    "a write in flight when the next controller begins, ordered before it": [
+    "a write in flight at the next election, ordered before it": [
         ("broker-1", e.ControllerElected(1, 1, 1, 10)),
         ("broker-2", e.ControllerElected(2, 2, 2, 20)),
         ("broker-1", elected(1, 1, [1], 1, controller=1, zxid=19)),
@@ -583,9 +586,9 @@ EXCUSED: dict[str, list[tuple[str, Event]]] = {
 
 
 @pytest.mark.parametrize("case", EXCUSED)
-def test_a_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
+def test_history_that_only_looks_wrong_is_no_violation(case: str) -> None:
     assert violated(EXCUSED[case]) == []
 
 
-def test_who_lost_a_record_to_a_power_loss_and_was_neither_in_the_isr_nor_eligible_since_has_no_excuse() -> None:
+def test_power_loss_outside_isr_and_eligible_set_is_no_excuse() -> None:
     assert "committed and acks=all records survive" in violated([*IN_SYNC, *taken_from_eligible(eligible=[])])

@@ -1,4 +1,4 @@
-"""The linearizability checker, against histories known to be right or wrong and against brute force."""
+"""The linearizability checker, on histories known to be right or wrong and against brute force."""
 
 from __future__ import annotations
 
@@ -36,43 +36,43 @@ def is_linearizable(*operations: Operation) -> bool | None:
     return check_one("/x", operations, step, None, 1_000_000).linearizable
 
 
-def test_operations_one_after_the_other_are_linearizable() -> None:
+def test_sequential_operations_are_linearizable() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 3, b"2", 1), read(4, 5, b"2", 1))
 
 
-def test_a_read_that_began_after_a_write_ended_must_see_it() -> None:
+def test_read_after_a_completed_write_must_see_it() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 3, b"2", 1), read(4, 5, b"1", 0)) is False
 
 
-def test_a_read_beside_a_write_may_see_either() -> None:
+def test_read_concurrent_with_a_write_can_see_either_value() -> None:
     for data, version in ((b"1", 0), (b"2", 1)):
         assert is_linearizable(create(0, 1, b"1"), set_to(2, 9, b"2", 1), read(3, 4, data, version))
 
 
-def test_two_reads_beside_one_write_may_not_go_back() -> None:
+def test_two_reads_during_a_write_cannot_go_back() -> None:
     new_then_old = (create(0, 1, b"1"), set_to(2, 9, b"2", 1), read(3, 4, b"2", 1), read(5, 6, b"1", 0))
     assert is_linearizable(*new_then_old) is False
 
 
-def test_a_write_of_unknown_outcome_may_have_happened_late() -> None:
+def test_write_of_unknown_outcome_can_take_effect_late() -> None:
     lost_then_seen = (create(0, 1, b"1"), set_to(2, None, b"2", None), read(5, 6, b"1", 0), read(7, 8, b"2", 1))
     assert is_linearizable(*lost_then_seen)
 
 
-def test_a_write_of_unknown_outcome_may_never_have_happened() -> None:
+def test_write_of_unknown_outcome_need_not_take_effect() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, None, b"2", None), read(5, 6, b"1", 0))
 
 
-def test_a_write_of_unknown_outcome_happens_once_at_most() -> None:
+def test_write_of_unknown_outcome_takes_effect_at_most_once() -> None:
     twice = (create(0, 1, b"1"), set_to(2, None, b"2", None), read(5, 6, b"2", 2))
     assert is_linearizable(*twice) is False
 
 
-def test_a_version_given_out_twice_is_found() -> None:
+def test_version_returned_twice_is_found() -> None:
     assert is_linearizable(create(0, 1, b"1"), set_to(2, 8, b"2", 1), set_to(3, 9, b"3", 1)) is False
 
 
-def test_a_lost_write_is_found_and_the_verdict_says_where_it_stuck() -> None:
+def test_lost_write_is_found_with_the_point_of_failure() -> None:
     lost = [create(0, 1, b"1"), set_to(2, 3, b"2", 1), set_to(4, 5, b"3", 1)]
     verdict = check_one("/x", lost, step, None, 1_000)
     assert verdict.linearizable is False
@@ -80,18 +80,18 @@ def test_a_lost_write_is_found_and_the_verdict_says_where_it_stuck() -> None:
     assert verdict.stuck == (lost[2],)
 
 
-def test_objects_are_judged_apart() -> None:
+def test_objects_are_checked_separately() -> None:
     right = op(0, 1, Asked("create", b""), OK, key="/right")
     wrong = op(0, 1, Asked("read"), Answered("ok", b"", 0), key="/wrong")
     assert [(v.key, v.linearizable) for v in check([right, wrong], step, None)] == [("/right", True), ("/wrong", False)]
 
 
-def test_a_search_that_takes_too_long_says_so() -> None:
+def test_search_over_its_step_limit_returns_no_verdict() -> None:
     many = [create(0, 1, b"")] + [set_to(2, 100, b"%d" % i, i + 1) for i in reversed(range(30))]
     assert check_one("/x", many, step, None, 3).linearizable is None
 
 
-def test_thousands_of_operations_of_sequential_clients_are_checked_in_about_as_many_steps() -> None:
+def test_sequential_operations_take_one_step_each() -> None:
     many = [create(0, 1, b"")] + [set_to(2 * i, 2 * i + 1, b"%d" % i, i) for i in range(1, 3000)]
     verdict = check_one("/x", many, step, None, 10_000)
     assert verdict.linearizable and verdict.steps == 3000
@@ -118,7 +118,7 @@ def operations(draw: st.DrawFn) -> Operation:
 
 
 def by_brute_force(history: list[Operation]) -> bool:
-    """Try every order of every choice of what took effect."""
+    """Try every order of every subset of the operations that may have taken effect."""
     known = [o for o in history if o.returned_us is not None]
     unknown = [o for o in history if o.returned_us is None]
     for chosen in range(1 << len(unknown)):
@@ -145,10 +145,10 @@ def _answers_right(order: tuple[Operation, ...]) -> bool:
 
 @settings(deadline=None)
 @given(st.lists(operations(), max_size=5))
-def test_the_checker_agrees_with_trying_every_order(history: list[Operation]) -> None:
+def test_checker_agrees_with_brute_force(history: list[Operation]) -> None:
     assert check_one("/x", history, step, None, 1_000_000).linearizable is by_brute_force(history)
 
 
-def test_an_answer_before_its_question_is_our_own_mistake() -> None:
+def test_answer_before_its_call_is_an_error() -> None:
     with pytest.raises(AssertionError, match="answered before it was asked"):
         is_linearizable(create(5, 4, b""))

@@ -1,4 +1,4 @@
-"""ZAB's invariants, one history for each that breaks it, and one that breaks none."""
+"""ZAB's invariants: one violating history for each, and one correct history."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def violated(*history: tuple[int, Event]) -> list[str]:
 TWO_PROPOSED = [(1, established(1, 0)), (1, proposed(1, 1)), (1, proposed(1, 2))]
 
 
-def test_a_history_in_order_breaks_nothing() -> None:
+def test_ordered_history_violates_nothing() -> None:
     history: list[tuple[int, Event]] = [
         (1, leads(1)),
         *TWO_PROPOSED,
@@ -94,11 +94,11 @@ def test_a_history_in_order_breaks_nothing() -> None:
         ("messageIllegal", [(1, PeerProtocolBroken("peer-2", "gap"))]),
     ],
 )
-def test_a_broken_invariant_is_named(invariant: str, history: list[tuple[int, Event]]) -> None:
+def test_violated_invariant_is_reported(invariant: str, history: list[tuple[int, Event]]) -> None:
     assert invariant in violated(*history)
 
 
-def test_a_proposal_of_the_leader_that_a_peer_joins_may_be_cut_off_and_sent_again() -> None:
+def test_leaders_own_proposal_can_be_truncated_and_resent() -> None:
     follows = PeerStateChanged("FOLLOWING", "SYNCHRONIZATION", 1, 1, 1, 1, z(1, 1))
     cut: tuple[tuple[int, Event], ...] = ((1, committed(1, 1)), (2, TxnLogTruncated(z(1, 1), 0)))
     assert violated(*TWO_PROPOSED, (2, follows), *cut) == []
@@ -106,9 +106,9 @@ def test_a_proposal_of_the_leader_that_a_peer_joins_may_be_cut_off_and_sent_agai
     assert violated(*TWO_PROPOSED, (2, follows_another), *cut) == ["committedLogDurability"]
 
 
-def test_a_client_that_breaks_the_protocol_is_nobodys_fault() -> None:
+def test_protocol_error_of_a_client_is_no_violation() -> None:
     assert violated((1, PeerProtocolBroken("127.0.0.1", "garbage"))) == []
 
 
-def test_a_zxid_that_no_peer_can_write_is_told_and_ends_no_judgement() -> None:
+def test_impossible_zxid_is_a_violation_and_no_error() -> None:
     assert violated((1, ZxidCheckpoint(-1, 0, 0, 0))) == ["committedLogDurability"]

@@ -1,4 +1,4 @@
-"""Audits on Spark: the verdicts of the judges that sat by while the runs went on, for clean runs and planted bugs."""
+"""Audits on Spark: their verdicts equal those of the checkers during the run, for clean runs and injected bugs."""
 
 from __future__ import annotations
 
@@ -42,21 +42,21 @@ BROKEN = [
     ("ensemble", 22, "snapshots of what is not committed"),
     ("chaos", 20, "commit on a minority"),
 ]
-"""Seeds in which each bug shows.  One that does not show leaves a run as it is, and a copy of a run counts once."""
+"""Seeds in which each bug has an effect. Without one, a run equals the clean run, and copies of a run count once."""
 PLANTED: dict[str, Plant] = {**planted.PLANTED, **planted_ensemble.PLANTED}
 
 
 class Written(NamedTuple):
-    """Journals in a directory, and by their names what was found while each run went on."""
+    """A directory of journals, and by journal name the violations found while each run went on."""
 
     directory: Path
     found: dict[str, list[Violation]]
 
 
 def play(
-    scenario: str, seed: int, bug: str | None, directory: Path, harm_ms: int = 12_000
+    scenario: str, seed: int, bug: str | None, directory: Path, fault_ms: int = 12_000
 ) -> tuple[str, list[Violation]]:
-    settings = world_settings([f"harm.ms={harm_ms}"])
+    settings = world_settings([f"harm.ms={fault_ms}"])
     with PLANTED[bug]() if bug else nullcontext():
         run = SeedRun(seed, SCENARIOS[scenario], settings)
         run.execute()
@@ -87,8 +87,8 @@ def key(found: Violation) -> tuple[str, str, str, int, int]:
     return found.invariant, found.detail, found.node, found.node_seq, found.mono_us
 
 
-def told(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
-    """What an audit found, by run."""
+def violations_by_run(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
+    """Return an audit's violations by run."""
     found: dict[str, list[tuple[Any, ...]]] = {row["run"]: [] for row in audited}
     for row in audited:
         if row["verdict"] == "violated":
@@ -96,11 +96,11 @@ def told(audited: list[dict[str, Any]]) -> dict[str, list[tuple[Any, ...]]]:
     return {name: sorted(violations) for name, violations in found.items()}
 
 
-def test_the_verdicts_are_those_of_the_judges_that_sat_by(written: Written, audited: list[dict[str, Any]]) -> None:
-    assert told(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
+def test_verdicts_equal_those_of_the_checkers_during_the_run(written: Written, audited: list[dict[str, Any]]) -> None:
+    assert violations_by_run(audited) == {name: sorted(map(key, found)) for name, found in written.found.items()}
 
 
-def test_the_verdicts_of_what_lies_behind_a_uri_are_those_of_the_files(
+def test_verdicts_of_a_uri_equal_those_of_the_files(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     with versions.locked(own_place(tmp_path)):
@@ -111,63 +111,64 @@ def test_the_verdicts_of_what_lies_behind_a_uri_are_those_of_the_files(
 
 @pytest.mark.long
 @pytest.mark.timeout(7200)
-def test_a_thousand_runs_are_judged_as_by_those_that_sat_by(spark: SparkSession, tmp_path: Path) -> None:
+def test_thousand_runs_have_the_verdicts_of_their_checkers(spark: SparkSession, tmp_path: Path) -> None:
     journals = tmp_path / "journals"
     journals.mkdir()
-    sat_by: dict[str, list[tuple[Any, ...]]] = {}
+    online: dict[str, list[tuple[Any, ...]]] = {}
     runs = [("ensemble", seed, None) for seed in range(1, 441)] + [("chaos", seed, None) for seed in range(1, 401)]
-    # Each bug has seeds of its own: where none shows, a run is that of its seed without it, and copies count once.
-    planted_ones = [
+    # Each bug has its own seeds: without an effect, a run equals that of its seed without the bug, and copies count
+    # once.
+    buggy_runs = [
         (scenario, seed, bug)
         for first, (scenario, _, bug) in zip(range(1001, 1161, 40), BROKEN, strict=True)
         for seed in range(first, first + 40)
     ]
-    for scenario, seed, bug in [*runs, *planted_ones]:
+    for scenario, seed, bug in [*runs, *buggy_runs]:
         name, violations = play(scenario, seed, bug, journals, 12_000 if scenario == "ensemble" else 4_000)
-        sat_by[name] = sorted(map(key, violations))
-    assert len(sat_by) == 1000
-    assert not [name for name, violations in sat_by.items() if violations and "-seed-" in name]
-    shown = {bug: sum(bool(sat_by[f"{bug.replace(' ', '-')}-{seed}.jsonl"]) for _, seed, own in planted_ones
+        online[name] = sorted(map(key, violations))
+    assert len(online) == 1000
+    assert not [name for name, violations in online.items() if violations and "-seed-" in name]
+    shown = {bug: sum(bool(online[f"{bug.replace(' ', '-')}-{seed}.jsonl"]) for _, seed, own in buggy_runs
                       if own == bug) for _, _, bug in BROKEN if bug}  # fmt: skip
     assert all(shown.values()), shown
     with versions.locked(own_place(tmp_path)):
         audit(spark, histories(journals), tmp_path)
-    assert told(pq.read_table(tmp_path / "audits").to_pylist()) == sat_by
+    assert violations_by_run(pq.read_table(tmp_path / "audits").to_pylist()) == online
 
 
-def test_planted_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
+def test_injected_bugs_are_found_and_clean_runs_are_clean(written: Written, audited: list[dict[str, Any]]) -> None:
     broken = {row["run"] for row in audited if row["verdict"] == "violated"}
     assert {name for name in broken if "-seed-" not in name} == {name for name in written.found if "-seed-" not in name}
     assert not [name for name in broken if "-seed-" in name]
 
 
-def test_every_run_has_a_word_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
-    said = {(row["run"], row["invariant"]) for row in audited}
-    assert said == {(name, invariant) for name in written.found for invariant in INVARIANTS}
+def test_every_run_has_a_verdict_on_every_invariant(written: Written, audited: list[dict[str, Any]]) -> None:
+    judged = {(row["run"], row["invariant"]) for row in audited}
+    assert judged == {(name, invariant) for name in written.found for invariant in INVARIANTS}
 
 
-def test_an_invariant_that_had_nothing_to_judge_is_not_said_to_have_held(audited: list[dict[str, Any]]) -> None:
+def test_invariant_without_events_is_not_judged(audited: list[dict[str, Any]]) -> None:
     alone = [row for row in audited if row["run"].startswith("ensemble-seed-")]
     of_records = [row for row in alone if row["invariant"] == "committed and acks=all records survive"]
     assert {row["verdict"] for row in of_records} == {"not_judged"}
     assert {row["full"] for row in alone} == {True}
 
 
-def test_a_violation_comes_with_what_led_to_it(audited: list[dict[str, Any]]) -> None:
+def test_violation_has_its_chain_of_causes(audited: list[dict[str, Any]]) -> None:
     for row in audited:
         if row["verdict"] == "violated":
             assert row["chain"][0].startswith(f"{row['node']}#{row['node_seq']} ")
             assert row["chain"][-1].startswith("begins with: ")
 
 
-def test_a_run_is_named_with_the_command_that_plays_it_again(audited: list[dict[str, Any]]) -> None:
+def test_run_has_its_replay_command(audited: list[dict[str, Any]]) -> None:
     commands = {row["run"]: row["command"] for row in audited}
     assert commands["ensemble-seed-3.jsonl"] == "zabka replay --seed 3 --scenario ensemble"
     assert commands["chaos-seed-7.jsonl"] == "zabka replay --seed 7"
     assert commands["commit-on-a-minority-20.jsonl"] is None
 
 
-def test_a_file_beside_a_journal_says_how_it_is_played_again(tmp_path: Path) -> None:
+def test_command_file_next_to_a_journal_is_its_replay_command(tmp_path: Path) -> None:
     journal = tmp_path / "any.jsonl"
     journal.touch()
     assert replay_command(journal) is None
@@ -175,14 +176,14 @@ def test_a_file_beside_a_journal_says_how_it_is_played_again(tmp_path: Path) -> 
     assert replay_command(journal) == "zabka replay --seed 9 --set tickTime=250"
 
 
-def test_a_simulated_run_that_was_played_anew_keeps_its_own_order_in_a_lake() -> None:
-    """A stream calls the second one `seed-7.jsonl~2`; by their clocks these two lines are the other way round."""
-    told = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
-    assert list(in_order("seed-7.jsonl~2", iter(told))) == told
-    assert list(in_order("live~2", iter(told))) == told[::-1]
+def test_rewritten_simulated_run_keeps_its_order_in_a_lake() -> None:
+    """A stream names the second journal `seed-7.jsonl~2`; by their clocks, these two lines are in the reverse order."""
+    entries = [Entry("peer-2", 1, 2_000, 2_000, e.NodeStopped("")), Entry("peer-1", 1, 1_000, 1_000, e.NodeStopped(""))]
+    assert list(in_order("seed-7.jsonl~2", iter(entries))) == entries
+    assert list(in_order("live~2", iter(entries))) == entries[::-1]
 
 
-def test_lines_that_are_no_entries_are_counted_and_the_rest_is_judged(written: Written, tmp_path: Path) -> None:
+def test_bad_lines_are_counted_and_the_rest_is_checked(written: Written, tmp_path: Path) -> None:
     source = (written.directory / "ensemble-seed-1.jsonl").read_bytes()
     (tmp_path / "seed-1.jsonl").write_bytes(b'{"node":1}\n' + source + b"\xff\n" + b'{"type":"torn')
     (history,) = histories(tmp_path)
@@ -191,31 +192,31 @@ def test_lines_that_are_no_entries_are_counted_and_the_rest_is_judged(written: W
 
 
 @pytest.mark.parametrize("strange", ['"seq":"x"', f'"of_a_newer_version":{10**30}'])
-def test_a_line_that_only_the_journals_reader_refuses_ends_no_audit_of_rows(tmp_path: Path, strange: str) -> None:
+def test_line_that_only_the_reader_refuses_is_set_aside(tmp_path: Path, strange: str) -> None:
     whole = encode_line("broker-1", 1, 1, 1, e.NodeStopped("shutdown"))
     path = tmp_path / "seed-1.jsonl"
     path.write_bytes(whole.replace(b"{", b"{" + strange.encode() + b",", 1) + whole)
-    told = pa.Table.from_batches(batches(read_range(FileRange(path.name, str(path), 0, path.stat().st_size))))
-    assert told["problem"].null_count == 2
+    table = pa.Table.from_batches(batches(read_range(FileRange(path.name, str(path), 0, path.stat().st_size))))
+    assert table["problem"].null_count == 2
     of_files: list[BadLine] = []
     of_rows: list[BadLine] = []
-    assert list(lines_of(told, of_rows)) == list(read_file(path, of_files))
+    assert list(lines_of(table, of_rows)) == list(read_file(path, of_files))
     assert [bad.reason for bad in of_rows] == [bad.reason for bad in of_files]
 
 
-def test_an_empty_history_held_nothing(tmp_path: Path) -> None:
+def test_empty_history_has_no_held_invariant(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").touch()
     (history,) = histories(tmp_path)
     assert {row[2] for row in rows(history)} == {"not_judged"}
 
 
-def test_the_work_is_shared_out_by_bytes_and_no_history_is_cut() -> None:
+def test_work_is_divided_by_bytes_and_histories_stay_whole() -> None:
     runs = [History(str(size), (), size * SHARE_BYTES // 10, None) for size in (1, 25, 4, 4, 4, 1)]
     shares = [[json.loads(encoded)["run"] for encoded in share] for share in _shares(runs)]
     assert shares == [["25"], ["4", "4"], ["4", "1", "1"]]
 
 
-def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_one(written: Written) -> None:
+def test_cost_of_checking_grows_linearly_with_events(written: Written) -> None:
     from zabka.journal.reader import read_file
 
     entries = list(read_file(written.directory / "chaos-seed-7.jsonl"))
@@ -228,11 +229,11 @@ def test_judging_costs_as_much_for_each_event_of_a_long_history_as_of_a_short_on
         finally:
             sys.setprofile(None)
         calls.append(count[0])
-    # Four times the events: with a pass over the past at each event it were near sixteen times the calls.
+    # Four times the events: with a pass over the past at each event, it would be nearly sixteen times the calls.
     assert calls[1] / calls[0] < 7
 
 
-def test_a_directory_of_somebody_elses_is_not_replaced_by_the_table(tmp_path: Path) -> None:
+def test_foreign_directory_is_not_replaced_by_the_table(tmp_path: Path) -> None:
     from zabka.cli.audit import audited as command
 
     (tmp_path / "seed-1.jsonl").touch()
@@ -242,7 +243,7 @@ def test_a_directory_of_somebody_elses_is_not_replaced_by_the_table(tmp_path: Pa
     assert (tmp_path / "audits" / "mine.txt").read_text() == "mine"
 
 
-def test_two_audits_do_not_write_one_table_and_the_stream_is_not_waited_for(
+def test_second_audit_is_refused_and_a_stream_is_no_obstacle(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from zabka.cli.audit import audited as command
@@ -255,7 +256,7 @@ def test_two_audits_do_not_write_one_table_and_the_stream_is_not_waited_for(
         pass
 
 
-def test_an_audit_is_a_version_and_the_one_before_stays_for_who_reads_it(
+def test_audit_is_a_version_and_its_predecessor_stays_readable(
     written: Written, audited: list[dict[str, Any]], spark: SparkSession, tmp_path: Path
 ) -> None:
     (history,) = histories(written.directory / "ensemble-seed-1.jsonl")
@@ -269,7 +270,7 @@ def test_an_audit_is_a_version_and_the_one_before_stays_for_who_reads_it(
 
 @pytest.mark.timeout(600)
 @pytest.mark.long
-def test_the_command_tells_each_violation_and_ends_with_one(written: Written, tmp_path: Path) -> None:
+def test_command_prints_each_violation_and_exits_1(written: Written, tmp_path: Path) -> None:
     shutil.copy(written.directory / "established-without-a-quorum-20.jsonl", tmp_path / "seed-1.jsonl")
     done = subprocess.run(
         [sys.executable, "-m", "zabka.cli.main", "pipeline", "audit", str(tmp_path)],

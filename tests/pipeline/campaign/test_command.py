@@ -1,4 +1,4 @@
-"""What `zabka campaign` says where it cannot read or write."""
+"""Errors of `zabka campaign` when it cannot read or write."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zabka.journal.writer import JournalWriter
 SHIPPED = Path(__file__).resolve().parents[3] / "docs/campaigns/lag.toml"
 
 
-def test_a_place_that_cannot_be_written_to_is_answered_before_anything_is_played(tmp_path: Path) -> None:
+def test_unwritable_output_is_reported_before_any_run(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     answer = CliRunner().invoke(app, ["run", str(SHIPPED), "--out", str(tmp_path / "file" / "below")])
     assert answer.exit_code == 2
@@ -28,7 +28,7 @@ def test_too_few_seeds_are_reported_before_any_run(tmp_path: Path) -> None:
     assert "6 seeds cannot distinguish 5 settings, whatever their effect: at least 8 are needed" in answer.output
 
 
-def test_a_file_that_cannot_be_written_is_answered(tmp_path: Path) -> None:
+def test_unwritable_file_is_reported(tmp_path: Path) -> None:
     for node, role in (("peer-1", "peer"), ("broker-1", "broker")):
         writer = JournalWriter(tmp_path / node / "journal", node)
         writer.write(e.NodeStarted(role, 1, {}))

@@ -1,4 +1,4 @@
-"""What a campaign's file may say, and which settings it lays out."""
+"""Parsing of a campaign file, and the settings that it defines."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ baseline = {{ "zookeeper.session.timeout.ms" = 6000 }}
 """
 
 
-def test_a_grid_has_every_combination_and_begins_with_the_baseline() -> None:
+def test_grid_has_every_combination_with_the_baseline_first() -> None:
     campaign = parse_campaign(FILE.format(more=""))
     points = [tuple(point.values()) for point in campaign.points()]
     assert points[0] == ("6000", "false")
@@ -37,7 +37,7 @@ def test_a_grid_has_every_combination_and_begins_with_the_baseline() -> None:
     )  # fmt: skip
 
 
-def test_a_latin_hypercube_takes_every_stratum_of_every_key_once() -> None:
+def test_latin_hypercube_uses_every_stratum_of_a_key_once() -> None:
     points = hypercube_points({"a": Range(0, 1_000), "b": ["x", "y", "z"], "c": Range(10, 20)}, 10, seed=3)
     assert sorted(int(point["a"]) for point in points) == [50, 150, 250, 350, 450, 550, 650, 750, 850, 950]
     assert sorted(point["b"] for point in points) == ["x"] * 4 + ["y"] * 3 + ["z"] * 3
@@ -45,7 +45,7 @@ def test_a_latin_hypercube_takes_every_stratum_of_every_key_once() -> None:
     assert points != hypercube_points({"a": Range(0, 1_000), "b": ["x", "y", "z"], "c": Range(10, 20)}, 10, seed=4)
 
 
-def test_a_file_may_ask_for_a_hypercube() -> None:
+def test_file_can_define_a_hypercube() -> None:
     text = FILE.format(more="").partition("[grid]")[0].replace("baseline", "# baseline") + (
         '[latin_hypercube]\npoints = 4\n[latin_hypercube.keys]\n"replica.lag.time.max.ms" = { from = 500, to = 4500 }\n'
     )
@@ -53,7 +53,7 @@ def test_a_file_may_ask_for_a_hypercube() -> None:
     assert sorted(int(point["replica.lag.time.max.ms"]) for point in points) == [1_000, 2_000, 3_000, 4_000]
 
 
-def test_a_hypercube_whose_points_are_not_all_different_is_answered() -> None:
+def test_hypercube_with_duplicate_points_is_refused() -> None:
     text = FILE.format(more="").partition("[grid]")[0].replace("baseline", "# baseline") + (
         '[latin_hypercube]\npoints = 6\n[latin_hypercube.keys]\n"replica.lag.time.max.ms" = { from = 500, to = 503 }\n'
     )
@@ -61,16 +61,16 @@ def test_a_hypercube_whose_points_are_not_all_different_is_answered() -> None:
         parse_campaign(text)
 
 
-def test_the_last_look_is_at_all_seeds() -> None:
+def test_last_look_includes_all_seeds() -> None:
     assert parse_campaign(FILE.format(more="") + "[stop]\nlooks = [4, 8]\n").look_sizes() == [4, 8, 12]
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
-def test_every_campaign_that_ships_makes_sense(path: Path) -> None:
+def test_every_shipped_campaign_is_valid(path: Path) -> None:
     assert read_campaign(path).question.endswith("?")
 
 
-def test_five_campaigns_ship() -> None:
+def test_five_campaigns_are_shipped() -> None:
     assert len(SHIPPED) == 5
 
 
@@ -98,7 +98,7 @@ def test_five_campaigns_ship() -> None:
         (("question = ", "question "), "no TOML"),
         (('"1-12"', '"1-1200"'), "4800 runs; limits.runs is 2000"),
         (("[settings]", '[stop]\nconfidence = 2.0\n[settings]'), "less than 1"),
-        # One in a million shared out among three comparisons.
+        # One in a million, divided among three comparisons.
         (("[settings]", '[stop]\nconfidence = 0.999999\n[settings]'), "p-values of 3e-07, and none is"),
         (("[settings]", '[stop]\nlooks = [8, 4]\n[settings]'), "that rise"),
         (("[settings]", '[stop]\nlooks = [8, 30]\n[settings]'), "there are only 12 seeds"),
@@ -109,7 +109,7 @@ def test_five_campaigns_ship() -> None:
         (("[settings]", '[latin_hypercube]\npoints = 2\nkeys = { a = [1] }\n[settings]'), "and not both"),
     ],
 )  # fmt: skip
-def test_what_makes_no_sense_is_answered_with_its_reason(change: tuple[str, str], reason: str | None) -> None:
+def test_invalid_campaign_is_refused_with_the_reason(change: tuple[str, str], reason: str | None) -> None:
     text = FILE.format(more="").replace(*change)
     if reason is None:
         parse_campaign(text)
@@ -118,7 +118,7 @@ def test_what_makes_no_sense_is_answered_with_its_reason(change: tuple[str, str]
         parse_campaign(text)
 
 
-def test_a_file_that_is_not_there_or_is_no_text_is_answered(tmp_path: Path) -> None:
+def test_missing_or_binary_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(BadCampaign, match="No such file"):
         read_campaign(tmp_path / "none.toml")
     (tmp_path / "bytes.toml").write_bytes(b"\xff\xfe")

@@ -1,4 +1,4 @@
-"""A campaign from run to answer: nothing is played twice, whatever is killed, and it ends when the answer is clear."""
+"""A campaign from run to answer: it plays no run twice, even after a kill, and stops when the answer is clear."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOTHING = Measures(Window(0, 1), [], [], 0, {}, 0, 0, 0, 0, None, None, None)
 
 
 class Players:
-    """Plays runs in no time: a failover lasts as long as the session, and a little longer for each seed."""
+    """Plays runs instantly: a failover lasts as long as the session timeout, and a little longer for each seed."""
 
     def __init__(self, *, killed_after: int = 10**9, makes_difference: bool = True) -> None:
         self.played: list[tuple[int, int]] = []
@@ -61,7 +61,7 @@ def campaign() -> Campaign:
     return parse_campaign(TEXT)
 
 
-def test_it_ends_at_the_first_look_that_is_clear(campaign: Campaign, tmp_path: Path) -> None:
+def test_campaign_ends_at_the_first_clear_look(campaign: Campaign, tmp_path: Path) -> None:
     players = Players()
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
@@ -70,7 +70,7 @@ def test_it_ends_at_the_first_look_that_is_clear(campaign: Campaign, tmp_path: P
     assert len(players.played) == len(set(players.played)) == 18
 
 
-def test_it_plays_every_seed_where_no_difference_shows(campaign: Campaign, tmp_path: Path) -> None:
+def test_campaign_without_a_difference_plays_every_seed(campaign: Campaign, tmp_path: Path) -> None:
     players = Players(makes_difference=False)
     with opened(tmp_path, TEXT) as ledger:
         ended = run_campaign(campaign, ledger, players)
@@ -78,7 +78,7 @@ def test_it_plays_every_seed_where_no_difference_shows(campaign: Campaign, tmp_p
 
 
 @pytest.mark.parametrize("killed_after", [0, 1, 7, 17])
-def test_what_was_kept_is_not_played_again(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
+def test_stored_run_is_not_played_again(campaign: Campaign, tmp_path: Path, killed_after: int) -> None:
     first, second = Players(killed_after=killed_after), Players()
     with pytest.raises(KeyboardInterrupt), opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, first)
@@ -89,7 +89,7 @@ def test_what_was_kept_is_not_played_again(campaign: Campaign, tmp_path: Path, k
     assert len(first.played) + len(second.played) == 18
 
 
-def test_a_line_that_a_kill_tore_was_not_played(campaign: Campaign, tmp_path: Path) -> None:
+def test_torn_ledger_line_counts_as_not_played(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT) as ledger:
         run_campaign(campaign, ledger, Players())
     whole = (tmp_path / RUNS).read_bytes()
@@ -101,19 +101,19 @@ def test_a_line_that_a_kill_tore_was_not_played(campaign: Campaign, tmp_path: Pa
     assert (tmp_path / RUNS).read_bytes() == whole
 
 
-def test_a_row_that_comes_back_twice_is_kept_once(campaign: Campaign, tmp_path: Path) -> None:
+def test_row_returned_twice_is_stored_once(campaign: Campaign, tmp_path: Path) -> None:
     def twice(runs: Sequence[Run], keep: Keep) -> None:
         Players()(runs, keep)
         Players()(runs, keep)
 
-    told: list[Progress] = []
+    reports: list[Progress] = []
     with opened(tmp_path, TEXT) as ledger:
-        run_campaign(campaign, ledger, twice, told.append)
+        run_campaign(campaign, ledger, twice, reports.append)
     assert len((tmp_path / RUNS).read_bytes().splitlines()) == 18
-    assert [progress.done for progress in told] == list(range(19))
+    assert [progress.done for progress in reports] == list(range(19))
 
 
-def test_runs_that_do_not_come_back_are_no_evidence(campaign: Campaign, tmp_path: Path) -> None:
+def test_missing_runs_are_no_evidence(campaign: Campaign, tmp_path: Path) -> None:
     def forgetful(runs: Sequence[Run], keep: Keep) -> None:
         Players()(runs[:-2], keep)
 
@@ -121,14 +121,14 @@ def test_runs_that_do_not_come_back_are_no_evidence(campaign: Campaign, tmp_path
         run_campaign(campaign, ledger, forgetful)
 
 
-def test_the_runs_of_another_campaign_are_not_taken_for_this_one(campaign: Campaign, tmp_path: Path) -> None:
+def test_ledger_of_another_campaign_is_refused(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT):
         pass
     with pytest.raises(NotThisCampaign, match="holds the runs of another campaign"), opened(tmp_path, TEXT + "\n"):
         pass
 
 
-def test_runs_of_another_zabka_are_not_taken_for_this_ones(
+def test_ledger_of_another_zabka_version_is_refused(
     campaign: Campaign, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with opened(tmp_path, TEXT) as ledger:
@@ -141,7 +141,7 @@ def test_runs_of_another_zabka_are_not_taken_for_this_ones(
         pass
 
 
-def test_the_digest_covers_every_module_that_makes_a_figure() -> None:
+def test_digest_covers_every_module_that_computes_a_figure() -> None:
     here = Path(play.__file__).parent
     found, todo = set(), ["play"]
     while todo:
@@ -155,12 +155,12 @@ def test_the_digest_covers_every_module_that_makes_a_figure() -> None:
     assert set(ROOMS) == MAY_IMPORT["pipeline"]
 
 
-def test_two_processes_do_not_run_one_campaign(campaign: Campaign, tmp_path: Path) -> None:
+def test_second_process_on_one_campaign_is_refused(campaign: Campaign, tmp_path: Path) -> None:
     with opened(tmp_path, TEXT), pytest.raises(NotThisCampaign, match="another process"), opened(tmp_path, TEXT):
         pass
 
 
-def test_a_foreign_line_in_the_ledger_is_named(tmp_path: Path) -> None:
+def test_foreign_line_in_the_ledger_is_reported(tmp_path: Path) -> None:
     with opened(tmp_path, TEXT):
         pass
     (tmp_path / RUNS).write_bytes(b'{"point":1}\n')

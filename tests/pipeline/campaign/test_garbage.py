@@ -1,4 +1,4 @@
-"""What Python's collector is spared in processes that play many worlds."""
+"""Cost of Python's garbage collector in processes that play many worlds."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ for _ in range(3):
     gc.collect()
     print(len(gc.get_objects()))
 """
-"""`gc.get_objects` tells what the collector looks at."""
+"""`gc.get_objects` returns the objects that the collector examines."""
 
 
-def test_a_worker_that_collects_after_every_world_looks_at_none_of_its_modules() -> None:
+def test_garbage_collection_skips_the_modules_of_a_worker() -> None:
     done = subprocess.run(
         [sys.executable, "-c", LOOKED_AT], cwd=ROOT, text=True, capture_output=True, check=True
     ).stdout  # fmt: skip

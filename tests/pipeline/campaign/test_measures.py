@@ -1,4 +1,4 @@
-"""A run's measures: against a computation that looks at every instant from the beginning, and against arithmetic."""
+"""A run's measures against a brute-force computation at every instant, and against arithmetic."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ def measured(run: SeedRun) -> Measures:
     return measure(entries, asked(run.world.settings, run.harmed_us, entries), run.producing.history)
 
 
-# -- every instant, from the beginning --------------------------------------------------------------------------------
+# -- brute force at every instant -------------------------------------------------------------------------------------
 
 
-def works(told: Sequence[Entry], node: str, last: Entry) -> bool:
-    """Look back from the end: whatever was told of that node last decides."""
-    for entry in reversed(told):
+def works(entries: Sequence[Entry], node: str, last: Entry) -> bool:
+    """Search backwards from the end: the last event about the node decides."""
+    for entry in reversed(entries):
         event = entry.event
         if entry.node == node and isinstance(event, e.NodeStarted):
             return True
@@ -56,24 +56,26 @@ def works(told: Sequence[Entry], node: str, last: Entry) -> bool:
         if isinstance(event, e.FaultInjected) and event.target == node and event.kind in ("crash", "power_loss"):
             return False
         if isinstance(event, e.FaultInjected) and event.target == node and event.kind == "pause":
-            return any(later.node == node for later in told[told.index(entry) + 1 :]) or last.node == node
+            return any(later.node == node for later in entries[entries.index(entry) + 1 :]) or last.node == node
     return False
 
 
 def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
-    """Each partition's time of being writable, under-replicated and below its minimum: at each instant the whole past
-    is looked through, and nothing is kept from one instant to the next."""
+    """Return each partition's time writable, under-replicated and below its minimum ISR.
+
+    At each instant, the whole past is examined, and nothing is kept from one instant to the next.
+    """
     settings, (begin_us, end_us) = run.world.settings, run.harmed_us
     entries = run.world.record.entries
     needed = int(settings.broker_keys.get("min.insync.replicas", "1"))
-    # Only these can change anything; a paused node's first line does, too.
+    # Only these events can change the result; so can a paused node's first line.
     kinds = (e.LeaderElected, e.IsrChanged, e.NodeStarted, e.NodeStopped, e.FaultInjected)
     paused = {x.event.target for x in entries if isinstance(x.event, e.FaultInjected) and x.event.kind == "pause"}
-    told = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
+    relevant = [x for x in entries if isinstance(x.event, kinds) or x.node in paused]
     times: dict[str, tuple[int, int, int]] = {}
-    moments = sorted({begin_us, end_us, *(x.mono_us for x in told if begin_us < x.mono_us < end_us)})
+    moments = sorted({begin_us, end_us, *(x.mono_us for x in relevant if begin_us < x.mono_us < end_us)})
     for at_us, until_us in pairwise(moments):
-        past = [x for x in told if x.mono_us <= at_us]
+        past = [x for x in relevant if x.mono_us <= at_us]
         written: dict[str, list[e.LeaderElected | e.IsrChanged]] = {}
         for entry in past:
             if isinstance(entry.event, e.LeaderElected | e.IsrChanged) and not entry.event.topic.startswith("__"):
@@ -89,23 +91,23 @@ def by_brute_force(run: SeedRun) -> dict[str, tuple[int, int, int]]:
     return times
 
 
-def test_the_times_of_partitions_are_those_of_looking_at_every_instant(run: SeedRun) -> None:
+def test_partition_times_equal_brute_force(run: SeedRun) -> None:
     found = {
         times.partition: (times.writable_us, times.under_replicated_us, times.under_min_isr_us)
         for times in measured(run).partitions
     }
     assert found == by_brute_force(run)
-    assert any(under for _, under, _ in found.values()), "nothing happened, and so nothing was tested"
+    assert any(under for _, under, _ in found.values()), "no partition was under-replicated, so the test proves nothing"
 
 
-def test_lost_records_are_those_that_no_client_can_read_any_more(run: SeedRun) -> None:
+def test_lost_records_are_unreadable_by_every_client(run: SeedRun) -> None:
     assert run.producing is not None
     history = run.producing.history
     unread = [found for found in history.violations(acks=(-1, 1)) if found.anomaly is Anomaly.LOST_WRITE]
     assert sum(measured(run).lost_records.values()) == len(unread)
 
 
-def test_a_failover_lasts_from_the_fault_to_the_leadership_that_ends_it(run: SeedRun) -> None:
+def test_failover_lasts_from_the_fault_to_the_new_leadership(run: SeedRun) -> None:
     entries = run.world.record.entries
     for failover in measured(run).failovers:
         fault = next(
@@ -129,8 +131,8 @@ def test_a_failover_lasts_from_the_fault_to_the_leadership_that_ends_it(run: See
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
-def history(*told: tuple[int, str, Event]) -> list[Entry]:
-    return [Entry(node, place, 0, at_ms * MS, event) for place, (at_ms, node, event) in enumerate(told, start=1)]
+def history(*events: tuple[int, str, Event]) -> list[Entry]:
+    return [Entry(node, place, 0, at_ms * MS, event) for place, (at_ms, node, event) in enumerate(events, start=1)]
 
 
 def elected(leader: int, isr: list[int], zxid: int, epoch: int = 0) -> e.LeaderElected:
@@ -152,51 +154,51 @@ KILLED = (
 )  # fmt: skip
 
 
-def test_a_failover_is_told_with_its_stages() -> None:
+def test_failover_is_measured_by_stage() -> None:
     found = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     by_kind = {failover.kind: failover for failover in found.failovers}
     controller, partition = by_kind[CONTROLLER], by_kind[PARTITION]
     assert (controller.detect_ms, controller.elect_ms, controller.total_ms) == (2_001, 2_005, 2_020)
     assert (partition.detect_ms, partition.elect_ms, partition.total_ms) == (2_001, 2_010, 2_012)
     assert partition.ended_by == ELECTED
-    # Without a leader from 1,000 to 3,010; the ISR short of one from then on.
+    # Without a leader from 1,000 to 3,010; from then on the ISR lacks one replica.
     assert [(times.writable_us, times.under_replicated_us) for times in found.partitions] == [(1_990_000, 990_000)]
 
 
-def test_a_topics_own_min_insync_replicas_counts_from_when_it_is_told_until_the_topic_has_none() -> None:
-    told = (
+def test_topics_min_insync_replicas_counts_while_it_is_set() -> None:
+    events = (
         (0, "broker-1", elected(1, [1], 6)),
         (1_000, "broker-1", e.ConfigChanged("topics/other", {"min.insync.replicas": "3"})),
         (2_000, "broker-1", e.ConfigChanged("topics/t", {"min.insync.replicas": "1"})),
         (5_000, "broker-1", e.ConfigChanged("topics/t", {"retention.ms": "1000"})),
     )
-    found = measure(history(*told), Asked(Window(0, 6_000 * MS), min_insync_replicas=2))
+    found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=2))
     assert [(times.writable_us, times.under_min_isr_us) for times in found.partitions] == [(3_000_000, 3_000_000)]
 
 
-def test_a_partition_of_fewer_replicas_than_min_insync_replicas_takes_records_while_all_are_in_sync() -> None:
+def test_min_isr_above_the_replica_count_needs_all_replicas() -> None:
     one = e.LeaderElected("one", 0, 1, 0, [1], [1], 0, 1, False, "new_topic", 5)
-    told = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
-    found = measure(history(*told), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
+    events = ((0, "broker-1", one), (0, "broker-1", elected(1, [1, 2], 6)), (4_000, "broker-1", elected(1, [1], 7)))
+    found = measure(history(*events), Asked(Window(0, 6_000 * MS), min_insync_replicas=3))
     assert {times.partition: (times.writable_us, times.under_min_isr_us) for times in found.partitions} == {
         "one-0": (6_000_000, 0),
         "t-0": (4_000_000, 2_000_000),
     }
 
 
-def test_a_failover_does_not_last_until_another_topic_of_that_name_has_a_leader() -> None:
-    told = (
+def test_recreated_topic_does_not_end_a_failover() -> None:
+    events = (
         (0, "broker-1", elected(1, [1], 6)),
         (1_000, "world", e.FaultInjected("f1", "crash", "broker-1", "broker-1", False)),
         (2_000, "broker-2", e.TopicDeleted("t")),
         (9_000, "broker-2", elected(2, [2], 9)),
         (9_002, "broker-2", e.LeadershipTaken(2, "t", 0, 0, 0, 0)),
     )
-    (failover,) = measure(history(*told), Asked(Window(0, 10_000 * MS))).failovers
+    (failover,) = measure(history(*events), Asked(Window(0, 10_000 * MS))).failovers
     assert (failover.subject, failover.elect_ms, failover.total_ms, failover.ended_by) == ("t-0", None, None, None)
 
 
-def test_a_session_that_expires_is_a_false_expiry_where_the_process_exists() -> None:
+def test_expiry_of_a_live_process_is_a_false_expiry() -> None:
     killed = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     paused = measure(
         history(*(
@@ -211,7 +213,7 @@ def test_a_session_that_expires_is_a_false_expiry_where_the_process_exists() -> 
     assert (paused.sessions_expired, paused.false_expiries) == (1, 1)
 
 
-def test_a_paused_leader_that_goes_on_before_anybody_was_elected_is_no_failover_that_ended() -> None:
+def test_leader_resumed_before_an_election_has_no_failover() -> None:
     found = measure(
         history(
             (0, "broker-1", elected(1, [1, 2], 6)),
@@ -224,7 +226,7 @@ def test_a_paused_leader_that_goes_on_before_anybody_was_elected_is_no_failover_
     assert [times.writable_us for times in found.partitions] == [1_500_000]
 
 
-def test_a_paused_leader_that_goes_on_when_there_is_no_leader_any_more_has_not_returned() -> None:
+def test_leader_resumed_after_its_removal_has_not_returned() -> None:
     paused: tuple[tuple[int, str, Event], ...] = (
         (0, "broker-1", e.BrokerRegistered(1, 3, 91)),
         (0, "broker-1", e.ControllerElected(1, 1, 1, 5)),
@@ -250,42 +252,42 @@ def test_a_paused_leader_that_goes_on_when_there_is_no_leader_any_more_has_not_r
     ]  # fmt: skip
 
 
-def test_what_a_journal_alone_cannot_say_is_none() -> None:
+def test_measures_that_need_clients_are_none_for_a_journal() -> None:
     found = measure(history(*KILLED), Asked(Window(0, 4_000 * MS)))
     assert (found.clients, found.stale_reads, found.polls) == (None, None, None)
 
 
-def test_a_read_is_stale_where_its_mark_is_below_what_had_been_acknowledged_before_it() -> None:
-    told = KafkaHistory()
-    told.sent = [
+def test_read_below_an_acknowledged_offset_is_stale() -> None:
+    kafka = KafkaHistory()
+    kafka.sent = [
         Sent("p", "t-0", "a", 0, 100, 0),
         Sent("p", "t-0", "b", 100, 200, 1),
         Sent("p", "t-0", "c", 0, 9, None),
     ]
-    told.reads = [
-        Read("t-0", 50, 0),  # nothing had been acknowledged yet
+    kafka.reads = [
+        Read("t-0", 50, 0),  # no record was acknowledged yet
         Read("t-0", 150, 1),  # shows offset 0
-        Read("t-0", 150, 0),  # does not
+        Read("t-0", 150, 0),  # does not show offset 0
         Read("t-0", 250, 1),  # does not show offset 1
-        Read("t-1", 250, 0),  # nothing was ever written there
+        Read("t-1", 250, 0),  # no record was ever written there
     ]
-    assert stale_reads(told) == (2, 5)
+    assert stale_reads(kafka) == (2, 5)
 
 
-def test_a_producer_that_waits_was_not_served_meanwhile() -> None:
-    told = KafkaHistory()
-    told.sent = [
+def test_waiting_producer_counts_as_not_served() -> None:
+    kafka = KafkaHistory()
+    kafka.sent = [
         Sent("p", "t-0", "a", 0, 10 * MS, 0),
         Sent("p", "t-0", "b", 1_000 * MS, 5_000 * MS, None),
         Sent("p", "t-0", "c", 6_000 * MS, 8_000 * MS, 1),
         Sent("p", "t-0", "late", 99_000 * MS, 99_001 * MS, 2),
     ]
-    (view,) = client_views(told, Window(0, 10_000 * MS))
+    (view,) = client_views(kafka, Window(0, 10_000 * MS))
     assert (view.sent, view.acknowledged, view.refused) == (3, 2, 1)
     assert (view.waited_ms, view.silence_ms) == (6_000, 7_990)
     assert (view.latency_p50_ms, view.latency_p99_ms) == (10, 2_000)
 
 
-def test_nearest_rank_is_the_smallest_value_that_enough_do_not_exceed() -> None:
+def test_nearest_rank_is_the_smallest_sufficient_value() -> None:
     assert [nearest_rank([1.0, 2.0, 3.0, 4.0], share) for share in (0.25, 0.5, 0.51, 0.99, 1.0)] == [1, 2, 3, 4, 4]
     assert nearest_rank([], 0.5) is None

@@ -18,7 +18,7 @@ BROKER = {
     "zookeeper.session.timeout.ms": "6000", "replica.lag.time.max.ms": "3000", "min.insync.replicas": "2",
     "log.dirs": "/somewhere",
 }  # fmt: skip
-TOLD: list[tuple[int, str, Event]] = [
+OBSERVED: list[tuple[int, str, Event]] = [
     *((0, f"peer-{number}", e.NodeStarted("peer", number, {"tickTime": "500"})) for number in (1, 2, 3)),
     *((1, f"broker-{number}", e.NodeStarted("broker", number, BROKER)) for number in (1, 2, 3, 4)),
     (2, "broker-1", e.TopicCreated("a", "id", {0: [1, 2, 3], 1: [2, 3, 1], 2: [3, 1, 2]})),
@@ -38,10 +38,12 @@ TOLD: list[tuple[int, str, Event]] = [
 
 
 def entries() -> list[Entry]:
-    return [Entry(node, place, at_s * 1_000_000, 0, event) for place, (at_s, node, event) in enumerate(TOLD, start=1)]
+    return [
+        Entry(node, place, at_s * 1_000_000, 0, event) for place, (at_s, node, event) in enumerate(OBSERVED, start=1)
+    ]
 
 
-def test_the_shape_the_settings_and_the_faults_are_those_that_were_seen() -> None:
+def test_observed_sizes_settings_and_faults_are_recorded() -> None:
     seen = observe(entries())
     assert (seen.peers, seen.brokers) == (3, 4)
     assert seen.settings == {
@@ -53,7 +55,7 @@ def test_the_shape_the_settings_and_the_faults_are_those_that_were_seen() -> Non
     assert seen.other_faults == {"disk_full of a link": 1}
 
 
-def test_the_file_that_is_written_is_a_campaign_and_says_what_it_rests_on() -> None:
+def test_written_file_is_a_campaign_and_states_its_sources() -> None:
     text = campaign_text(observe(entries()), "data")
     campaign = parse_campaign(text)
     arguments = campaign.arguments(campaign.points()[0])
@@ -65,22 +67,22 @@ def test_the_file_that_is_written_is_a_campaign_and_says_what_it_rests_on() -> N
     assert "# Left out, for want of a simulated one: disk_full of a link, 1 times." in text
 
 
-def test_what_was_not_seen_is_called_a_guess() -> None:
+def test_unobserved_value_is_marked_as_a_guess() -> None:
     text = campaign_text(observe([entry for entry in entries() if isinstance(entry.event, e.NodeStarted)]), "data")
     parse_campaign(text)
     assert text.count("a guess") == 3
 
 
-def test_a_name_of_a_directory_cannot_leave_its_string() -> None:
+def test_directory_name_is_escaped_in_the_file() -> None:
     assert parse_campaign(campaign_text(observe(entries()), 'x"\n[grid]')).grid.keys() == {
         "zookeeper.session.timeout.ms"
     }
 
 
-def test_the_command_writes_the_file_of_a_data_directory(tmp_path: Path) -> None:
+def test_command_writes_the_file_for_a_data_directory(tmp_path: Path) -> None:
     now = [0]
     writers: dict[str, JournalWriter] = {}
-    for at_s, node, event in TOLD:
+    for at_s, node, event in OBSERVED:
         if node not in writers:
             writers[node] = JournalWriter(tmp_path / node / "journal", node, clocks=lambda: (now[0], 0))
         now[0] = at_s * 1_000_000
@@ -93,7 +95,7 @@ def test_the_command_writes_the_file_of_a_data_directory(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("what", ["nothing", "an empty directory", "a journal of nothing"])
-def test_where_there_is_no_cluster_it_says_so(what: str, tmp_path: Path) -> None:
+def test_directory_without_a_cluster_is_reported(what: str, tmp_path: Path) -> None:
     place = tmp_path / "data"
     if what != "nothing":
         place.mkdir()

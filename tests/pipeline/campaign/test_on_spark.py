@@ -1,4 +1,4 @@
-"""A campaign on a Spark cluster whose executors have nothing of zabka, and one whose driver is killed."""
+"""A campaign on a Spark cluster without zabka on its executors, and one with a killed driver."""
 
 from __future__ import annotations
 
@@ -55,15 +55,15 @@ def kept(directory: Path) -> list[dict[str, object]]:
 
 def test_executors_need_nothing_installed(tmp_path: Path) -> None:
     done = start(tmp_path, "local-cluster[1,2,1024]")
-    said = done.communicate()[0]
-    assert done.returncode == 0, said
+    output = done.communicate()[0]
+    assert done.returncode == 0, output
     rows = kept(tmp_path)
     assert len(rows) == 4
-    # Played by the code of the archive, unpacked below an executor's working directory.
+    # Played by the code of the archive, unpacked in an executor's working directory.
     assert all("/environment/site" in str(row["played_at"]) for row in rows)
 
 
-def test_a_driver_that_is_killed_goes_on_without_playing_a_run_twice(tmp_path: Path) -> None:
+def test_restarted_driver_plays_no_run_twice(tmp_path: Path) -> None:
     first = start(tmp_path, "local[1]")
     while not kept(tmp_path):
         assert first.poll() is None, first.communicate()[0]
@@ -75,8 +75,8 @@ def test_a_driver_that_is_killed_goes_on_without_playing_a_run_twice(tmp_path: P
     before = kept(tmp_path)
     assert 1 <= len(before) < 4
     second = start(tmp_path, "local[1]")
-    said = second.communicate()[0]
-    assert second.returncode == 0, said
+    output = second.communicate()[0]
+    assert second.returncode == 0, output
     after = kept(tmp_path)
     assert after[: len(before)] == before
     assert sorted((row["point"], row["seed"]) for row in after) == [(0, 1), (0, 2), (1, 1), (1, 2)]

@@ -1,4 +1,4 @@
-"""Which acknowledged records a campaign counts as lost."""
+"""Acknowledged records that a campaign counts as lost."""
 
 from __future__ import annotations
 
@@ -41,24 +41,24 @@ WRITTEN = [leads(1, 0, 0), *acknowledged(0, 1), *acknowledged(2, 4), *acknowledg
 THINNED = msgspec.structs.replace(fetched(2, 4), checksum=99, compacted=True)
 
 
-def test_what_the_last_leader_lacks_is_lost() -> None:
+def test_record_missing_on_the_last_leader_is_lost() -> None:
     assert losses(*WRITTEN) == {"t-0": 0}
     assert losses(*WRITTEN, fetched(0, 1), fetched(2, 4), leads(2, 1, 5)) == {"t-0": 1}
     assert losses(*WRITTEN, leads(2, 1, 0)) == {"t-0": 6}
 
 
-def test_what_retention_took_from_the_last_leader_is_not_lost() -> None:
+def test_record_deleted_by_retention_is_not_lost() -> None:
     assert losses(*WRITTEN, fetched(5, 5), leads(2, 1, 6, start=5)) == {"t-0": 0}
     assert losses(*WRITTEN, fetched(5, 5), leads(2, 1, 6, start=2)) == {"t-0": 3}
 
 
 @pytest.mark.parametrize(("compacted_to", "lost"), [(4, 0), (1, 3), (-1, 5)])
-def test_what_compaction_may_have_taken_is_not_lost(compacted_to: int, lost: int) -> None:
-    """Of 2 to 4 a part is left, of 0 and 1 nothing."""
+def test_record_possibly_removed_by_compaction_is_not_lost(compacted_to: int, lost: int) -> None:
+    """Of batch 2 to 4 some records are left, of 0 and 1 none."""
     assert losses(*WRITTEN, compacted(compacted_to), THINNED, fetched(5, 5), leads(2, 1, 6)) == {"t-0": lost}
 
 
-def test_compaction_excuses_no_other_batch_and_no_log_that_ends_sooner() -> None:
+def test_compaction_excuses_no_other_batch_and_no_shorter_log() -> None:
     other = msgspec.structs.replace(THINNED, compacted=False)
     assert losses(*WRITTEN, compacted(4), other, fetched(5, 5), leads(2, 1, 6)) == {"t-0": 3}
     assert losses(*WRITTEN, compacted(4), leads(2, 1, 0)) == {"t-0": 6}

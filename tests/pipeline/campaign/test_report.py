@@ -1,4 +1,4 @@
-"""The answer and the report say what the figures say, and nothing that they do not."""
+"""The answer and the report state what the figures show, and no more."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def found(shift_ms: float, expiries: float, *, problems: list[str] | None = None
     return results(campaign, runs, Ended(list(campaign.seed_numbers()), 1, 1, "every seed was played"))
 
 
-def test_a_difference_is_told_with_both_means_and_what_it_costs() -> None:
+def test_difference_is_reported_with_both_means_and_its_cost() -> None:
     decision, cost, evidence = answer(found(-4_000, 2.0))
-    # The means of 100 x (1..12) + 5,000, and that less 4,000.
+    # The means of 100 x (1..12) + 5,000, and of the same less 4,000.
     assert "zookeeper.session.timeout.ms=2000 with 1,650 ms" in decision
     assert "against zookeeper.session.timeout.ms=6000 with 5,650 ms" in decision
     assert "sessions that expired though the broker lived 2.5 against 0.5 a run" in cost
     assert "24 runs, 2 settings on the same 12 seeds each, and every invariant held" in evidence
 
 
-def test_where_nothing_differs_it_says_so() -> None:
+def test_no_difference_is_reported_as_such() -> None:
     decision = answer(found(0, 0))[0]
     assert decision.startswith("No difference seen in failover of a partition, mean")
     assert decision.endswith("no other setting could be told from it.")
 
 
-def test_seeds_that_are_too_few_to_show_anything_are_not_told_as_no_difference() -> None:
-    # Of five seeds all the same way the p-value is 2 / 2^5, above 0.05.
+def test_too_few_seeds_are_not_reported_as_no_difference() -> None:
+    # With five seeds all the same way, the p-value is 2 / 2^5, above 0.05.
     five = TEXT.replace('"1-12"', '"1-5"')
     assert answer(found(-4_000, 2.0, text=five))[0].endswith(
         "nor could any have been with 5 seeds that have this figure: at least 6 are wanted."
@@ -71,7 +71,7 @@ def test_seeds_that_are_too_few_to_show_anything_are_not_told_as_no_difference()
     assert "best is zookeeper.session.timeout.ms=2000" in answer(found(-4_000, 2.0, text=six))[0]
 
 
-def test_a_figure_that_few_seeds_have_says_how_many() -> None:
+def test_figure_of_few_seeds_states_their_number() -> None:
     seen = found(-4_000, 2.0)
     name = "controller_failover_ms"
     seen.estimates[name][1] = Estimate(1, 23_854.0, 23_854.0, 23_854.0)
@@ -81,8 +81,8 @@ def test_a_figure_that_few_seeds_have_says_how_many() -> None:
     assert page.count("A mark without an interval rests on one seed.") == 1
 
 
-def test_what_was_never_otherwise_is_said_and_not_drawn() -> None:
-    # Of twelve seeds none is struck, one time in twenty, by what strikes 22 % of all: 0.78^12 = 0.05.
+def test_constant_figure_is_stated_and_not_drawn() -> None:
+    # With probability 1 in 20, none of twelve seeds is hit by a fault that hits 22 % of all: 0.78^12 = 0.05.
     zeros = found(-4_000, 0)
     zeros.estimates["false_expiries"] = [Estimate(12, 0.0, 0.0, 0.0)] * 2
     page = report(zeros, TEXT)
@@ -94,7 +94,7 @@ def test_what_was_never_otherwise_is_said_and_not_drawn() -> None:
     assert "<h2>Failover of a partition, mean</h2><figure>" in page
 
 
-def test_what_the_seeds_could_not_tell_apart_is_not_called_alike() -> None:
+def test_indistinguishable_settings_are_not_called_equal() -> None:
     three = TEXT.replace("[6000, 2000]", "[6000, 6001, 6002, 2000]")
     seen = found(0, 0, text=three)
     for (point, seed), run in zip([(run.point, run.seed) for run in seen.runs], seen.runs, strict=True):
@@ -103,14 +103,14 @@ def test_what_the_seeds_could_not_tell_apart_is_not_called_alike() -> None:
     assert answer(again)[0].endswith("; 6001 and 6002 could not be told from 6000 by these seeds.")
 
 
-def test_a_chance_too_small_for_its_digits_is_not_told_as_none() -> None:
-    # Of 20 differences the same way two of 2^20 sign patterns are as far: 0.000002; of 12 it is 2 / 2^12.
+def test_tiny_p_value_is_not_printed_as_zero() -> None:
+    # With 20 differences the same way, two of 2^20 sign patterns are as extreme: 0.000002; with 12, 2 / 2^12.
     assert "<td>&lt; 0.0001</td>" in report(found(-4_000, 2.0, text=TEXT.replace("1-12", "1-20")), TEXT)
     assert "<td>0.0005</td>" in report(found(-4_000, 2.0), TEXT)
 
 
-def test_a_best_that_others_may_equal_is_not_told_as_the_only_one() -> None:
-    # 2000 and 2001 are 4,000 ms better than 6000 and 5 ms apart, now one way and now the other; 4000 is 2,000 better.
+def test_best_setting_is_listed_with_its_possible_equals() -> None:
+    # 2000 and 2001 are 4,000 ms better than 6000, and differ by about 5 ms in varying directions; 4000 is 2,000 better.
     many = TEXT.replace("[6000, 2000]", "[6000, 2000, 2001, 4000]")
     seen = found(0, 0, text=many)
     gains = {0: 0.0, 1: 4_000.0, 2: 4_000.0, 3: 2_000.0}
@@ -122,8 +122,8 @@ def test_a_best_that_others_may_equal_is_not_told_as_the_only_one() -> None:
     assert answer(again)[0].endswith("; 2001 may be as good as 2000.")
 
 
-def test_the_level_of_rivals_is_that_of_all_pairs() -> None:
-    # Ten differences the same way have p = 2 / 2^10 = 0.00195: one of 10 pairs may (0.005), one of 36 not (0.0014).
+def test_level_of_possible_equals_counts_all_pairs() -> None:
+    # Ten differences the same way have p = 2 / 2^10 = 0.00195: below the level of 10 pairs (0.005), not of 36 (0.0014).
     def points(count: int) -> dict[int, dict[int, float]]:
         return {point: {seed: float(point == 1) for seed in range(10)} for point in range(count)}
 
@@ -133,16 +133,16 @@ def test_the_level_of_rivals_is_that_of_all_pairs() -> None:
 
 
 @pytest.mark.parametrize("crowd", [[(300.0, 150.0)] * 6, [(200.0 + 9 * n, 150.0 + n) for n in range(8)]])
-def test_names_in_a_scatter_stand_apart_from_each_other_and_from_marks(crowd: list[tuple[float, float]]) -> None:
+def test_scatter_labels_do_not_overlap(crowd: list[tuple[float, float]]) -> None:
     names = _names(["12 / 3"] * len(crowd), crowd)
     for number, name in enumerate(names):
         assert all(abs(name.base - other.base) >= 13 or abs(name.left - other.left) >= name.width
                    for other in names[:number]), names  # fmt: skip
-        # Letters reach from the line that they stand on some 10 up.
+        # Letters reach about 10 above their baseline.
         assert not any(name.left < x < name.left + name.width and name.base - 10 < y < name.base for x, y in crowd)
 
 
-def test_one_setting_alone_is_told_and_compared_with_nothing() -> None:
+def test_single_setting_is_reported_without_comparison() -> None:
     campaign = parse_campaign(TEXT.replace("[6000, 2000]", "[6000]"))
     runs = {
         (0, seed): Played(0, seed, "chaos", {}, "", [], {"failover_ms": 5_000.0}, NOTHING, 1, 1, 0.1)
@@ -158,11 +158,11 @@ def test_one_setting_alone_is_told_and_compared_with_nothing() -> None:
     assert "verdict" not in report(one, TEXT)
 
 
-def test_what_did_not_move_is_not_told_as_a_cost() -> None:
+def test_unchanged_figure_is_not_reported_as_a_cost() -> None:
     assert "no difference was seen in anything else" in answer(found(-4_000, 0))[1]
 
 
-def test_a_broken_invariant_is_told_with_its_command() -> None:
+def test_violated_invariant_is_reported_with_its_command() -> None:
     page = report(found(-4_000, 0, problems=["records: lost <b>"]), TEXT)
     assert "<code>zabka replay --seed 3</code>" in page and "records: lost &lt;b&gt;" in page
     assert "1 of them broke an invariant" in page
@@ -182,7 +182,7 @@ class _Addresses(HTMLParser):
         ]
 
 
-def test_the_report_needs_no_script_and_no_address_and_shows_the_question_as_text() -> None:
+def test_report_has_no_script_or_url_and_escapes_the_question() -> None:
     page = report(found(-4_000, 2.0), TEXT)
     parser = _Addresses()
     parser.feed(page)
@@ -192,7 +192,7 @@ def test_the_report_needs_no_script_and_no_address_and_shows_the_question_as_tex
     assert "Which &lt;timeout&gt;?" in page
 
 
-def test_a_mark_stands_where_its_value_lies() -> None:
+def test_mark_is_drawn_at_its_value() -> None:
     page = report(found(-4_000, 2.0), TEXT)
     ticks = {
         text: float(at) - 4
@@ -210,15 +210,15 @@ def test_a_mark_stands_where_its_value_lies() -> None:
     ("value", "text"),
     [
         (0, "0"), (1.5, "1.5"), (0.123, "0.12"), (99.94, "99.9"), (12_345.6, "12,346"), (100.0, "100"),
-        # A partition that was away for 9 ms of 30 s, and one record lost in a thousand runs.
+        # A partition that was unavailable for 9 ms of 30 s, and one record lost in a thousand runs.
         (99.97, "99.97"), (99.9996, "99.9996"), (0.001, "0.001"), (-0.004, "-0.004"), (-1e-13, "0"), (100.04, "100"),
     ],
 )  # fmt: skip
-def test_a_number_is_told_with_the_digits_that_it_needs(value: float, text: str) -> None:
+def test_number_is_printed_with_the_digits_that_it_needs(value: float, text: str) -> None:
     assert format_number(value) == text
 
 
-def test_an_axis_holds_its_values_and_has_round_ticks() -> None:
+def test_axis_contains_its_values_and_has_round_ticks() -> None:
     axis = number_axis("ms", [13.0, 87.0], from_zero=True)
     assert axis.low == 0 and axis.high >= 87
     assert [text for _, text in axis.ticks] == ["0", "20", "40", "60", "80", "100"]
@@ -234,11 +234,11 @@ def test_an_axis_holds_its_values_and_has_round_ticks() -> None:
         ([1.0, 12.0], ["0", "2.5", "5", "7.5", "10", "12.5"]),
     ],
 )
-def test_no_two_ticks_of_an_axis_say_the_same(values: list[float], texts: list[str]) -> None:
+def test_tick_labels_of_an_axis_are_different(values: list[float], texts: list[str]) -> None:
     assert [text for _, text in number_axis("%", values).ticks] == texts
 
 
-def test_the_tables_hold_every_run_every_figure_and_every_violation(tmp_path: Path) -> None:
+def test_tables_contain_every_run_figure_and_violation(tmp_path: Path) -> None:
     rows = write_tables(found(-4_000, 2.0, problems=["broken"]), tmp_path)
     assert rows["runs"] == 24 and rows["violations"] == 1
     estimates = {(row["point"], row["figure"]): row for row in pq.read_table(tmp_path / "estimates").to_pylist()}

@@ -1,4 +1,4 @@
-"""Intervals and the stopping rule: against arithmetic, and against how often they are wrong."""
+"""Intervals and the stopping rule, against arithmetic and against their measured error rates."""
 
 from __future__ import annotations
 
@@ -12,50 +12,50 @@ from zabka.pipeline.campaign.statistics import EXACT_SEEDS, FINEST_P, difference
 from zabka.pipeline.campaign.stopping import Verdict, compare, is_clear
 
 
-def test_the_p_value_is_the_share_of_sign_patterns_that_are_as_far_from_zero() -> None:
+def test_p_value_is_the_share_of_sign_patterns_as_extreme() -> None:
     values = np.array([3.0, -1.0, 4.0, 1.0, 5.0])
     patterns = [abs(sum(s * v for s, v in zip(signs, values, strict=True))) for signs in product((1, -1), repeat=5)]
     assert sign_flip_p(values) == sum(seen >= 12 for seen in patterns) / 32
 
 
-def test_differences_that_all_have_one_sign_are_as_unlikely_as_a_row_of_heads() -> None:
+def test_p_value_of_one_sign_is_that_of_equal_coin_flips() -> None:
     assert sign_flip_p(np.arange(1.0, 11.0)) == 2 / 2**10
 
 
-def test_a_sampled_p_value_is_never_zero_and_near_the_exact_one() -> None:
+def test_sampled_p_value_is_above_zero_and_near_the_exact_one() -> None:
     values = np.random.default_rng(1).normal(0.6, 1.0, EXACT_SEEDS + 3)
     signs = 1 - 2 * ((np.arange(2 ** len(values))[:, None] >> np.arange(len(values))) & 1).astype(np.int8)
     exact = np.mean(np.abs(signs @ values) >= abs(values.sum()) * (1 - 1e-12))
     assert sign_flip_p(values) == pytest.approx(exact, abs=0.02)
 
 
-def test_many_comparisons_can_be_told_from_chance_where_seeds_are_many() -> None:
+def test_many_seeds_allow_significance_in_many_comparisons() -> None:
     # 500 points at five looks: the level of each comparison is 2e-5.
     assert sign_flip_p(np.full(40, 7.0)) < 0.05 / (499 * 5)
 
 
 @pytest.mark.parametrize("level", [0.05, 0.05 / 4, 0.05 / 10, 0.05 / 33])
-def test_with_fewer_seeds_than_these_no_difference_can_be_told_and_with_as_many_one_can(level: float) -> None:
+def test_seeds_to_differ_is_the_smallest_sufficient_number(level: float) -> None:
     seeds = seeds_to_differ(level)
     assert sign_flip_p(np.full(seeds, 1.0)) <= level < sign_flip_p(np.full(seeds - 1, 1.0))
 
 
-def test_no_sampled_p_value_is_finer_than_what_campaigns_may_ask_for() -> None:
+def test_sampled_p_value_is_at_least_the_finest_level() -> None:
     assert sign_flip_p(np.full(60, 7.0)) == FINEST_P
 
 
-def test_no_difference_at_all_is_no_evidence() -> None:
+def test_zero_differences_are_no_evidence() -> None:
     seen = difference({1: 5.0, 2: 6.0}, {1: 5.0, 2: 6.0, 3: 9.0}, 0.95)
     assert (seen.seeds, seen.mean, seen.low, seen.high, seen.p) == (2, 0.0, 0.0, 0.0, 1.0)
 
 
-def test_a_difference_is_of_the_seeds_that_both_have() -> None:
+def test_difference_uses_the_seeds_that_both_have() -> None:
     assert difference({1: 5.0, 4: 100.0}, {1: 4.0, 2: -50.0}, 0.95).mean == 1.0
     assert difference({4: 100.0}, {1: 4.0}, 0.95).mean is None
 
 
-def test_the_ends_of_an_interval_at_a_small_level_are_those_of_the_binomial_distribution() -> None:
-    # 100 comparisons at four looks.  Drawn again, as many noughts as ones have a binomial number of ones.
+def test_interval_ends_at_a_small_level_match_the_binomial() -> None:
+    # 100 comparisons at four looks. A resample of equally many zeros and ones has a binomial number of ones.
     tail = 0.05 / 99 / 4 / 2
     for count in (40, 60, 80, 100, 120):
         values = [0.0, 1.0] * (count // 2)
@@ -68,7 +68,7 @@ def test_the_ends_of_an_interval_at_a_small_level_are_those_of_the_binomial_dist
         assert (found.low * count, (1 - found.high) * count) == pytest.approx((fewest, fewest), abs=1.1)
 
 
-def test_the_bootstrap_interval_holds_the_true_mean_about_as_often_as_it_says() -> None:
+def test_bootstrap_interval_has_its_nominal_coverage() -> None:
     draw = np.random.default_rng(5)
     inside = 0
     for _ in range(300):
@@ -79,11 +79,11 @@ def test_the_bootstrap_interval_holds_the_true_mean_about_as_often_as_it_says() 
     assert 0.88 <= inside / 300 <= 0.985
 
 
-def test_looking_often_does_not_call_a_difference_where_there_is_none() -> None:
+def test_repeated_looks_keep_the_false_positive_rate() -> None:
     draw = np.random.default_rng(9)
     campaigns, looks, points, wrong = 150, (6, 8, 10), 4, 0
     for _ in range(campaigns):
-        # Seeds differ much more than settings do, as misfortunes do.
+        # Seeds differ much more than settings do, as with real faults.
         fortune = draw.normal(0.0, 10.0, max(looks))
         values = fortune + draw.exponential(1.0, (points, max(looks)))
         wrong += any(
@@ -96,11 +96,11 @@ def test_looking_often_does_not_call_a_difference_where_there_is_none() -> None:
                 equal_within=0.0,
             )
         )
-    # At most 5 % in the long run; of 150 campaigns more than 10 % would be three deviations off.
+    # At most 5 % in the long run; more than 10 % of 150 campaigns would be three standard deviations away.
     assert wrong / campaigns <= 0.10
 
 
-def test_pairing_finds_what_differs_less_than_seeds_do() -> None:
+def test_pairing_finds_differences_below_the_seed_variance() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 12)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + 1.0 + 0.1 * np.arange(12) / 12))}
     found = compare(paired, confidence=0.95, looks=1, equal_within=0.0)
@@ -108,7 +108,7 @@ def test_pairing_finds_what_differs_less_than_seeds_do() -> None:
     assert is_clear(found)
 
 
-def test_what_differs_by_less_than_matters_is_equal_and_clear() -> None:
+def test_difference_below_the_margin_is_equal_and_clear() -> None:
     fortune = np.random.default_rng(2).normal(0.0, 50.0, 40)
     noise = np.random.default_rng(3).normal(0.0, 0.5, 40)
     paired = {0: dict(enumerate(fortune)), 1: dict(enumerate(fortune + noise))}
@@ -116,11 +116,11 @@ def test_what_differs_by_less_than_matters_is_equal_and_clear() -> None:
     assert [c.verdict for c in compare(paired, confidence=0.95, looks=1, equal_within=0.01)] == [Verdict.OPEN]
 
 
-def test_a_misfortune_of_one_seed_in_ten_is_not_called_equal_because_it_has_not_come_yet() -> None:
+def test_rare_loss_not_seen_yet_is_not_called_equal() -> None:
     draw = np.random.default_rng(11)
     campaigns, looks, wrong = 200, (8, 16, 40), 0
     for _ in range(campaigns):
-        # Nine seeds of ten lose nothing under either setting; the tenth loses a thousand records under one of them.
+        # Nine of ten seeds lose nothing under either setting; the tenth loses a thousand records under one of them.
         lost = 1000.0 * (draw.random(max(looks)) < 0.1)
         wrong += any(
             each.verdict is Verdict.EQUAL
@@ -135,6 +135,6 @@ def test_a_misfortune_of_one_seed_in_ten_is_not_called_equal_because_it_has_not_
     assert wrong / campaigns <= 0.05
 
 
-def test_nothing_to_compare_is_not_clear() -> None:
+def test_missing_comparison_is_not_clear() -> None:
     assert not is_clear(compare({0: {1: 1.0}}, confidence=0.95, looks=1, equal_within=0.0))
     assert not is_clear(compare({0: {1: 1.0}, 1: {}}, confidence=0.95, looks=1, equal_within=0.0))
