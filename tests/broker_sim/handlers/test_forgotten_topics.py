@@ -1,4 +1,4 @@
-"""What a broker keeps of topics goes with them, however many come and go."""
+"""A broker's memory of topics is released when they are deleted."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def told(number: int, leader: int) -> Any:
     return request(ApiKey.UPDATE_METADATA, 7, topic_states=topics, **outer)
 
 
-def test_the_rows_of_metadata_answers_go_with_their_topics() -> None:
+def test_metadata_rows_are_released_with_their_topics() -> None:
     cache = MetadataCache(SimRuntime(Scheduler(), Random(1)), "PLAINTEXT")
     handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
@@ -44,7 +44,7 @@ def test_the_rows_of_metadata_answers_go_with_their_topics() -> None:
         cache.apply(told(number, LEADER_DURING_DELETE))
 
 
-def test_a_follower_forgets_the_names_of_topics_that_it_follows_no_more() -> None:
+def test_follower_releases_names_of_topics_that_it_left() -> None:
     cluster = Cluster(2)
     cluster.create([1, 2])
     for number in range(1, 11):

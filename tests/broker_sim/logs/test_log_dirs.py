@@ -1,4 +1,4 @@
-"""Several log directories, and what becomes of replicas when one of them fails (KIP-112)."""
+"""Several log directories, and the state of replicas after one of them fails (KIP-112)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ ORDERS = [TopicPartition("orders", number) for number in range(4)]
 
 
 class BrittleFile(MemoryLogFile):
-    """A file that can break."""
+    """File that can be made to fail."""
 
     def __init__(self, directory: BrittleDirectory) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class BrittleFile(MemoryLogFile):
 
 
 class BrittleDirectory(MemoryLogDirectory):
-    """A log directory on a disk that can break."""
+    """Log directory on a disk that can be made to fail."""
 
     is_broken = False
     error = errno.EIO
@@ -90,7 +90,7 @@ class TwoDisks(broker_world.Cluster):
             }
 
     def lying_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
-        """The partitions of which that disk holds the replica."""
+        """Return the partitions with a replica on that disk."""
         names = self.disks[broker_id][disk].partitions()
         return [partition for partition in ORDERS if str(partition) in names]
 
@@ -117,14 +117,14 @@ def cluster() -> Iterator[TwoDisks]:
     made.stop_all()
 
 
-def test_replicas_are_spread_over_the_directories(cluster: TwoDisks) -> None:
+def test_replicas_are_spread_over_the_log_directories(cluster: TwoDisks) -> None:
     for broker_id in (1, 2, 3):
         assert [len(cluster.lying_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
     for disk in cluster.disks[1]:
         assert "cluster.id" in (disk.read_text("", "meta.properties") or "")
 
 
-def test_a_failed_directory_takes_its_replicas_offline_and_the_others_serve_on(cluster: TwoDisks) -> None:
+def test_failed_log_directory_takes_only_its_replicas_offline(cluster: TwoDisks) -> None:
     lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
     cluster.disks[1][1].is_broken = True
     assert cluster.produce(1, lost[0]) == ErrorCode.kafka_storage_error
@@ -144,7 +144,7 @@ def test_a_failed_directory_takes_its_replicas_offline_and_the_others_serve_on(c
     assert metadata is not None and metadata.offline_replicas == (1,)
 
 
-def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error(cluster: TwoDisks) -> None:
+def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -> None:
     (partition, other) = cluster.lying_on(1, 1)
     cluster.disks[1][1].is_broken = True
     cluster.produce(1, other)
@@ -156,8 +156,8 @@ def test_everything_asked_of_an_offline_replica_is_answered_with_a_storage_error
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-def test_a_replica_whose_disk_fails_is_not_said_to_be_deleted(cluster: TwoDisks, is_known: bool) -> None:
-    """Neither where the failure is known already nor where the deletion is what meets it: the topic is not gone."""
+def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
+    """Both if the failure is known already and if the deletion detects it: the replica still exists."""
     (partition, other) = cluster.lying_on(1, 1)
     kept = cluster.lying_on(1, 0)[0]
     cluster.disks[1][1].is_broken = True
@@ -178,7 +178,7 @@ def test_a_replica_whose_disk_fails_is_not_said_to_be_deleted(cluster: TwoDisks,
     assert partition in cluster.lying_on(1, 1) and kept not in cluster.lying_on(1, 0)
 
 
-def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_another_are(cluster: TwoDisks) -> None:
+def test_delete_records_fails_only_on_the_failed_disk(cluster: TwoDisks) -> None:
     (lost, offline), kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)[0]
     assert cluster.produce(1, lost, acks=-1) == cluster.produce(1, kept, acks=-1) == 0
     cluster.disks[1][1].is_broken = True
@@ -191,7 +191,7 @@ def test_records_of_a_replica_on_a_failing_disk_are_not_deleted_and_those_on_ano
     assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that somebody else leads"
 
 
-def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
+def test_coordinator_resigns_when_its_log_directory_fails() -> None:
     cluster = TwoDisks(offsets_topic_num_partitions="4")
     cluster.start()
     find(cluster.nodes[2], GROUP)
@@ -211,7 +211,7 @@ def test_a_coordinator_whose_log_directory_fails_is_none_from_then_on() -> None:
     cluster.stop_all()
 
 
-def test_a_fetch_that_waits_for_a_partition_on_a_failing_disk_is_answered_and_harms_no_produce(
+def test_pending_fetch_survives_a_disk_failure(
     cluster: TwoDisks,
 ) -> None:
     kept, lost = cluster.lying_on(1, 0)[0], cluster.lying_on(1, 1)[0]
@@ -226,7 +226,7 @@ def test_a_fetch_that_waits_for_a_partition_on_a_failing_disk_is_answered_and_ha
     assert [row.error for row in fetched.result()] == [0, 0], "what was read before the disk failed"
 
 
-def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk(cluster: TwoDisks) -> None:
+def test_replica_on_a_failed_disk_is_not_created_elsewhere(cluster: TwoDisks) -> None:
     lost = cluster.lying_on(3, 1)
     cluster.disks[3][1].is_broken = True
     cluster.nodes[3].broker.replicas._logs.checkpoint_high_watermarks()
@@ -237,7 +237,7 @@ def test_the_log_of_a_replica_is_not_made_anew_while_it_may_lie_on_a_failed_disk
     assert cluster.lying_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
 
 
-def test_a_disk_that_fails_under_replicas_to_which_nothing_happens_is_noticed_by_the_next_checkpoint(
+def test_next_checkpoint_detects_the_failure_of_an_idle_disk(
     cluster: TwoDisks,
 ) -> None:
     cluster.wait(6_000)
@@ -248,7 +248,7 @@ def test_a_disk_that_fails_under_replicas_to_which_nothing_happens_is_noticed_by
     assert all(3 not in cluster.state(partition).isr for partition in lost)
 
 
-def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
+def test_broker_stops_when_all_log_directories_have_failed(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken = True
     for partition in ORDERS:
@@ -258,7 +258,7 @@ def test_a_broker_whose_every_directory_failed_ends(cluster: TwoDisks) -> None:
     assert cluster.nodes[2].of(e.NodeStopped)[-1].reason == "every log directory has failed"
 
 
-def test_a_broker_whose_disks_are_full_says_so_and_what_to_do(cluster: TwoDisks) -> None:
+def test_broker_with_full_disks_reports_what_to_do(cluster: TwoDisks) -> None:
     for disk in cluster.disks[2]:
         disk.is_broken, disk.error = True, errno.ENOSPC
     for partition in ORDERS:
@@ -268,7 +268,7 @@ def test_a_broker_whose_disks_are_full_says_so_and_what_to_do(cluster: TwoDisks)
     assert "its disk is full: make room and start this broker again" in said
 
 
-def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
+def test_disk_full_before_the_first_log_directory_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def full(path: Path) -> None:
@@ -285,8 +285,8 @@ def test_a_disk_that_is_full_before_there_is_a_log_directory_is_said_in_a_line(
     )
 
 
-def test_a_broker_starts_without_a_directory_that_fails_already(cluster: TwoDisks) -> None:
-    """KIP-112; what lies there is answered with an error, and the controller learns of it from that."""
+def test_broker_starts_without_a_log_directory_that_has_failed(cluster: TwoDisks) -> None:
+    """KIP-112: requests to its replicas get an error; the controller learns from it that they are offline."""
     lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
     cluster.nodes[1].kill()
     cluster.expire(cluster.nodes[1])

@@ -1,4 +1,4 @@
-"""How many connections a broker has and takes a second (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
+"""The number of connections of a broker and their rate (KIP-308, KIP-612; SocketServer.ConnectionQuotas)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INNER, OUTER = "INNER", "OUTER"
 
 
 class Door:
-    """Two listeners, and when each connection was let in (milliseconds), or what became of it."""
+    """Two listeners, and the time at which each connection was admitted (milliseconds) or why it was not."""
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
         self.scheduler = Scheduler()
@@ -54,7 +54,7 @@ class Door:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
     def knock(self, address: str, listener: str = OUTER, count: int = 1) -> None:
-        """Connections that come now, one after the other."""
+        """Open `count` connections now, one after the other."""
 
         async def admit() -> None:
             for _ in range(count):
@@ -76,13 +76,13 @@ class Door:
         self.wait(0)
 
 
-def test_without_limits_everybody_is_let_in() -> None:
+def test_connections_without_limits_are_all_admitted() -> None:
     door = Door(ConnectionLimits())
     door.knock("a", count=1_000)
     assert [when for _, when in door.log] == [0] * 1_000
 
 
-def test_an_address_has_no_more_connections_than_it_may() -> None:
+def test_address_connections_are_limited() -> None:
     door = Door(ConnectionLimits(per_address=2, overrides={"b": 1}))
     for address in ("a", "b", "a", "b", "a"):
         door.knock(address)
@@ -92,7 +92,7 @@ def test_an_address_has_no_more_connections_than_it_may() -> None:
     assert door.log[-1] == ("a", 0)
 
 
-def test_a_listener_that_is_full_lets_the_next_in_when_somebody_leaves() -> None:
+def test_full_listener_admits_the_next_when_one_closes() -> None:
     door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
     door.knock("a")
     door.knock("b")
@@ -103,7 +103,7 @@ def test_a_listener_that_is_full_lets_the_next_in_when_somebody_leaves() -> None
     assert door.log[-1] == ("b", 5_000)
 
 
-def test_a_broker_that_is_full_still_lets_other_brokers_in_and_closes_who_was_silent_longest() -> None:
+def test_full_broker_closes_an_idle_connection_for_a_broker() -> None:
     door = Door(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
         door.knock(address)
@@ -112,14 +112,14 @@ def test_a_broker_that_is_full_still_lets_other_brokers_in_and_closes_who_was_si
     assert door.log[-1] == ("broker", 0) and door.evicted == ["a"]
 
 
-def test_with_one_listener_alone_brokers_have_no_privilege() -> None:
+def test_single_listener_gives_brokers_no_priority() -> None:
     door = Door(ConnectionLimits(max_connections=1), listeners=(INNER,))
     door.knock("a", INNER)
     door.knock("broker", INNER)
     assert door.log == [("a", 0)] and not door.evicted
 
 
-def test_a_limit_that_is_lowered_closes_and_one_that_is_raised_lets_in() -> None:
+def test_lowered_limit_closes_and_raised_limit_admits() -> None:
     door = Door(ConnectionLimits())
     door.knock("a", count=2)
     door.knock("b")
@@ -132,8 +132,9 @@ def test_a_limit_that_is_lowered_closes_and_one_that_is_raised_lets_in() -> None
     assert door.log[-1] == ("c", 0)
 
 
-def test_new_connections_wait_until_the_brokers_rate_allows_them() -> None:
-    # Eleven windows of a second: ten seconds' worth at once, then what was too much is waited for, a window at most.
+def test_new_connections_wait_for_the_brokers_rate() -> None:
+    # Eleven windows of a second: a burst of ten seconds' worth, then each excess connection waits, for a window at
+    # most.
     door = Door(ConnectionLimits(creations_per_second=2))
     door.knock("a", count=22)
     door.wait(30_000)
@@ -142,7 +143,7 @@ def test_new_connections_wait_until_the_brokers_rate_allows_them() -> None:
     assert 1_000 <= moments[21] <= 1_500
 
 
-def test_a_listener_has_a_rate_of_its_own_and_brokers_are_not_held_to_the_brokers() -> None:
+def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
     limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
     door = Door(limits)
     door.knock("broker", INNER, count=15)
@@ -154,7 +155,7 @@ def test_a_listener_has_a_rate_of_its_own_and_brokers_are_not_held_to_the_broker
     assert len(door.log) == 10
 
 
-def test_an_address_that_comes_too_fast_is_closed_after_its_time_and_others_do_not_pay() -> None:
+def test_too_fast_address_is_closed_after_a_delay() -> None:
     door = Door(ConnectionLimits(creations_per_second=3))
     door.quotas.limit_address("a", 1)
     door.knock("a", count=30)
@@ -163,7 +164,7 @@ def test_an_address_that_comes_too_fast_is_closed_after_its_time_and_others_do_n
     assert door.log[-1] == ("b", 0), "what was not let in does not count against the broker's rate"
 
 
-def test_an_address_without_a_rate_of_its_own_has_the_default() -> None:
+def test_address_without_its_own_rate_has_the_default() -> None:
     door = Door(ConnectionLimits())
     door.quotas.limit_address(None, 0)
     door.quotas.limit_address("a", 5)
@@ -188,12 +189,12 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_connection_limits_that_cannot_be_are_refused(keys: dict[str, str], says: str) -> None:
+def test_invalid_connection_limits_are_refused(keys: dict[str, str], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         config_from({**BASE, **keys})
 
 
-def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> None:
+def test_listener_limits_override_the_brokers_limits() -> None:
     keys = {
         "max.connections": "9", "max.connections.per.ip": "7", "max.connections.per.ip.overrides": "10.0.0.1:3,h:4",
         "listener.name.plaintext.max.connections": "5", "max.connection.creation.rate": "20",
@@ -206,7 +207,7 @@ def test_a_listeners_own_limits_hold_for_it_and_all_else_is_the_brokers() -> Non
     cluster.stop_all()
 
 
-def test_limits_change_while_a_broker_runs() -> None:
+def test_connection_limits_change_at_run_time() -> None:
     cluster = broker_world.Cluster(1)
     cluster.start()
     connections = cluster.nodes[1].broker.connections
@@ -226,7 +227,7 @@ def test_limits_change_while_a_broker_runs() -> None:
     cluster.stop_all()
 
 
-def test_a_listeners_own_limits_change_while_a_broker_runs() -> None:
+def test_listener_limits_change_at_run_time() -> None:
     own = "listener.name.plaintext."
     cluster = broker_world.Cluster(1, listener_name_plaintext_max_connections="5").start()
     connections = cluster.nodes[1].broker.connections
@@ -247,7 +248,7 @@ def test_a_listeners_own_limits_change_while_a_broker_runs() -> None:
     cluster.stop_all()
 
 
-def test_the_quota_of_a_host_that_nobody_knows_is_refused() -> None:
+def test_quota_of_an_unresolvable_host_is_refused() -> None:
     cluster = broker_world.Cluster(1)
     cluster.nodes[1].more_ports = {"resolve": {"known": "10.0.0.7"}.get}
     cluster.start()

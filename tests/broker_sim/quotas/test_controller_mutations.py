@@ -1,4 +1,4 @@
-"""Clients are held to the partitions a second that they may have made and deleted (KIP-599)."""
+"""Controller mutation quotas: partitions created and deleted per second (KIP-599)."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def quota(watch: Watch, per_second: float) -> MutationQuota:
     return made
 
 
-def test_a_burst_is_let_through_and_has_to_be_paid_for() -> None:
+def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     watch = Watch()
     held = quota(watch, 5)
     strict = held.of_request("app", 6, 6)
-    # Eleven seconds' worth are there, and whoever finds any may take more.
+    # The bucket holds eleven seconds' worth; a request that finds any tokens can take more than are left.
     strict.record(55)
     strict.record(10)
     with pytest.raises(Refused) as refused:
@@ -41,7 +41,7 @@ def test_a_burst_is_let_through_and_has_to_be_paid_for() -> None:
     held.of_request("app", 6, 6).record(1)
 
 
-def test_a_client_of_an_older_version_is_throttled_for_what_it_got() -> None:
+def test_older_client_is_throttled_for_what_was_admitted() -> None:
     watch = Watch()
     permissive = quota(watch, 5).of_request("app", 5, 6)
     permissive.record(65)
@@ -50,7 +50,7 @@ def test_a_client_of_an_older_version_is_throttled_for_what_it_got() -> None:
     assert permissive.throttle_ms == 3_000
 
 
-def test_a_bucket_never_holds_more_than_all_windows_allow() -> None:
+def test_token_bucket_is_limited_to_all_windows() -> None:
     watch = Watch()
     held = quota(watch, 2)
     held.take_tokens("app", 1)
@@ -59,7 +59,7 @@ def test_a_bucket_never_holds_more_than_all_windows_allow() -> None:
     assert held.owed_ms("app") == 2_000
 
 
-def test_a_quota_that_was_lowered_holds_at_once_and_one_of_nothing_lets_one_request_in() -> None:
+def test_lowered_quota_applies_at_once_and_zero_admits_one() -> None:
     watch = Watch()
     held = quota(watch, 100)
     held.take_tokens("app", 1)
@@ -76,7 +76,7 @@ def test_a_quota_that_was_lowered_holds_at_once_and_one_of_nothing_lets_one_requ
 
 
 class Administrators(Cluster):
-    """Clients that make and delete topics."""
+    """Clients that create and delete topics."""
 
     def said(self, message: Any) -> tuple[Any, RequestContext]:
         context = RequestContext("app", "PLAINTEXT")
@@ -98,7 +98,7 @@ def cluster() -> Iterator[Administrators]:
     made.stop_all()
 
 
-def test_topics_beyond_the_quota_are_not_made_and_the_client_is_told_for_how_long(cluster: Administrators) -> None:
+def test_topics_over_the_quota_are_refused_with_a_throttle_time(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c")
     assert errors == [ErrorCode.none, ErrorCode.none, EXCEEDED]
@@ -109,16 +109,14 @@ def test_topics_beyond_the_quota_are_not_made_and_the_client_is_told_for_how_lon
 
 
 @pytest.mark.parametrize(("version", "has_word"), [(5, True), (1, False)])
-def test_an_older_client_gets_its_topics_and_is_not_heard_for_a_while(
-    cluster: Administrators, version: int, has_word: bool
-) -> None:
+def test_older_client_gets_its_topics_and_is_muted(cluster: Administrators, version: int, has_word: bool) -> None:
     cluster.quota("users/<default>", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c", version=version)
     assert errors == [ErrorCode.none] * 3
     assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_word else -1)
 
 
-def test_growing_and_deleting_topics_counts_too_and_validating_does_not(cluster: Administrators) -> None:
+def test_partition_increase_and_deletion_count_validation_not(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
@@ -136,7 +134,7 @@ def test_growing_and_deleting_topics_counts_too_and_validating_does_not(cluster:
     assert cluster.create("b")[0] == [EXCEEDED], "twenty partitions went"
 
 
-def test_a_topic_created_automatically_counts_for_the_client_that_asked_about_it(cluster: Administrators) -> None:
+def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators) -> None:
     cluster.quota("clients/app", controller_mutation_rate=0.01)
     for name in ("x", "y"):
         topics = [{"name": name}]
@@ -150,7 +148,7 @@ def test_a_topic_created_automatically_counts_for_the_client_that_asked_about_it
 
 
 class Spent:
-    """A request that was worked on for so long."""
+    """A request that took `ms` of processing time."""
 
     def __init__(self, ms: int) -> None:
         self.ms = ms
@@ -165,7 +163,7 @@ def timed(cluster: Cluster, message: Any, ms: int) -> tuple[Any, int]:
     return cluster.on(node, node.broker.serve(message, context)), context.muted_ms
 
 
-def test_a_client_whose_requests_take_too_much_time_is_answered_and_then_muted_for_a_window_at_most(
+def test_client_over_its_request_time_is_muted_a_window_at_most(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
@@ -181,7 +179,7 @@ def test_a_client_whose_requests_take_too_much_time_is_answered_and_then_muted_f
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000
 
 
-def test_requests_between_brokers_count_for_no_clients_quota(cluster: Administrators) -> None:
+def test_requests_between_brokers_count_for_no_client_quota(cluster: Administrators) -> None:
     cluster.quota("clients/<default>", request_percentage=0.001)
     leaving = request(ApiKey.CONTROLLED_SHUTDOWN, 3, broker_id=7, broker_epoch=-1)
     assert timed(cluster, leaving, 9_000)[1] == 0
@@ -190,7 +188,7 @@ def test_requests_between_brokers_count_for_no_clients_quota(cluster: Administra
     assert timed(cluster, request(ApiKey.LIST_GROUPS, 4), 1)[1] > 0
 
 
-def test_a_consumer_over_its_time_gets_nothing_and_its_bytes_are_not_counted(cluster: Administrators) -> None:
+def test_consumer_over_its_request_time_gets_nothing_uncounted(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.produce(9_000)
     cluster.quota("clients/app", request_percentage=1, consumer_byte_rate=1_000)
@@ -204,7 +202,7 @@ def test_a_consumer_over_its_time_gets_nothing_and_its_bytes_are_not_counted(clu
     assert answer.responses[0].partitions[0].records and muted_ms == 0
 
 
-def test_a_producer_waits_for_the_longer_of_its_two_quotas(cluster: Administrators) -> None:
+def test_producer_waits_for_the_longer_of_two_quotas(cluster: Administrators) -> None:
     cluster.create("t", partitions=1)
     cluster.quota("clients/app", request_percentage=50, producer_byte_rate=1_000)
     rows = [{"name": "t", "partition_data": [{"index": 0, "records": batch("x" * 12_000)}]}]
