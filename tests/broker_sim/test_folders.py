@@ -20,7 +20,7 @@ def imported(module: Path) -> set[str]:
 
 
 @pytest.mark.parametrize("folder", ORDER)
-def test_a_folder_imports_only_those_before_it(folder: str) -> None:
+def test_folder_imports_only_earlier_folders(folder: str) -> None:
     later = [f"zabka.broker_sim.{name}" for name in ORDER[ORDER.index(folder) + 1 :]]
     modules = list((ROOM / folder).glob("*.py"))
     assert len(modules) > 1

@@ -1,7 +1,8 @@
-"""Hostile values in znodes: whatever somebody writes there, the controller goes on and everybody else is served.
+"""Invalid values in znodes: whatever a client writes there, the controller keeps running and all other topics are
+served.
 
-A whole cluster of brokers over a fake ensemble.  A stranger writes what nobody should; then the controller's session
-ends, so that a new one has to read it all.
+A whole cluster of brokers over a fake ensemble. A client writes an invalid value, then the controller's session
+expires, so that a new controller reads everything.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ RAW = (None, b"", b"\xff\xfe", b"{", b"[]", b"null", b"5", b"9" * 40, b"[" * 100
 
 
 def made_odd(lawful: object, random: Random) -> bytes | None:
-    """Bytes that are no JSON, or that znode's JSON with one or two of its values removed or replaced."""
+    """Return bytes that are no JSON, or that znode's JSON with one or two of its values removed or replaced."""
     if random.random() < 0.15:
         return random.choice(RAW)
     value = json.loads(json.dumps(lawful))
@@ -123,7 +124,7 @@ def assert_everybody_else_is_served(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize("seed", range(100))
-def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, seed: int) -> None:
+def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) -> None:
     random = Random(seed)
     for _ in range(random.choice((1, 1, 2, 3))):
         path = random.choice(list(LAWFUL))
@@ -133,7 +134,7 @@ def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, se
     if random.random() < 0.7:
         change_controller(cluster)
     cluster.wait(1_500)
-    # A /controller that names nobody is an administrator's to remove; with it gone an election follows.
+    # Only an administrator can remove a /controller znode without a valid id; an election follows its removal.
     if znodes.CONTROLLER in cluster.ensemble.nodes:
         cluster.ensemble.delete(znodes.CONTROLLER)
     cluster.wait(1_500)
@@ -152,7 +153,7 @@ def test_odd_values_in_znodes_harm_only_what_they_are_about(cluster: Cluster, se
         ),
     ],
 )
-def test_numbers_that_no_request_can_carry_do_not_end_a_reign(cluster: Cluster, path: str, value: object) -> None:
+def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode())
     change_controller(cluster)
     assert any("not readable" in problem for problem in failures(cluster))
@@ -181,7 +182,7 @@ HALF_A_PAIR = "\ud800"
         ),
     ],
 )
-def test_text_that_nobody_can_be_told_does_not_end_a_reign(cluster: Cluster, path: str, value: object) -> None:
+def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
     change_controller(cluster)
     assert any(f"{path} is not readable" in problem for problem in failures(cluster))
@@ -202,7 +203,7 @@ LONG = "a" * 32_768
         (f"/brokers/topics/{LONG}", {"version": 2, "partitions": {"0": [1]}}),
     ],
 )
-def test_text_longer_than_a_request_carries_is_told_to_nobody(cluster: Cluster, path: str, value: object) -> None:
+def test_text_longer_than_a_protocol_string_is_not_sent(cluster: Cluster, path: str, value: object) -> None:
     cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
     change_controller(cluster)
     for node in cluster.nodes.values():
@@ -212,7 +213,7 @@ def test_text_longer_than_a_request_carries_is_told_to_nobody(cluster: Cluster, 
 
 
 @pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
-def test_a_registration_under_a_name_that_is_no_broker_id_is_passed_over(cluster: Cluster, name: str) -> None:
+def test_registration_whose_name_is_no_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
     cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=STRANGER)
     change_controller(cluster)
     assert failures(cluster) == []
@@ -220,7 +221,7 @@ def test_a_registration_under_a_name_that_is_no_broker_id_is_passed_over(cluster
 
 
 @pytest.mark.parametrize("epoch", [b"null", b"-5", b"9" * 40, b"\xff", str(2**31 - 1).encode()])
-def test_an_unreadable_controller_epoch_is_named_and_mended_by_a_number(cluster: Cluster, epoch: bytes) -> None:
+def test_invalid_controller_epoch_is_reported_until_corrected(cluster: Cluster, epoch: bytes) -> None:
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, epoch)
     change_controller(cluster)
     assert any("/controller_epoch holds no number" in problem for problem in failures(cluster))
@@ -231,7 +232,7 @@ def test_an_unreadable_controller_epoch_is_named_and_mended_by_a_number(cluster:
 
 
 @pytest.mark.parametrize("block", [b"{}", b"garbage", znodes.encode_producer_id_block(1, 2**63 - 1000, 2**63 - 1)])
-def test_a_producer_id_is_never_given_twice_because_the_block_cannot_be_read(cluster: Cluster, block: bytes) -> None:
+def test_producer_id_is_never_reused_if_its_block_is_unreadable(cluster: Cluster, block: bytes) -> None:
     cluster.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, block)
     refused = cluster.refused(cluster.client.init_producer_id())
     assert refused is not None and refused[0] is ErrorCode.unknown_server_error

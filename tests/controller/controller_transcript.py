@@ -1,11 +1,11 @@
-"""What a controller writes and whom it tells what, line by line.
+"""Transcript of a controller: its writes and its requests to brokers, one per line.
 
 zk t-0: leader 3, ISR 3,4, LE 1, PE 1          a partition's state was written: leader and partition epoch
 zk t: 0 = 2,1 adding 2 removing 1              a topic's assignment was written
 zk - /admin/delete_topics/t                    a znode was deleted; + is created, = is written
-LeaderAndIsr 3,4: t-0 leader 3, ISR 3,4, LE 1, replicas 2,3,4     brokers 3 and 4 were told the same
+LeaderAndIsr 3,4: t-0 leader 3, ISR 3,4, LE 1, replicas 2,3,4     brokers 3 and 4 received the same
 StopReplica 2: t-0 LE 1, delete                -2 as leader epoch: the topic is being deleted
-UpdateMetadata 1,3: live 1,3; t-0 leader 3     with `offline` the replicas that are
+UpdateMetadata 1,3: live 1,3; t-0 leader 3     `offline` lists offline replicas
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class Transcript:
         world.told = _Heard(self)
 
     def take(self) -> str:
-        """What was written and told since the last time: the writes in order, then the requests in order.
+        """Return the writes and requests since the last call: the writes in order, then the requests in order.
 
-        Brokers that were told the same share a line; every broker heard its lines in this order.
+        Brokers with the same request share a line; every broker received its lines in this order.
         """
         self._world.settle()
         lines = [text for who, text in self._lines if who is None]

@@ -1,4 +1,4 @@
-"""A world for controllers: a fake coordination service with real semantics, and brokers that record what they are told.
+"""World of controllers: a fake coordination service with real semantics, and brokers that record their requests.
 
 Everything runs on the simulation's scheduler.  Requests to the service take a millisecond each way, as do control
 requests.

@@ -1,4 +1,4 @@
-"""A few replica managers on virtual time, wired by a channel with a delay, under a controller that tests drive."""
+"""A few replica managers on virtual time, connected by a channel with latency, with a controller that tests drive."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def batch(*values: str, **options: Any) -> bytes:
 
 
 def proposed_isr(row: Any) -> tuple[int, ...]:
-    """The members that a row of an AlterPartition names, whatever its version."""
+    """Return the members in a row of an AlterPartition of any version."""
     members = getattr(row, "new_isr_with_epochs", None)
     return tuple(row.new_isr) if members is None else tuple(int(member.broker_id) for member in members)
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:
-    """What comes of a coroutine that waits for nothing."""
+    """Return the result of a coroutine that does not wait."""
     try:
         work.send(None)
     except StopIteration as ended:
@@ -79,7 +79,7 @@ class Metadata:
 
 
 class Channel:
-    """Fetch and ListOffsets to another broker, with a delay each way; a cut link says nothing."""
+    """Fetch and ListOffsets to another broker, with a latency each way; a cut link delivers nothing."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -116,7 +116,7 @@ class Channel:
 
 
 class Gate:
-    """AlterPartition to the test's controller; `script` holds what to do with the next requests instead."""
+    """Send AlterPartition to the test's controller; `script` replaces its handling of the next requests."""
 
     def __init__(self, cluster: Cluster, broker: Broker) -> None:
         self._cluster = cluster
@@ -196,7 +196,7 @@ class Broker:
 
 
 class Cluster:
-    """Brokers 1 to `count`; one partition unless a test makes more."""
+    """Brokers 1 to `count`, with one partition unless a test creates more."""
 
     made: ClassVar[list[Cluster]] = []
 
@@ -227,7 +227,7 @@ class Cluster:
 
     @classmethod
     def stop_all(cls) -> None:
-        """End every task of every cluster made so far."""
+        """Stop every task of every cluster created so far."""
         for cluster in cls.made:
             for broker in cluster.brokers.values():
                 broker.runtime.stop()
@@ -278,7 +278,7 @@ class Cluster:
         self.cut.clear()
 
     def kill(self, broker_id: int, power: bool = False) -> None:
-        """SIGKILL, or the whole machine; the controller sees it at once."""
+        """Kill the process, or the whole machine with `power`; the controller notices it at once."""
         broker = self[broker_id]
         broker.runtime.stop()
         kind = "power_loss" if power else "crash"
@@ -291,7 +291,7 @@ class Cluster:
         self.alive.discard(broker_id)
 
     def restart(self, broker_id: int) -> None:
-        """Start it again, with a new broker epoch; it is told what the controller last decided."""
+        """Start the broker again with a new broker epoch, and send it the controller's latest decisions."""
         broker = self[broker_id]
         if not broker.runtime.stopped:
             broker.manager.shutdown()
@@ -352,7 +352,7 @@ class Cluster:
                 self[broker_id].manager.become_leader_or_follower(self.leader_and_isr(topic_partition))
 
     def leader_and_isr(self, topic_partition: TopicPartition = TP, **changes: Any) -> Any:
-        """The LeaderAndIsr request for what is decided; `changes` override its parts."""
+        """Return the LeaderAndIsr request for the current state; `changes` override its fields."""
         version = changes.pop("version", 7)
         topic_id = changes.pop("topic_id", self.topic_id)
         outer = {
@@ -370,7 +370,7 @@ class Cluster:
         return request(ApiKey.LEADER_AND_ISR, version, topic_states=topics, **outer)
 
     def delete(self, *broker_ids: int) -> list[int]:
-        """Have brokers told that the topic ends, then have them delete it; their errors."""
+        """Announce the deletion of the topic, delete the replicas on these brokers, and return their errors."""
         self.told_deleted.add(TP)
         answers = [self[each].manager.stop_replica(self.stop_replica(-2, True)) for each in broker_ids]
         return [int(row.error_code) for answer in answers for row in answer.partition_errors]
@@ -382,7 +382,7 @@ class Cluster:
         return request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer)
 
     def alter(self, message: Any) -> Any:
-        """AlterPartition by the book, for partitions of topic `orders`."""
+        """Handle AlterPartition as the controller does, for partitions of topic `orders`."""
         topics = []
         for topic in message.topics:
             rows = [self._alter_one(message.broker_id, row) for row in topic.partitions]
@@ -416,13 +416,13 @@ class Cluster:
 
     @property
     def proposals(self) -> list[tuple[int, ...]]:
-        """The ISRs that were proposed so far, request by request."""
+        """Return the ISRs proposed so far, request by request."""
         return [
             proposed_isr(row) for message in self.alterations for topic in message.topics for row in topic.partitions
         ]
 
     def refuse(self, error: ErrorCode) -> Callable[[Any], Any]:
-        """For `script`: answer every partition of the next AlterPartition with this error."""
+        """Return an entry for `script` that answers every partition of the next AlterPartition with this error."""
 
         def handle(message: Any) -> Any:
             topics = [
@@ -443,7 +443,7 @@ class Cluster:
     def produce_later(
         self, broker_id: int, data: bytes, acks: int = -1, timeout_ms: int = 5_000, topic_partition: TopicPartition = TP
     ) -> Any:
-        """Start a produce; the future of its answer."""
+        """Start a produce, and return the future of its response."""
         return self[broker_id].manager.produce([(topic_partition, data)], acks, timeout_ms)
 
     def produce(
@@ -483,7 +483,7 @@ class Cluster:
         return run_task(self.scheduler, next(iter(self.brokers.values())).runtime, waiting())
 
     def settle(self, *broker_ids: int) -> None:
-        """Until these brokers' logs and high watermarks are level."""
+        """Run until these brokers' logs and high watermarks are equal."""
         brokers = [self[b] for b in broker_ids or sorted(self.alive)]
 
         def level() -> bool:

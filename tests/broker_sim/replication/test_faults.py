@@ -1,4 +1,4 @@
-"""Random crashes, power losses, cuts and leader changes: what was acknowledged survives clean elections."""
+"""Random crashes, power losses, link cuts and leader changes: acknowledged records survive clean elections."""
 
 from __future__ import annotations
 
