@@ -1,4 +1,4 @@
-"""A broker puts its own registration right when somebody spoils it, and gives up on an ensemble that is not there."""
+"""A broker restores its registration when another client changes it, and stops if no ensemble is reachable."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def registered(cluster: broker_world.Cluster) -> BrokerInfo | None:
 @pytest.mark.parametrize(
     "data", [b"rubbish", b"", znodes.encode_broker(BrokerInfo(2, (BrokerEndpoint("PLAINTEXT", "elsewhere", 1),)), 0)]
 )
-def test_a_registration_that_was_overwritten_is_written_again(cluster: broker_world.Cluster, data: bytes) -> None:
+def test_overwritten_registration_is_restored(cluster: broker_world.Cluster, data: bytes) -> None:
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     for _ in range(2):
@@ -47,12 +47,12 @@ def test_a_registration_that_was_overwritten_is_written_again(cluster: broker_wo
     first.kill()
     cluster.expire(first)
     cluster.wait(1_000)
-    # The next controller found it as it should be, and told everybody.
+    # The next controller found the correct registration and sent it to all brokers.
     told = cluster.controller.broker.metadata.brokers()
     assert sorted(broker.broker_id for broker in told) == sorted({1, 2, 3} - {first.broker_id})
 
 
-def test_a_registration_that_was_deleted_is_made_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
+def test_deleted_registration_is_created_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     cluster.ensemble.delete(PATH)
@@ -63,7 +63,7 @@ def test_a_registration_that_was_deleted_is_made_again_with_a_new_epoch(cluster:
     assert sorted(broker.broker_id for broker in cluster.nodes[1].broker.metadata.brokers()) == [1, 2, 3]
 
 
-def test_a_registration_that_ends_with_its_session_is_not_reported_as_deleted(cluster: broker_world.Cluster) -> None:
+def test_registration_of_an_expired_session_is_not_reported(cluster: broker_world.Cluster) -> None:
     node = cluster.nodes[2]
     cluster.expire(node)
     cluster.wait(3_000)
@@ -75,8 +75,8 @@ def test_a_registration_that_ends_with_its_session_is_not_reported_as_deleted(cl
 
 
 @pytest.mark.parametrize("key", ["zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"])
-def test_a_broker_that_finds_no_ensemble_in_time_says_so_in_one_line(tmp_path: Path, key: str) -> None:
-    # Where the first is not set, the second holds in its place.
+def test_unreachable_ensemble_is_reported_in_one_line(tmp_path: Path, key: str) -> None:
+    # The second key is the default of the first.
     with socket.create_server(("127.0.0.1", 0)) as silent:
         connect = f"127.0.0.1:{silent.getsockname()[1]}"
         config = tmp_path / "server.properties"

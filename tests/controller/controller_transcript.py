@@ -20,7 +20,7 @@ from zabka.kafka.zk import znodes
 
 
 class Transcript:
-    """Begins when it is made; `take` gives what was written and told since."""
+    """Records from its creation on; `take` returns the writes and requests since the last call."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -29,7 +29,8 @@ class Transcript:
 
         def multi(ops: Sequence[Op], session: int) -> list[OpResult]:
             results = apply(ops, session)
-            # Only what controllers do: tests have no session, brokers that are only registered have small ones.
+            # Only writes of controllers: tests have no session, and brokers that are only registered have other session
+            # ids.
             if 0x1000 <= session < 0x7000 and all(result.error is ErrorCode.OK for result in results):
                 for op, result in zip(ops, results, strict=True):
                     self._written(op, result)
@@ -73,7 +74,7 @@ class Transcript:
         self._add(None, f"zk {sign} {op.path}")
 
     def hear(self, told: Told) -> None:
-        """A broker got a control request."""
+        """Record a control request to a broker."""
         rows = [_told(told.kind, partition, row) for partition, row in sorted(told.partitions().items())]
         if told.kind == "UpdateMetadata":
             rows.insert(0, f"live {_ids([broker.id_ for broker in told.request.live_brokers])}")
@@ -94,7 +95,8 @@ class _Heard(list[Told]):
 
 
 def _side_by_side(orders: Mapping[int, Sequence[str]]) -> list[str]:
-    """Each broker's lines in its order; what several were told at the same place stands there once."""
+    """Merge the brokers' lines, keeping each broker's order; a line that several brokers have at the same place appears
+    once."""
     merged: list[tuple[list[int], str]] = []
     for who, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):
         place = 0

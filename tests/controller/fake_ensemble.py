@@ -1,6 +1,7 @@
-"""A coordination service with ZooKeeper's semantics in memory, and sessions that can lose it.
+"""In-memory coordination service with ZooKeeper's semantics, and sessions that can expire.
 
-A request takes LATENCY_US each way on the simulation's scheduler."""
+A request takes LATENCY_US each way on the simulation's scheduler.
+"""
 
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ class Znode:
 
 
 class FakeEnsemble:
-    """The tree, in one place; every applied write has its zxid."""
+    """The tree; every applied write has its own zxid."""
 
     def __init__(self) -> None:
         self.zxid = 0x100000000
@@ -124,7 +125,7 @@ class FakeEnsemble:
         fired += [(path, EventType.DELETED), (parent_path or "/", EventType.CHILDREN_CHANGED)]
 
     def multi(self, ops: Sequence[Op], session: int) -> list[OpResult]:
-        """All or nothing: on a failure the tree is put back."""
+        """Apply all operations or none: the first failure restores the tree."""
         self.zxid += 1
         touched = {path for op in ops for path in (op.path, op.path.rpartition("/")[0] or "/")}
         kept = {path: self.nodes[path].copy() for path in touched if path in self.nodes}
@@ -148,7 +149,7 @@ class FakeEnsemble:
                 session.fire(path, kind)
 
     def end_session(self, session_id: int) -> None:
-        """Close a session: its ephemerals go in one transaction."""
+        """Close a session: one transaction deletes its ephemeral znodes."""
         self.zxid += 1
         fired: list[tuple[str, EventType]] = []
         for path in sorted(path for path, node in self.nodes.items() if node.owner == session_id):
@@ -158,10 +159,10 @@ class FakeEnsemble:
         if ended is not None:
             ended.expire()
 
-    # -- the tests' own hands, at once and without a session
+    # -- writes by the tests, immediate and without a session
 
     def put(self, path: str, data: bytes | None = None, *, owner: int = 0) -> Stat:
-        """Create or set a znode, making what is missing above it."""
+        """Create or set a znode, and create its missing parents."""
         parent = path.rpartition("/")[0]
         if parent and parent not in self.nodes:
             self.put(parent)
@@ -182,7 +183,7 @@ class FakeEnsemble:
 
 
 class FakeSession:
-    """A `CoordinationService` of one node."""
+    """`CoordinationService` of one node."""
 
     def __init__(self, ensemble: FakeEnsemble, runtime: SimRuntime) -> None:
         self.ensemble = ensemble
@@ -229,7 +230,7 @@ class FakeSession:
             listener(state)
 
     def expire(self) -> None:
-        """The ensemble has ended this session; the node learns it when it runs."""
+        """End this session; the node learns of it when it runs."""
         session_id = self.session_id
 
         def learn() -> None:
