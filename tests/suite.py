@@ -1,6 +1,6 @@
-"""Runs the suite: what needs no clock on all cores, then what starts servers, and last what goes by real time.
+"""Run the suite: tests without a clock on all cores, then tests that start servers, and last tests in real time.
 
-`python -m tests.suite` (or `make test`).  With arguments, which are pytest's, it is one run of these.
+`python -m tests.suite` (or `make test`). With arguments, which are pytest's, it is a single run of these.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
-    """What pytest is called with, once for each run."""
+    """Return the arguments of each pytest run."""
     if arguments:
         return [list(arguments)]
     rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
@@ -37,7 +37,7 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
 
 
 def _without_those_alone(room: str) -> list[str]:
-    """The room itself, or its files where one of them is not to run beside others."""
+    """Return the folder itself, or its files if one of them must run alone."""
     if not any(file.startswith(f"{room}/") for file in ALONE):
         return [room]
     files = sorted(str(path.relative_to(HERE)) for path in (HERE / room).rglob("test_*.py"))
@@ -45,7 +45,7 @@ def _without_those_alone(room: str) -> list[str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The first exit code that tells of a failure, after all runs."""
+    """Run the suite; return the first exit code of a failure, after all runs."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     codes = [subprocess.call([sys.executable, "-m", "pytest", *run], cwd=HERE.parent) for run in runs(arguments, cores)]
     return next((code for code in codes if code), 0)

@@ -1,6 +1,6 @@
-"""The acceptance scenarios as a Kafka engineer would read them in a state-change log: see `controller_transcript`.
+"""The acceptance scenarios as lines of a state-change log: see `controller_transcript`.
 
-Broker 9 carries the controller and hosts nothing; the others are only registered.
+Broker 9 runs the controller and hosts no replicas; the other brokers are only registered.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def test_a_leader_dies_and_returns() -> None:
 
 
 @pytest.mark.scenario(36)
-def test_everybody_dies_and_the_wrong_one_returns() -> None:
+def test_all_replicas_die_and_the_one_outside_isr_returns() -> None:
     world, transcript = cluster(1, 2)
     world.create_topic("t", {0: [1, 2]})
     transcript.take()
@@ -407,7 +407,7 @@ def test_a_broker_without_replicas_comes_and_goes() -> None:
 
 
 @pytest.mark.scenario(34)
-def test_the_leader_that_dies_is_the_controller() -> None:
+def test_leader_that_dies_is_the_controller() -> None:
     world = World()
     world.start(1)
     world.start(2)

@@ -1,4 +1,4 @@
-"""No key of Kafka's is taken silently: each is honoured, refused, or listed as without an effect."""
+"""No key of Kafka's is ignored silently: each is supported, refused, or listed as without effect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.pe
 
 @cache
 def _named() -> frozenset[str]:
-    """Every text that stands in the brokers' code by itself, but for the tables' own."""
+    """Return every string constant in the brokers' code, without the tables' own."""
     found: set[str] = set()
     for room in ("broker_sim", "controller"):
         for path in sorted((ROOT / room).rglob("*.py")):
@@ -57,18 +57,18 @@ def test_every_key_is_in_one_list_and_no_other(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_somebody_reads_a_key_that_is_said_to_be_honoured(kind: str) -> None:
+def test_supported_keys_are_read(kind: str) -> None:
     _, honoured, _, _ = LISTS[kind]
     assert honoured.keys() - _named() == set()
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_nothing_reads_a_key_that_is_said_to_be_without_effect(kind: str) -> None:
+def test_keys_without_effect_are_not_read(kind: str) -> None:
     _, _, without_effect, _ = LISTS[kind]
     assert not (without_effect.keys() - CHECKED_ONLY) & _named()
 
 
-def test_every_sentence_is_one_line_of_words() -> None:
+def test_each_key_description_is_one_line_of_text() -> None:
     for _, *lists in LISTS.values():
         for each in lists:
             for key, said in each.items():

@@ -1,6 +1,6 @@
-"""Tries one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
+"""Try one mutant that runs on import: `python -m tests.mutation.fresh MODULE NUMBER CASES ANSWER`.
 
-CASES is a file with their names; who noticed the mutant is written to the file ANSWER.
+CASES is a file with the names of cases; the case that detected the mutant is written to the file ANSWER.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.mutation.mutants import mutated
 
 
 class _OnlyThese(Repeatable):
-    """The pytest plugin that leaves out every test that is not wanted."""
+    """Pytest plugin that deselects every other test."""
 
     def __init__(self, wanted: set[str]) -> None:
         self._wanted = wanted
@@ -32,7 +32,7 @@ class _OnlyThese(Repeatable):
 
 
 def main(path: str, number: str, wanted: str, told: str) -> None:
-    """Writes who noticed it."""
+    """Write the case that detected the mutant."""
     names = Path(wanted).read_text().splitlines()
     ChangedSources({path: mutated(path, int(number))})
     only = _OnlyThese(set(names))

@@ -1,8 +1,8 @@
-"""How many mutants of the rooms' code are noticed by their tests or by fifty seeds, and which are not.
+"""Count the mutants of the packages' code that their tests or fifty seeds detect, and list the others.
 
-`python -m tests.mutation.run --sample 200 --seed 1`.  What is known is kept in a file and not tried again while the
-module is as it was: a run that was stopped goes on where it was.  `--again` tries those that survived once more, after
-tests were added.  Exits with 1 where fewer than 92 in a hundred are noticed.
+`python -m tests.mutation.run --sample 200 --seed 1`. Results are kept in a file and reused while the module is
+unchanged, so a run that was stopped continues. `--again` tries the surviving mutants once more, after tests were added.
+The exit code is 1 if fewer than 92 percent are detected.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WANTED_PERCENT = 92
 
 
 class Results:
-    """What is known of each mutant: a file with a line each.  A line counts while its module has the same bytes."""
+    """Results of the mutants: a file with a line for each. A line is valid while its module has the same bytes."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -37,7 +37,7 @@ class Results:
                 self.by[kept["name"]] = kept["by"]
 
     def add(self, mutant: Mutant, verdict: Verdict) -> None:
-        """Keep one more."""
+        """Store one result."""
         self.by[mutant.name] = verdict.by
         kept = {
             "name": mutant.name, "path": mutant.path, "digest": self._digests[mutant.path], "by": verdict.by,
@@ -48,7 +48,7 @@ class Results:
 
 
 class Progress:
-    """Says after each mutant how far it is, how fast it goes, and when it will be done."""
+    """Report the progress, the rate and the expected end after each mutant."""
 
     def __init__(self, results: Results, count: int) -> None:
         self._results = results
@@ -58,7 +58,7 @@ class Progress:
         self._survived = 0
 
     def tell(self, mutant: Mutant, verdict: Verdict) -> None:
-        """One more is known."""
+        """Add a result, and report the progress."""
         self._results.add(mutant, verdict)
         self._done += 1
         took_s = time.time() - self._begin
@@ -77,7 +77,7 @@ def _say(text: str) -> None:
 
 
 def _gathered(file: Path) -> Cases:
-    """Which case executes which line."""
+    """Return the lines that each case executes."""
     if stale := Cases(file).stale():
         _say(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
         subprocess.run(
@@ -87,7 +87,7 @@ def _gathered(file: Path) -> Cases:
 
 
 def _report(mutants: list[Mutant], results: Results) -> float:
-    """The table of rooms, the survivors, and the percentage that was noticed."""
+    """Print the table of packages and the surviving mutants; return the percentage that was detected."""
     known = [mutant for mutant in mutants if mutant.name in results.by]
     tried, noticed = Counter[str](), Counter[str]()
     for mutant in known:
@@ -106,7 +106,7 @@ def _report(mutants: list[Mutant], results: Results) -> float:
 
 
 def main() -> int:
-    """0 where enough of them were noticed."""
+    """Run the command; return 0 if enough mutants were detected."""
     options = argparse.ArgumentParser(description=__doc__)
     options.add_argument("--sample", type=int, default=0, help="how many mutants, drawn by --seed; 0: all of them")
     options.add_argument("--seed", type=int, default=1)
@@ -126,7 +126,7 @@ def main() -> int:
         for each in mutants
         if each.name not in results.by or (chosen.again and results.by[each.name].startswith(SURVIVED))
     ]
-    left.sort(key=lambda mutant: not mutant.function)  # What runs on import takes long: last.
+    left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so they come last.
     _say(f"{len(mutants)} mutants, {len(left)} to try")
     if left:
         try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).tell)

@@ -1,4 +1,4 @@
-"""Tries mutants: a pytest session that has collected every test forks one child for each."""
+"""Try mutants: a pytest session that has collected every test forks one child for each."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 
 class Verdict(NamedTuple):
-    """What became of a mutant: who noticed it (or SURVIVED), and after how many seconds."""
+    """The result of a mutant: the case that detected it (or SURVIVED), and the seconds that it took."""
 
     by: str
     wall_s: float
 
 
 class Trials(Repeatable):
-    """The pytest plugin in whose place of the tests the mutants are tried, one after the other."""
+    """Pytest plugin that tries the mutants one after the other, in place of the tests."""
 
     def __init__(
         self, mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]
@@ -54,7 +54,7 @@ class Trials(Repeatable):
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        import_module("zabka.simulation.run")  # So that no child has to.
+        import_module("zabka.simulation.run")  # Imported here so that no child imports it.
         self._items = {item.nodeid: item for item in session.items}
         self._functions = RunningFunctions()
         gc.freeze()  # A collection in a child would copy every page.
@@ -100,13 +100,13 @@ def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> N
 
 
 def _limit_time(seconds: float) -> None:
-    """Let this process be ended if it takes far longer than that from now on, or waits."""
+    """Terminate this process if it runs or waits far longer than that from now on."""
     signal.setitimer(signal.ITIMER_PROF, CPU_SPARE_S + CPU_FACTOR * seconds)
     signal.setitimer(signal.ITIMER_REAL, WALL_SPARE_S + WALL_FACTOR * seconds)
 
 
 def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoReturn]], NoReturn]) -> str:
-    """What a forked child tells.  It may use some times what its cases cost without the mutant."""
+    """Return the answer of a forked child. Its limit is a multiple of the time of its cases without the mutant."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
 
@@ -152,7 +152,7 @@ def _heard(reading: int, child: int, wall_s: float) -> str:
 
 
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
-    """The same for what runs on import: a process of its own imports the changed module."""
+    """Try a mutant of import-time code: a separate process imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
         told = Path(folder) / "told"
         wanted = Path(folder) / "wanted"
@@ -178,7 +178,7 @@ def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
 
 
 def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]) -> None:
-    """Try every mutant by the tests and so many seeds, and say each verdict as it is known."""
+    """Try every mutant with the tests and `seeds` seeds, and report each verdict at once."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
         if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, say)])) not in (0, 5):
