@@ -32,7 +32,7 @@ Maven, Go, kcat) is skipped, and the reason is below the table.
 OUTCOMES = ("passed", "failed", "skipped")
 REASON_MAX = 100
 KEPT = ROOT / ".long-run"
-"""Where a run of everything keeps what it knows until it ends, a file for each commit."""
+"""Folder of the results of unfinished complete runs, with a file for each commit."""
 
 
 class Tally:

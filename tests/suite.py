@@ -17,10 +17,10 @@ SIDE_BY_SIDE = (
     "kafka", "mutation", "pipeline", "simulation", "cli/test_search.py", "cli/test_simulate.py",
     "cli/test_whole_seeds.py", "cli/test_why.py",
 )  # fmt: skip
-"""Rooms, and files of others, whose tests go by virtual time, or wait for as long as it takes.  The others start
-clusters, whose sessions end in real time: there are no more of them at a time than cores."""
+"""Folders and files whose tests use virtual time, or wait without a limit.  The other tests start clusters, whose
+sessions expire in real time; there are at most as many of them at a time as cores."""
 ALONE = ("api/test_bounded_http.py", "browser/test_live.py", "browser/test_load.py")
-"""Files that share the machine with nobody."""
+"""Files that run alone on the machine."""
 
 
 def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:

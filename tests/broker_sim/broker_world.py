@@ -38,7 +38,7 @@ class Node:
         self.events: list[Event] = []
         self.said: list[str] = []
         self.more_ports: dict[str, Any] = {}
-        """Ports of the next `Broker` that are not as usual."""
+        """Ports of the next `Broker` that replace the default ones."""
         self.runtime: SimRuntime
         self.session: FakeSession
         self.broker: Broker

@@ -384,7 +384,7 @@ def test_automatic_creation_that_fails_returns_the_reason(name: str, keys: dict[
     cluster.stop_all()
 
 
-# ---- configuration takes effect -------------------------------------------------------------------------------
+# ---- configuration changes ------------------------------------------------------------------------------------
 
 
 def test_topics_min_insync_replicas_applies_to_its_first_record(cluster: Cluster) -> None:

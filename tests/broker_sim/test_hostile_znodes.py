@@ -22,7 +22,7 @@ from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
 STRANGER = 0x666
-"""Owns the ephemerals that the stranger makes."""
+"""Session that owns the ephemeral znodes of the foreign client."""
 
 LAWFUL: dict[str, object] = {
     "/brokers/ids/9": {
@@ -161,7 +161,7 @@ def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path:
 
 
 HALF_A_PAIR = "\ud800"
-"""Text that JSON can hold and no request and no znode can."""
+"""Text that JSON can represent, but neither a request nor a znode."""
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster,
 
 
 LONG = "a" * 32_768
-"""One more than a string in a request has bytes."""
+"""One byte more than the longest string in a request."""
 
 
 @pytest.mark.parametrize(

@@ -388,7 +388,7 @@ def test_request_time_excludes_waiting() -> None:
     run(test)
 
 
-def test_an_error_thrown_into_a_measured_request_reaches_it() -> None:
+def test_error_in_a_measured_request_is_propagated() -> None:
     async def test() -> None:
         ended: list[str] = []
 

@@ -70,9 +70,9 @@ class World:
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
         self.offline_replicas: dict[int, set[TopicPartition]] = {}
-        """By broker: replicas whose log directory has failed."""
+        """Replicas on failed log directories, by broker."""
         self.epochs_known: dict[int, int] = {}
-        """By broker: the latest controller epoch that it has heard of elsewhere."""
+        """The latest controller epoch that each broker has received from another controller."""
         self.random = Random(7)
         for path in znodes.PERSISTENT_PATHS:
             self.ensemble.put(path)

@@ -69,7 +69,7 @@ class FakeEnsemble:
         self.sessions: dict[int, FakeSession] = {}
         self.next_session = 0x1000
         self.unreadable: dict[str, ErrorCode] = {}
-        """What reading the data of a znode is answered with, where it is not with that."""
+        """The error with which reading the data of a znode fails, by path."""
         self.unwritable: dict[str, ErrorCode] = {}
 
     # -- operations
@@ -192,9 +192,9 @@ class FakeSession:
         self.session_id = SessionId(0)
         self.hold_watches = False
         self.tells_zxid = True
-        """Whether a watch names its transaction: not after a reconnection, nor by servers before 3.9."""
+        """Whether a watch event has its zxid: not after a reconnection, and not from servers before 3.9."""
         self.lose_replies = 0
-        """The next so many replies are lost, after the request was carried out."""
+        """How many of the next replies are lost, after the request was applied."""
         self.lose_requests = 0
         self.lose_reply_to: Callable[[Sequence[Op]], bool] = lambda ops: False
         self.multis: list[list[Op]] = []

@@ -162,7 +162,7 @@ def test_invariants_hold_and_the_cluster_heals_after_faults(seed: int) -> None:
             assert world.state(topic, partition).leader in BROKERS, f"{topic}-{partition} has no leader"
 
 
-def test_the_same_seed_gives_the_same_journal() -> None:
+def test_same_seed_gives_the_same_journal() -> None:
     def run() -> list[tuple[int, str]]:
         world = World()
         world.start(*CONTROLLERS)

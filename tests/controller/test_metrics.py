@@ -99,7 +99,7 @@ def test_queue_metrics_have_its_length_and_waiting_times(world: World) -> None:
     assert after["EventQueueTimeMs_Count"] > queue["EventQueueTimeMs_Count"]
 
 
-def test_requests_that_wait_for_brokers_are_counted(world: World) -> None:
+def test_requests_waiting_for_brokers_are_counted(world: World) -> None:
     world.unreachable.add(3)
     world.create_topic("users", {0: [3]})
     world.settle()

@@ -305,7 +305,7 @@ PARTITION_PREVIOUS = {
     "OfflinePartition": {"NewPartition", "OnlinePartition", "OfflinePartition"},
     "NonExistentPartition": {"OfflinePartition"},
 }
-"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, state by state."""
+"""validPreviousStates of Kafka 3.9's PartitionStateMachine.scala, for each state."""
 REPLICA_PREVIOUS = {
     "NewReplica": {"NonExistentReplica"},
     "OnlineReplica": {"NewReplica", "OnlineReplica", "OfflineReplica", "ReplicaDeletionIneligible"},

@@ -61,7 +61,7 @@ def test_kraft_controller_is_never_replaced(world: World, session: FakeSession, 
 
 
 @pytest.mark.scenario(69)
-def test_a_batch_of_state_writes_has_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
+def test_batch_of_state_writes_has_an_outcome_for_each(world: World, session: FakeSession, zk: Zk) -> None:
     world.ensemble.put(znodes.CONTROLLER_EPOCH, b"4")
     state = LeaderAndIsr(1, 0, (1, 2), 4)
     for partition in (GOOD, STALE):

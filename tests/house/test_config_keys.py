@@ -26,9 +26,9 @@ LISTS = {
     ),
 }
 TABLES = {"broker_keys.py", "topic_config.py", "key_sentences.py", "keys_without_effect.py", "unsupported_values.py"}
-"""Where keys are named because there are such keys, not because anybody reads them."""
+"""Modules that list the names of keys without reading them."""
 CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.per.data.dir", "num.replica.fetchers"}
-"""Pools of threads: an alteration is checked as Kafka checks it, against the size that the pool would have."""
+"""Thread pools: a change is checked as in Kafka, against the size that the pool would have."""
 
 
 @cache
@@ -50,7 +50,7 @@ def _named() -> frozenset[str]:
 
 
 @pytest.mark.parametrize("kind", LISTS)
-def test_every_key_is_in_one_list_and_no_other(kind: str) -> None:
+def test_config_key_is_in_exactly_one_list(kind: str) -> None:
     keys, *lists = LISTS[kind]
     listed = [key for each in lists for key in each]
     assert sorted(listed) == sorted(keys)

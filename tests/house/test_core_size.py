@@ -13,7 +13,7 @@ from packaging.requirements import Requirement
 from tests.house.packages import ROOT
 
 CORE_MB = 30
-"""Without the bytecode that Python adds (19 MB in 3.11), which depends on who installs."""
+"""Without the bytecode that Python adds (19 MB in 3.11), which depends on the installer."""
 ABSENT = {"typer", "rich", "pygments", "httpx", "pydantic-settings", "sse-starlette", "prometheus-client", "pyspark"}
 
 
@@ -42,6 +42,6 @@ def test_plain_installation_has_no_command_line_and_no_page() -> None:
     assert CORE.isdisjoint(ABSENT)
 
 
-def test_a_plain_installation_is_small() -> None:
+def test_plain_installation_is_small() -> None:
     megabytes = sum(path.stat().st_size for path in files_of_the_core() if path.is_file()) / 1e6
     assert 20 < megabytes < CORE_MB

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "testing": {"msgspec", "pytest"},
     "cli": {"msgspec", "kio"},
 }
-"""The packages of others that a room may import."""
+"""The third-party packages that each package can import."""
 OF_EXTRAS = {
     "compose/progress.py": "cli",
     "zabka/cli/": "cli",
@@ -60,18 +60,18 @@ OF_EXTRAS = {
     "ensemble/client/shim/": "kazoo",
     "ensemble/runtime/node_process.py": "uvloop",
 }
-"""The modules, or folders, that may import an extra's packages."""
+"""The modules and folders that can import an extra's packages."""
 DEVELOPMENT = {"compose/locks.py": {"packaging"}, "scripts/setup/page_libraries.py": {"setuptools"}}
-"""What is run in the source tree alone, with the lock's packages."""
+"""Programs that run only in the source tree, with the packages of the lock."""
 ALWAYS_THERE = {"starlette", "pydantic_core"}
-"""What a requirement brings for certain: FastAPI is written on Starlette, pydantic on its core."""
+"""Packages that a requirement always installs: FastAPI builds on Starlette, pydantic on its core."""
 
 
 BROUGHT_ALONG = {"pandas": "numpy", "pyspark": "py4j", "typer": "click"}
-"""What an extra's package brings for certain: pandas is written on numpy, PySpark speaks to Java through py4j, Typer is
-written on Click until it has a copy of it."""
+"""Packages that an extra's package always installs: pandas builds on numpy, PySpark calls Java through py4j, and Typer
+builds on Click until it has its own copy."""
 NEW_IN_THE_LIBRARY = {"compression"}
-"""Packages of the standard library that the oldest Python we run on has not: Python 3.14's."""
+"""Packages of Python 3.14's standard library, which our oldest supported Python lacks."""
 
 
 def imported(path: Path) -> set[str]:
@@ -145,7 +145,7 @@ class Absent:
             raise ModuleNotFoundError(f"No module named {{name!r}}", name=name)
 sys.meta_path.insert(0, Absent())
 """
-"""Imports of these fail in that process, as where they are not installed."""
+"""Makes imports of these packages fail in that process, as if they were not installed."""
 
 
 def run_without(extra: str, code: str) -> subprocess.CompletedProcess[str]:

@@ -37,7 +37,7 @@ ENSEMBLE_LAYERS: dict[str, set[str]] = {
     "client": {"runtime", "auth", "base", "records"},
     "server": {"runtime", "txnlog", "tree", "zab", "auth", "base", "records"},
 }
-"""What each part of `ensemble` may import; `base` are the modules that stand in no part (ids, jute, txn, …)."""
+"""Allowed imports of each part of `ensemble`; `base` are the modules outside the parts (ids, jute, txn, …)."""
 SHELLS = {
     "zabka/journal/writer.py",
     "zabka/journal/high_watermark_files.py",

@@ -27,7 +27,7 @@ PATHS_OWN_IO = {
     "rglob", "rmdir", "samefile", "symlink_to", "touch", "write_bytes", "write_text",
 }  # fmt: skip
 OF_BOTH = {"open", "rename", "resolve", "stat", "unlink"}
-"""The port has them as well: it shows in what they are called on."""
+"""The port has these methods, too; the receiver of the call distinguishes them."""
 THREADS = {"Thread", "ThreadPoolExecutor", "Timer", "to_thread", "run_in_executor", "sleep"}
 
 

@@ -18,7 +18,7 @@ TEXTS = [
 _DOTTED = re.compile(rf"`((?:zabka\.(?:{'|'.join(PACKAGES)})|bench|scripts|tests)(?:\.\w+)+)`")
 _SLASHED = re.compile(r"`((?:api|broker_sim|compose|controller|ensemble|zabka|bench|scripts|tests)(?:/[\w.]+)+/?)`")
 NOT_IN_THE_TREE = {"zabka/cli/VERB.py", "compose.yaml"}
-"""A pattern of names, and a file that a user writes."""
+"""A name pattern, and a file that a user writes."""
 
 
 @cache

@@ -24,7 +24,7 @@ TOO_OFTEN_TO_NAME = {
     "ensemble/tree/plain_proposals.py:plain_create_bytes",  # 142 ns, and 10 more
 }
 """Calls (module:function) on the path of every write or read for which a name costs time: a Python function takes 5 ns
-for each argument passed by name.  Classes of msgspec take 1 ns, which is less than the figures vary by."""
+for each argument passed by name.  Classes of msgspec take 1 ns, which is less than the variation of the figures."""
 FUNCTION_LINES_MAX = 75
 BANNED_NAMES = {"utils.py", "helpers.py", "misc.py", "common.py", "manager.py"}
 

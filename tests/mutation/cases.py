@@ -25,10 +25,10 @@ TESTS = (
     "tests/ensemble/server/config", "tests/ensemble/server/net/test_wire.py", "tests/journal/test_message_log.py",
     "tests/kafka/zk/test_coordination.py",
 )  # fmt: skip
-"""Those of the rooms, and of the neighbours that hold parts of them: lines of servers, packets and their names, and the
-controller's queues."""
+"""Tests of the mutated packages, and of other packages that test parts of them: lines of servers, packets and their
+names, and the controller's queues."""
 SEEDS = {"ensemble": 14, "reconfiguring": 8, "read-only": 8, "disks": 10, "chaos": 10}
-"""How many seeds of each scenario; together they take about half a minute."""
+"""The number of seeds of each scenario; together they take about half a minute."""
 PYTEST = ["-o", "addopts=", "-o", "timeout=0", "-m", "not long", "-q", "-s", "-p", "no:cacheprovider"]
 SEED = "seed "
 USING_S_MAX = 10.0

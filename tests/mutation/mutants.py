@@ -10,8 +10,7 @@ from typing import NamedTuple, TypeGuard
 
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
-"""A number from here on is doubled: that a time-out of 1,600 ms becomes 1,601, or 1,599, is no fault that a test should
-see."""
+"""Numbers from this one on are doubled: a test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms."""
 ROOMS = (
     "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
     "zabka/ensemble/tree",

@@ -25,10 +25,10 @@ from tests.mutation.patching import RunningFunctions
 MEMORY_MAX = 4 << 30
 CPU_SPARE_S = 3.0
 CPU_FACTOR = 10
-"""A case that takes so much longer than without the mutant will never end."""
+"""A case that takes this many times longer than without the mutant will never end."""
 WALL_FACTOR = 40
 WALL_SPARE_S = 30
-"""One that waits for what never comes takes no processor's time: a busy machine is allowed to be so much slower."""
+"""A case that waits for ever uses no CPU time; these factors allow for a busy machine."""
 SURVIVED, RUNS_ON_IMPORT = "survived", "runs on import"
 
 

@@ -41,7 +41,7 @@ def at_one(cluster: Cluster, message: Any) -> Any:
     return cluster.on(node, node.broker.handle(message))
 
 
-def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
+def test_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -> None:
     assert alter(cluster, {"min.insync.replicas": "2"}) is None
     cluster.wait(100)
     assert cluster.ensemble.data("/config/topics/orders") == b'{"version":1,"config":{"min.insync.replicas":"2"}}'
@@ -52,14 +52,14 @@ def test_a_change_is_written_notified_and_applied_everywhere(cluster: Cluster) -
         assert all(partition.min_isr == 2 for partition in node.broker.replicas.partitions.values())
 
 
-def test_a_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
+def test_null_value_removes_an_override_and_the_others_stay(cluster: Cluster) -> None:
     alter(cluster, {"min.insync.replicas": "2", "retention.ms": "1000"})
     alter(cluster, {"min.insync.replicas": None})
     assert entry(cluster, "min.insync.replicas").source == Source.DEFAULT_CONFIG
     assert entry(cluster, "retention.ms").value == "1000"
 
 
-def test_a_value_is_described_with_where_it_comes_from() -> None:
+def test_config_value_is_described_with_its_source() -> None:
     cluster = Cluster(min_insync_replicas="2").start()
     cluster.run(cluster.client.create_topic("orders", 1, 3))
     assert entry(cluster, "min.insync.replicas").synonyms == (
@@ -197,7 +197,7 @@ def test_valid_change_succeeds_despite_an_invalid_znode_value(cluster: Cluster) 
 
 
 @pytest.mark.parametrize("given", ["broker.id", "node.id"])
-def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None:
+def test_broker_with_one_of_its_two_id_keys_describes_both(given: str) -> None:
     # KafkaConfig.populateSynonyms.
     cluster = Cluster(1)
     node = cluster.nodes[1]
@@ -210,7 +210,7 @@ def test_a_broker_with_one_of_its_two_numbers_describes_both(given: str) -> None
     cluster.stop_all()
 
 
-def test_a_broker_describes_itself_and_no_other(cluster: Cluster) -> None:
+def test_broker_describes_only_itself(cluster: Cluster) -> None:
     described = entry(cluster, "replica.lag.time.max.ms", BROKER_RESOURCE, "2")
     assert (described.value, described.source, described.read_only) == ("3000", Source.STATIC_BROKER_CONFIG, True)
     rows = [{"resource_type": BROKER_RESOURCE, "resource_name": "2", "configuration_keys": None}]
@@ -350,7 +350,7 @@ def test_lists_are_appended_to_and_subtracted_from(cluster: Cluster) -> None:
     assert incrementally(cluster, 9, "compact").error_code is ErrorCode.invalid_request
 
 
-def test_a_change_that_names_a_key_twice_is_refused(cluster: Cluster) -> None:
+def test_change_with_a_repeated_key_is_refused(cluster: Cluster) -> None:
     configs = [{"name": "retention.ms", "config_operation": 0, "value": value} for value in ("1", "2")]
     rows = [{"resource_type": TOPIC_RESOURCE, "resource_name": "orders", "configs": configs}]
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
@@ -373,7 +373,7 @@ def test_validate_only_changes_nothing(cluster: Cluster) -> None:
 
 
 @pytest.mark.scenario(72)
-def test_without_a_controller_nothing_is_changed(cluster: Cluster) -> None:
+def test_config_change_without_a_controller_changes_nothing(cluster: Cluster) -> None:
     survivor = next(n for n in cluster.nodes.values() if n is not cluster.controller)
     cluster.ensemble.delete("/controller")
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
@@ -524,7 +524,7 @@ def test_invalid_describe_resource_gets_kafkas_error_message(
     assert says in answer.error_message
 
 
-def test_a_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
+def test_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": []}] * 2
     answer = at_one(cluster, request(ApiKey.INCREMENTAL_ALTER_CONFIGS, 1, resources=rows))
     assert [row.error_message for row in answer.responses] == ["Each resource must appear at most once."] * 2

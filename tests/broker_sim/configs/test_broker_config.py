@@ -78,7 +78,7 @@ def test_value_that_matches_the_missing_feature_is_accepted() -> None:
 
 
 @pytest.mark.parametrize("name", ["remote.storage.enable", "remote.log.copy.disable", "remote.log.delete.on.disable"])
-def test_a_topic_is_not_tiered(name: str) -> None:
+def test_topic_cannot_be_tiered(name: str) -> None:
     with pytest.raises(ConfigError, match=r"Tiered Storage|under Zookeeper's mode"):
         validate_topic_config({name: "true"})
     assert validate_topic_config({name: "false"}) == {name: False}
@@ -104,7 +104,7 @@ def test_a_topic_is_not_tiered(name: str) -> None:
         ("zabka.journal.level=loud", "String must be one of: normal, full"),
     ],
 )  # fmt: skip
-def test_a_bad_value_is_a_clear_error(line: str, says: str) -> None:
+def test_invalid_value_gives_a_clear_error(line: str, says: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         parse_config(LEAST + line + "\n")
     assert says in str(wrong.value)
@@ -133,7 +133,7 @@ def test_cleaner_memory_is_one_megabyte_or_more_per_thread() -> None:
     assert (settings.key_bytes, settings.key_load) == (32 << 20, 0.5)
 
 
-def test_node_id_is_the_other_name_of_broker_id() -> None:
+def test_node_id_is_a_synonym_of_broker_id() -> None:
     assert parse_config("zookeeper.connect=127.0.0.1:2181\nnode.id=7\n").broker_id == 7
     assert parse_config(LEAST + "node.id=1\n").broker_id == 1
     with pytest.raises(ConfigError, match=r"You must set `node.id` to the same value as `broker.id`"):
@@ -216,7 +216,7 @@ def test_server_properties_are_read_as_java_allows() -> None:
         parse_config("broker.id=1\nzookeeper.connect=h:1\nlog.dirs=C:\\users")
 
 
-def test_broker_with_a_bad_escape_ends_with_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_escape_stops_the_broker_with_a_one_line_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "server.properties"
     path.write_bytes(b"broker.id=1\nlog.dirs=C:\\users\n")
     assert run_broker(path) == 1

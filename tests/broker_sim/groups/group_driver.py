@@ -185,7 +185,7 @@ class Members:
     def state(self) -> str:
         return str(self.described().group_state)
 
-    # ---- whole steps -------------------------------------------------------------------------------------------
+    # ---- combined steps ----------------------------------------------------------------------------------------
 
     def new_member(self, instance_id: str | None = None, **values: Any) -> tuple[str, Asked]:
         """Return a member id and its pending JoinGroup."""

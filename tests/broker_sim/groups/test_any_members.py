@@ -21,7 +21,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 
 STEPS = 150
 LONG_MS = 3_000_000
-"""Longer than any time-out."""
+"""Longer than any timeout."""
 
 
 class Storing:
@@ -63,7 +63,7 @@ class Play:
         self.group = Group("g", 0)
         self.known: list[tuple[str, str | None]] = [("x", None)]
         self.answers: list[list[Any]] = []
-        """Of each request; just one is right."""
+        """The responses to each request; exactly one is correct."""
 
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1_000)

@@ -113,7 +113,7 @@ def test_member_without_a_common_protocol_is_refused(members: Members) -> None:
 
 
 @pytest.mark.parametrize("session_ms", [5_999, 1_800_001])
-def test_a_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
+def test_session_timeout_out_of_bounds_is_refused(members: Members, session_ms: int) -> None:
     assert members.join(session_ms=session_ms).error is ErrorCode.invalid_session_timeout
 
 
@@ -123,7 +123,7 @@ def test_unknown_member_id_is_refused_in_any_group(members: Members) -> None:
     assert members.join("nobody").error is ErrorCode.unknown_member_id
 
 
-def test_an_empty_group_id_is_refused(cluster: Cluster) -> None:
+def test_empty_group_id_is_refused(cluster: Cluster) -> None:
     nameless = Members(cluster, "")
     assert nameless.join().error is ErrorCode.invalid_group_id
     assert nameless.heartbeat("m", 1) is ErrorCode.invalid_group_id
@@ -361,7 +361,7 @@ def test_new_rebalance_ends_the_wait_for_an_assignment(members: Members) -> None
 # ---- leaving ---------------------------------------------------------------------------------------------------
 
 
-def test_leaving_rebalances_the_rest_at_once(members: Members) -> None:
+def test_leave_starts_a_rebalance_at_once(members: Members) -> None:
     (leader, follower), generation = members.stable(2)
     answer = members.leave((follower, None), ("nobody", None))
     assert [row.error_code for row in answer.members] == [NONE, ErrorCode.unknown_member_id]
@@ -472,7 +472,7 @@ def test_groups_are_listed_and_filtered_by_state_and_type(members: Members) -> N
     assert listed(states_filter=["empty"]) == listed(types_filter=["consumer"]) == []
 
 
-def test_a_group_that_does_not_exist_is_described_as_dead(members: Members) -> None:
+def test_unknown_group_is_described_as_dead(members: Members) -> None:
     described = members.described()
     assert (described.error_code, described.group_state) == (NONE, "Dead")
 

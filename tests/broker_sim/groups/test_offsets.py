@@ -71,7 +71,7 @@ def test_commit_of_the_old_generation_is_accepted_during_joining(members: Member
     assert members.committed().committed_offset == 5
 
 
-def test_a_commit_counts_as_a_heartbeat(members: Members) -> None:
+def test_commit_counts_as_a_heartbeat(members: Members) -> None:
     (member,), generation = members.stable()
     for offset in range(4):
         members.cluster.wait(8_000)
@@ -268,7 +268,7 @@ def test_group_hash_is_the_same_as_in_java(text: str, code: int) -> None:
     assert java_hash(text) == code
 
 
-def test_the_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
+def test_coordinator_is_the_leader_of_the_groups_partition(members: Members) -> None:
     for node in members.cluster.nodes.values():
         (row,) = find(node, members.group_id)
         assert row.error_code == NONE and row.node_id == members.coordinator.broker_id
@@ -293,12 +293,12 @@ NOT_SUPPORTED = "Transactions are not supported by this broker."
 
 
 @pytest.mark.parametrize("version", [3, 4, 5, 6])
-def test_transactional_id_finds_unsupported_version_and_why(members: Members, version: int) -> None:
+def test_transactional_id_gets_unsupported_version_and_reason(members: Members, version: int) -> None:
     assert coordinator_of(members, version, 1) == (ErrorCode.unsupported_version, NOT_SUPPORTED, -1)
 
 
 @pytest.mark.parametrize("version", [1, 2])
-def test_old_version_of_named_client_finds_a_fatal_error(members: Members, version: int) -> None:
+def test_named_client_of_an_old_version_gets_a_fatal_error(members: Members, version: int) -> None:
     found = coordinator_of(members, version, 1, software="librdkafka")
     assert found == (ErrorCode.transactional_id_authorization_failed, NOT_SUPPORTED, -1)
 

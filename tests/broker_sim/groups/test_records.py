@@ -62,7 +62,7 @@ def test_keys_of_offsets_and_groups_have_kafkas_bytes() -> None:
     assert read_key(GROUP_KEY) == GroupKey("g")
 
 
-def test_a_key_of_an_unknown_version_is_read_as_none() -> None:
+def test_key_of_an_unknown_version_is_read_as_none() -> None:
     assert read_key(b"\x00\x03\x00\x01g") is None
 
 

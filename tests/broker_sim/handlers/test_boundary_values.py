@@ -144,7 +144,7 @@ def test_empty_transactional_id_is_accepted(cluster: Cluster) -> None:
         (-128, ErrorCode.unsupported_endpoint_type),
     ],
 )
-def test_a_broker_describes_brokers(cluster: Cluster, kind: int, error: ErrorCode) -> None:
+def test_broker_endpoint_describes_only_brokers(cluster: Cluster, kind: int, error: ErrorCode) -> None:
     answer = asked(cluster, ApiKey.DESCRIBE_CLUSTER, 1, endpoint_type=kind)
     assert (answer.error_code, answer.endpoint_type) == (error, 1)
 
@@ -177,7 +177,7 @@ def test_later_of_two_names_of_one_entity_type_wins(cluster: Cluster) -> None:
     assert "/config/clients/later" in cluster.ensemble.nodes
 
 
-def test_a_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
+def test_credential_without_a_password_is_not_stored(cluster: Cluster) -> None:
     upsertion = {"name": "u", "mechanism": 1, "iterations": 4096, "salt": b"s", "salted_password": b""}
     answer = asked(cluster, ApiKey.ALTER_USER_SCRAM_CREDENTIALS, 0, deletions=[], upsertions=[upsertion])
     assert answer.results[0].error_code is UNKNOWN_ERROR

@@ -70,7 +70,7 @@ def test_valid_batch_of_a_partition_named_twice_is_stored(cluster: Cluster, reco
     assert stored(cluster) == [b"a"]
 
 
-def test_an_unknown_partition_named_twice_has_one_row(cluster: Cluster) -> None:
+def test_unknown_partition_named_twice_has_one_row(cluster: Cluster) -> None:
     rows = produced(cluster, batch("a"), batch("b"), partition=7)
     assert rows == [("orders", 7, ErrorCode.unknown_topic_or_partition, -1)]
 

@@ -275,7 +275,7 @@ def test_topic_deletion_can_be_disabled() -> None:
     cluster.stop_all()
 
 
-def test_a_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
+def test_topic_can_be_deleted_by_its_id(cluster: Cluster) -> None:
     cluster.run(cluster.client.create_topic("orders", 1, 1))
     topic_id = cluster.controller.broker.metadata.topic_id("orders")
     other = type(topic_id)(int=77)
@@ -390,7 +390,7 @@ def test_topic_names_with_other_characters_are_refused(name: str) -> None:
     assert invalid_name(name) is not None
 
 
-def test_a_period_and_an_underscore_collide() -> None:
+def test_period_and_an_underscore_collide() -> None:
     assert collide("a.b_c", "a_b.c") and not collide("a.b", "a-b")
 
 

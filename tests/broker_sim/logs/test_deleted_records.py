@@ -10,7 +10,7 @@ from zabka.broker_sim.logs.partition_log import PartitionLog
 from zabka.kafka.record_batch import split_batches
 
 DELETED = 9
-"""In the midst of the second batch of six."""
+"""In the middle of the second batch of six records."""
 
 
 def delete(cluster: Cluster, offset: int) -> None:

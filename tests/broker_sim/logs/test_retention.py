@@ -83,7 +83,7 @@ def test_uncommitted_records_are_not_deleted_by_retention() -> None:
     assert retention.drop_older(log, 1, 10_000) == 2 and log.start_offset == 2
 
 
-def test_a_log_without_a_retention_limit_keeps_every_segment() -> None:
+def test_log_without_a_retention_limit_keeps_every_segment() -> None:
     log = a_log()
     append(log, ("k", "v"))
     append(log, ("k", "v"))

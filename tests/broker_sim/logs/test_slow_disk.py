@@ -30,7 +30,7 @@ SYNC_US = 50_000
 PARTITIONS = 20
 ROOT = Path("/logs")
 AT_ONCE_S = 0.01
-"""Far less than a sync takes."""
+"""Far less than the duration of a sync."""
 
 
 Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]

@@ -31,7 +31,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 T = TypeVar("T")
 TP = TopicPartition("orders", 0)
 TOPIC_ID = UUID(int=7)
-"""As messages carry it; within a broker it is the text."""
+"""As in messages; within a broker the id is its text."""
 LATENCY_MS = 1
 LAG_MS = 1_000
 KAFKA_CONFIG = parse_config("broker.id=1\nzookeeper.connect=sim:2181")
@@ -218,7 +218,7 @@ class Cluster:
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
         self.told_deleted: set[TopicPartition] = set()
-        """Partitions that UpdateMetadata says are being deleted."""
+        """Partitions whose deletion UpdateMetadata has announced."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
 

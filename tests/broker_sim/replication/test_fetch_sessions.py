@@ -90,7 +90,7 @@ def test_fetch_adds_requested_and_removes_forgotten_partitions() -> None:
     assert isinstance(context, FetchContext) and list(context.partitions) == [key(2), key(3)]
 
 
-def test_a_fetch_that_came_twice_is_answered_once() -> None:
+def test_superseded_fetch_gets_invalid_session_epoch() -> None:
     sessions, session_id = of_two()
     first = opened(sessions, session_id, 1)
     assert first.without_rows() == (ErrorCode.none, session_id)

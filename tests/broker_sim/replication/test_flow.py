@@ -59,7 +59,7 @@ def test_acks_zero_is_answered_at_once_and_not_acknowledged(cluster: Cluster) ->
     assert cluster.events(e.RecordsAppended)[0].checksum == cluster.events(e.RecordsReplicated, 2)[0].checksum
 
 
-def test_acks_of_another_kind_are_refused(cluster: Cluster) -> None:
+def test_other_values_of_acks_are_refused(cluster: Cluster) -> None:
     assert cluster.produce(1, "x", acks=2).error == ErrorCode.invalid_required_acks
 
 
@@ -144,7 +144,7 @@ def test_fetch_at_the_end_waits_for_data_up_to_max_wait(cluster: Cluster) -> Non
     assert [r.value for r in decode_records(waiting.result()[0].records)] == [b"b"]
 
 
-def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
+def test_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
     size = len(batch("a"))
     waiting = cluster.fetch_later(1, 0, max_wait_ms=60_000, min_bytes=2 * size)
     cluster.produce(1, "a")
@@ -153,7 +153,7 @@ def test_a_fetch_waits_for_min_bytes(cluster: Cluster) -> None:
     assert waiting.done() and len(waiting.result()[0].records) == 2 * size
 
 
-def test_a_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
+def test_fetch_of_an_older_segment_does_not_wait_for_min_bytes(cluster: Cluster) -> None:
     """DelayedFetch, case F: no new record can be in that segment."""
     cluster[1].partition.log.segment_bytes = 1
     cluster.produce(1, "x")
@@ -186,7 +186,7 @@ def test_fetch_out_of_range_fails_at_once(cluster: Cluster) -> None:
     assert cluster.now_ms < 1_000
 
 
-def test_a_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
+def test_fetch_with_another_leader_epoch_is_fenced(cluster: Cluster) -> None:
     cluster.elect(1, [1, 2, 3])
     assert cluster.fetch(1, 0, epoch=0).error == ErrorCode.fenced_leader_epoch
     assert cluster.fetch(1, 0, epoch=2).error == ErrorCode.unknown_leader_epoch
@@ -293,7 +293,7 @@ def test_offsets_can_be_listed_by_time(cluster: Cluster) -> None:
     assert at_once(manager.list_offset(TP, -1, 3, False))[0] == ErrorCode.unknown_leader_epoch
 
 
-def test_progress_is_journalled_four_times_a_second_at_most(cluster: Cluster) -> None:
+def test_progress_is_journaled_at_most_four_times_a_second(cluster: Cluster) -> None:
     for _ in range(50):
         cluster.produce(1, "x")
         cluster.run(20)

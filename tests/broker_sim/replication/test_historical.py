@@ -125,7 +125,7 @@ def test_no_epoch_start_check_admits_at_the_high_watermark(on: bool) -> None:
 
 
 @pytest.mark.parametrize("on", [False, True])
-def test_before_kafka_3_7_the_high_watermark_moves_under_min_isr(on: bool) -> None:
+def test_high_watermark_moved_under_min_isr_before_kafka_3_7(on: bool) -> None:
     cluster = still(Historical.HIGH_WATERMARK_UNDER_MIN_ISR, on, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     cluster.produce_later(1, batch("a"), acks=1)

@@ -141,7 +141,7 @@ def test_follower_without_a_live_leader_creates_its_log(cluster: Cluster) -> Non
     assert name in checkpoints.read_offsets(cluster[1].directory, checkpoints.REPLICATION_OFFSETS), "KAFKA-1647"
 
 
-def test_becoming_leader_and_follower_is_journalled(cluster: Cluster) -> None:
+def test_role_changes_are_journaled(cluster: Cluster) -> None:
     cluster.produce(1, "a")
     cluster.settle()
     cluster.elect(2, [1, 2])

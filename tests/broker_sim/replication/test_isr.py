@@ -317,10 +317,10 @@ def test_alter_isr_leader_and_isr_race() -> None:
 
 
 REFUSALS = [
-    ErrorCode.ineligible_replica,  # would take the proposal back
-    ErrorCode.operation_not_attempted,  # the same
+    ErrorCode.ineligible_replica,  # would revert the proposal
+    ErrorCode.operation_not_attempted,  # would revert it, too
     ErrorCode.invalid_update_version,  # would wait for LeaderAndIsr
-    ErrorCode.unknown_server_error,  # would ask once more
+    ErrorCode.unknown_server_error,  # would retry once
 ]
 
 
@@ -451,7 +451,7 @@ def test_new_leader_reports_its_progress_without_any_change() -> None:
     assert len(cluster.events(ReplicaProgressed, 1)) == told + 1
 
 
-def test_the_replica_managers_metrics_count_as_kafkas_do() -> None:
+def test_replica_manager_metrics_match_kafkas() -> None:
     cluster = still(3, min_insync_replicas=2)
     cluster.create([1, 2, 3])
     metrics = cluster[1].manager.metrics
@@ -474,7 +474,7 @@ def test_adding_replica_does_not_make_it_under_replicated() -> None:
     assert not cluster[1].partition.is_under_replicated
 
 
-def test_the_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
+def test_isr_of_a_topic_without_id_is_proposed_by_name() -> None:
     cluster = Cluster(2)
     cluster.topic_id = None
     cluster.create([1, 2])

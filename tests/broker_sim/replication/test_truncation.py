@@ -210,7 +210,7 @@ def test_older_partition_epoch_in_leader_and_isr_is_ignored(leader: int) -> None
     assert (partition.leader, partition.leader_epoch, partition.partition_epoch) == (1, 3, 3)
 
 
-# ---- section 4.6: an unclean election, both ways -------------------------------------------------------------------
+# ---- section 4.6: an unclean election, on and off ------------------------------------------------------------------
 
 
 def out_of_step() -> Cluster:
