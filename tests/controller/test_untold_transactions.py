@@ -37,21 +37,21 @@ def acts_upon(world: World, zxid: int) -> bool:
     return True
 
 
-def test_new_partitions_have_the_write_of_the_topic_znode(world: World) -> None:
+def test_new_partitions_are_caused_by_the_topic_znode_write(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]})
     written = world.ensemble.nodes[znodes.topic_path("t")].mzxid
     world.settle()
     assert [(e.partition, e.caused_by) for e in world.events(LeaderElected)] == [(1, transaction_cause(written))]
 
 
-def test_removed_topic_has_the_deletion_of_its_znode(world: World) -> None:
+def test_topic_removal_is_caused_by_its_znode_deletion(world: World) -> None:
     world.ensemble.delete(znodes.topic_path("t"))
     removed = world.ensemble.zxid
     world.settle()
     assert [(e.topic, e.caused_by) for e in world.events(TopicDeleted)] == [("t", transaction_cause(removed))]
 
 
-def test_preferred_election_has_the_write_of_its_znode(world: World) -> None:
+def test_preferred_election_is_caused_by_its_znode_write(world: World) -> None:
     world.leave(2)
     world.settle()
     world.join(2)
@@ -65,7 +65,7 @@ def test_preferred_election_has_the_write_of_its_znode(world: World) -> None:
     assert last_election_cause(world) == transaction_cause(asked.mzxid)
 
 
-def test_log_dir_election_has_the_write_of_the_notification(world: World) -> None:
+def test_log_dir_election_is_caused_by_the_notification(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
     told = world.ensemble.put(path, znodes.encode_log_dir_event(2))
@@ -74,12 +74,12 @@ def test_log_dir_election_has_the_write_of_the_notification(world: World) -> Non
     assert world.brief("t")[0] == 3
 
 
-def test_topic_deletion_has_the_write_of_its_znode(world: World) -> None:
+def test_topic_deletion_is_caused_by_its_request_znode(world: World) -> None:
     asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
     assert acts_upon(world, asked.czxid)
 
 
-def test_liveness_change_has_the_transaction_of_the_list(world: World) -> None:
+def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None:
     world.join(5)
     joined = world.ensemble.nodes[znodes.broker_path(5)].czxid
     world.settle()
@@ -94,7 +94,7 @@ def test_liveness_change_has_the_transaction_of_the_list(world: World) -> None:
     assert last_election_cause(world) == registration_cause(2, epoch)
 
 
-def test_new_topic_has_the_creation_of_its_znode(world: World) -> None:
+def test_new_topic_is_its_own_cause(world: World) -> None:
     world.create_topic("u", {0: [3, 4]})
     world.settle()
     [made] = world.events(TopicCreated)

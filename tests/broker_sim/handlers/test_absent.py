@@ -78,7 +78,7 @@ def one(cluster: Cluster, key: ApiKey) -> Any:
     return asked(cluster, request(key, SUPPORTED[key][1], **dict(REQUESTS)[key]))
 
 
-def test_acls_are_empty_without_an_authorizer(cluster: Cluster) -> None:
+def test_acl_requests_fail_without_an_authorizer(cluster: Cluster) -> None:
     described = one(cluster, ApiKey.DESCRIBE_ACLS)
     assert described.error_code is ErrorCode.security_disabled
     assert described.error_message == "No Authorizer is configured on the broker"

@@ -127,7 +127,7 @@ def test_producer_must_send_both_former_id_and_epoch_or_neither(
         assert (answer.error_code, answer.producer_epoch) == (error, 0 if error is NONE else -1)
 
 
-def test_empty_transactional_id_is_accepted(cluster: Cluster) -> None:
+def test_empty_transactional_id_is_an_invalid_request(cluster: Cluster) -> None:
     for version in range(6):
         former = {"producer_id": -1, "producer_epoch": -1}
         answer = asked(cluster, ApiKey.INIT_PRODUCER_ID, version, transactional_id="", **former)

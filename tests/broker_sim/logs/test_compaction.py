@@ -275,7 +275,7 @@ def test_empty_producer_batch_is_not_rewritten_each_time(
     run_compaction(log)
 
 
-def test_interrupted_compaction_leaves_the_log_unchanged() -> None:
+def test_compaction_interrupted_by_a_crash_changes_nothing() -> None:
     directory = MemoryLogDirectory()
     log = a_log(100, directory)
     append(log, ("a", "1"))

@@ -274,7 +274,7 @@ def test_topic_can_change_the_message_size_limit(cluster: Cluster) -> None:
     assert cluster.produce(1, "x" * 500).error == ErrorCode.message_too_large
 
 
-def test_produce_accepts_one_batch_per_partition(cluster: Cluster) -> None:
+def test_produce_with_two_batches_for_a_partition_is_refused(cluster: Cluster) -> None:
     answer = cluster.produce_later(1, batch("a", "b") + batch("c"))
     cluster.until(answer.done)
     assert answer.result()[0].error == ErrorCode.invalid_record

@@ -111,7 +111,7 @@ def test_fetch_shows_when_a_follower_was_caught_up(asked: int, leader_end: int, 
     assert (state.end_offset, state.last_fetch_ms, state.last_fetch_leader_end_offset) == (asked, 70, leader_end)
 
 
-def test_later_fetch_does_not_reduce_the_caught_up_time() -> None:
+def test_older_fetch_does_not_reduce_the_caught_up_time() -> None:
     state = follower(15, 15, 50)
     note_fetch(state, 15, 12, 40)
     assert (state.last_caught_up_ms, state.last_fetch_leader_end_offset) == (50, 15)
