@@ -68,7 +68,7 @@ def test_live_brokers_of_an_older_update_are_ignored(cache: MetadataCache) -> No
     cache.apply(told(1, 7, live=(1, 2, 3)))
     assert [broker.broker_id for broker in cache.brokers()] == [1, 2]
     cache.apply(told(1, 8, live=(1, 2, 4)))
-    assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "what is as it was is told again, too"
+    assert [broker.broker_id for broker in cache.brokers()] == [1, 2, 4], "an unchanged state is applied, too"
 
 
 def test_recreated_topic_starts_with_new_epochs(cache: MetadataCache) -> None:
@@ -87,7 +87,7 @@ def test_late_deletion_of_a_former_topic_keeps_the_current_one(cache: MetadataCa
     cache.apply(told(2, 8))
     cache.apply(told(-2, 0))
     cache.apply(told(1, 0, SECOND))
-    assert cache.apply(told(-2, 0)) == [], "or what groups have committed since would be forgotten"
+    assert cache.apply(told(-2, 0)) == [], "otherwise newer commits of groups would be removed"
     assert (leader(cache), cache.topic_of_id(SECOND)) == (1, "orders")
 
 
@@ -108,7 +108,7 @@ def test_late_update_does_not_restore_a_deleted_topic(cache: MetadataCache) -> N
     assert leader(cache) is None
     cache.apply(told(-2, 0, SECOND))
     cache.apply(told(2, 8, SECOND))
-    assert leader(cache) is None, "nor one of which it hears by its deletion first"
+    assert leader(cache) is None, "nor a topic whose deletion arrives first"
 
 
 def test_recreated_topic_has_only_its_own_partitions(cache: MetadataCache) -> None:

@@ -198,7 +198,7 @@ def test_idle_time_starts_again_after_a_late_response() -> None:
             ahead_s = 100.0
             port._close_idle()
             served.held.set()
-            assert await reader.read(4), "who waits for an answer is not idle"
+            assert await reader.read(4), "a client that waits for a response is not idle"
             await until(lambda: not any(each._busy for each in port.connections.values()))
             ahead_s = 139.0
             port._close_idle()
@@ -379,11 +379,11 @@ def test_request_time_excludes_waiting() -> None:
 
             port.handle = handle
             await ask(served.number, request(ApiKey.METADATA, 12))
-            assert spent == [0], "nobody has a quota: nothing is measured"
+            assert spent == [0], "without a quota, time is not measured"
             quota.quota.limit("", "<default>", 1000.0)
             await ask(served.number, request(ApiKey.METADATA, 12))
             assert 20_000_000 <= spent[1] < 150_000_000
-            assert len(quota.quota._meters) == 1, "writing the answer counted too"
+            assert len(quota.quota._meters) == 1, "writing the response counts, too"
 
     run(test)
 

@@ -71,7 +71,7 @@ def test_registration_of_an_expired_session_is_not_reported(cluster: broker_worl
     assert len(node.of(e.BrokerRegistered)) == 2
     cluster.ensemble.put(PATH, b"rubbish")
     cluster.wait(2_500)
-    assert registered(cluster) is not None, "the new session's registration is looked after, too"
+    assert registered(cluster) is not None, "the new session's registration is watched, too"
 
 
 @pytest.mark.parametrize("key", ["zookeeper.connection.timeout.ms", "zookeeper.session.timeout.ms"])

@@ -87,7 +87,7 @@ def test_topic_is_deleted_once_its_last_reassignment_completes(world: World) -> 
     world.settle()
     assert not world.has("orders")
     last = {p: row.leader for told in world.requests("UpdateMetadata", 4) for p, row in told.partitions().items()}
-    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "or brokers would show it for ever"
+    assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "otherwise brokers would show it for ever"
 
 
 def test_halted_deletion_stays_halted_when_a_broker_returns(world: World) -> None:
@@ -119,7 +119,9 @@ def test_reassignment_that_halts_a_deletion_can_elect_a_leader(world: World) -> 
     world.join(1)
     world.settle()
     assert world.brief("orders")[:2] == (1, (1,))
-    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], "who is to catch up"
+    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], (
+        "the replica that must catch up"
+    )
     caught_up(world, [1, 2])
     assert not world.has("orders")
 

@@ -64,7 +64,7 @@ def test_zombie_writes_succeed_only_without_fencing(world: World, on: bool) -> N
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     if on:
-        assert world.state("t").controller_epoch == 1, "written by the controller before the present one"
+        assert world.state("t").controller_epoch == 1, "written by the former controller"
         assert not world.events(WriteFenced)
     else:
         assert znodes.partition_state_path(T0) not in world.ensemble.nodes

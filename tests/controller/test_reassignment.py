@@ -74,7 +74,7 @@ def test_reassignment_keeps_target_and_origin_and_is_cancelable(
 ) -> None:
     moving = start.reassign_to(target)
     assert moving == expected
-    assert moving.reassign_to(target) == moving, "asking for the same again changes nothing"
+    assert moving.reassign_to(target) == moving, "the same request again changes nothing"
     assert moving.target == target
     assert sorted(moving.origin) == sorted(start.replicas)
     cancelled = moving.reassign_to(moving.origin)
@@ -170,7 +170,7 @@ def test_halted_reassignment_resumes_with_four_leader_epochs(world: World) -> No
     ask_by_znode(world, orders=[2])
     world.join(2)
     world.settle()
-    assert world.brief("orders") == (1, (1,), 2), "told again, with another leader epoch"
+    assert world.brief("orders") == (1, (1,), 2), "sent again, with another leader epoch"
     caught_up(world, [1, 2])
     assert world.brief("orders") == (2, (2,), 4)
     assert assignment(world) == ReplicaAssignment((2,))
@@ -286,7 +286,7 @@ def test_request_removes_only_its_partitions_from_the_znode(world: World) -> Non
     listed = znodes.decode_reassignments(world.ensemble.data(znodes.REASSIGN_PARTITIONS))
     assert listed == {TopicPartition("users", 0): (2,)}
     assert assignment(world).target == (3,)
-    assert world.state("users").leader_epoch == 1, "what stays on the list is not begun again"
+    assert world.state("users").leader_epoch == 1, "the remaining reassignments are not restarted"
     caught_up(world, [1, 2], topic="users")
     assert path_is_gone(world)
     # The controller notices the next list.

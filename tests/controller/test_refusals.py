@@ -43,7 +43,7 @@ def test_controller_that_cannot_read_required_state_resigns(path: str) -> None:
     world.settle()
     world.leave(2)
     world.settle()
-    assert world.brief("t") == (3, (3,), 1), "who became controller behind it does its work"
+    assert world.brief("t") == (3, (3,), 1), "the next controller does its work"
 
 
 @pytest.mark.parametrize("path", [znodes.FEATURE])

@@ -134,7 +134,7 @@ def test_project_requires_exactly_what_its_packages_import() -> None:
     named = packages_of(PROJECT["dependencies"])
     assert wanted <= named | {"backports"}
     used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & wanted]
-    assert used == [], "required, and imported nowhere"
+    assert used == [], "required, but not imported"
 
 
 HIDDEN = """

@@ -26,5 +26,5 @@ def marked(path: Path) -> set[int]:
 def test_acceptance_scenarios_have_tests() -> None:
     found = {number for path in sorted(TESTS.rglob("test_*.py")) for number in marked(path)}
     missing = [number for number in SCENARIOS if number not in found]
-    assert missing == [], f"no test carries @pytest.mark.scenario for {missing}"
+    assert missing == [], f"no test has @pytest.mark.scenario for {missing}"
     assert found <= set(SCENARIOS), f"there are no scenarios {sorted(found - set(SCENARIOS))}"

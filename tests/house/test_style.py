@@ -99,7 +99,7 @@ def test_lock_pins_every_package_by_hash() -> None:
     lines = (ROOT / "requirements.lock").read_text().splitlines()
     pinned = [line for line in lines if "==" in line and not line.lstrip().startswith("#")]
     assert pinned
-    assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without its hashes"
+    assert all(line.rstrip().endswith("\\") for line in pinned), "a pin without hashes"
 
 
 def test_page_lock_has_no_download_address() -> None:

@@ -66,7 +66,7 @@ change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.p
 vote = Vote(PeerId(1), Zxid(1), Epoch(1))
 assert better(vote, vote) is False
 assert RunningFunctions().plant(change)
-assert better(vote, vote) is None, "its first change is to return nothing"
+assert better(vote, vote) is None, "its first mutant returns None"
 """
 
 

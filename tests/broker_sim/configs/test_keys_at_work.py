@@ -106,7 +106,7 @@ def test_throttled_bytes_are_counted_over_all_windows(kind: str) -> None:
         quota.limit(1)
         quota.note(1_000_000)
         watch.wait(windows * seconds * 1_000 - 1)
-        assert quota.is_exceeded, "SampledStat.purgeObsoleteSamples: not yet"
+        assert quota.is_exceeded, "SampledStat.purgeObsoleteSamples keeps it until now"
         watch.wait(1)
         assert not quota.is_exceeded
 
@@ -159,7 +159,7 @@ def test_fetch_session_cache_size_follows_its_configured_slots(one_slot: broker_
 
     assert begin() != 0 and begin() == 0
     one_slot.wait(121_000)
-    assert begin() != 0, "who has not been heard for two minutes makes room (FetchSessionCache.tryEvict)"
+    assert begin() != 0, "a session unused for two minutes is evicted (FetchSessionCache.tryEvict)"
 
 
 def test_idle_broker_connection_is_closed_after_its_limit(tmp_path: Path) -> None:

@@ -209,7 +209,7 @@ def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) ->
     first.line.cut = GROUP_REQUESTS
     produce(cluster, range(4))
     cluster.wait(1_000)
-    assert sorted(first.numbers()) == list(range(4)), "it reads on, and cannot commit"
+    assert sorted(first.numbers()) == list(range(4)), "it keeps reading, but cannot commit"
     first.line.cut = list(ApiKey)
     cluster.wait(15_000)
     second = Reader(cluster)
@@ -224,7 +224,7 @@ def test_expired_consumer_does_not_reset_the_groups_offsets(cluster: Cluster) ->
     first.line.cut = ()
     cluster.wait(3_000)
     assert first.assigned() == PARTITIONS and first.consumer.status().lag == 0
-    assert sorted(first.numbers()) == list(range(4)), "the group had read the rest"
+    assert sorted(first.numbers()) == list(range(4)), "another member has read the rest"
 
 
 # ---- the consumer protocol ---------------------------------------------------------------------------------------

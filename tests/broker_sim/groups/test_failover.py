@@ -183,7 +183,7 @@ def test_topic_deletion_during_loading_removes_its_offsets(members: Members) -> 
     assert members.committed().committed_offset == -1
     assert members.committed(TopicPartition("orders", 1)).committed_offset == 9
     fail_over(members)
-    assert members.committed().committed_offset == -1, "nor does the next coordinator read them"
+    assert members.committed().committed_offset == -1, "the next coordinator does not load them either"
 
 
 @pytest.mark.parametrize("removal", ["topic deleted", "offset deleted", "group deleted"])

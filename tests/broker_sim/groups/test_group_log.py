@@ -51,7 +51,7 @@ def test_group_loading_continues_from_the_moved_log(tmp_path: Path) -> None:
     runtime = SimRuntime(scheduler, Random(1))
     read = run_task(scheduler, runtime, read_group_log(replica, 300, runtime, replica.move))
     runtime.stop()
-    assert replica.failures == [], "a closed log is no failed disk: its whole directory would go offline"
+    assert replica.failures == [], "a closed log is not a disk failure: the whole directory would go offline"
     assert read is not None
     (group,) = read.groups(1)
     assert len(group.offsets) == COMMITTED

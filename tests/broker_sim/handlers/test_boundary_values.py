@@ -90,7 +90,7 @@ def epoch_end(cluster: Cluster, epoch: int, current: int = -1) -> tuple[ErrorCod
 def test_epoch_below_minus_one_is_fenced_except_in_fetch(cluster: Cluster, epoch: int) -> None:
     assert listed(cluster, epoch) == (ErrorCode.fenced_leader_epoch, -1)
     assert epoch_end(cluster, 0, current=epoch) == (ErrorCode.fenced_leader_epoch, -1, -1)
-    assert epoch_end(cluster, epoch) == (NONE, epoch, 0), "up to where the first epoch began"
+    assert epoch_end(cluster, epoch) == (NONE, epoch, 0), "the start of the first epoch"
     assert fetched(cluster, 12, epoch=epoch) == (NONE, [NONE])
 
 

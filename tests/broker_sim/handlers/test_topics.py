@@ -271,7 +271,7 @@ def test_topic_deletion_can_be_disabled() -> None:
     refused = cluster.refused(cluster.client.delete_topic("orders"))
     assert refused is not None and refused[0] is ErrorCode.topic_deletion_disabled
     old = at_controller(cluster, request(ApiKey.DELETE_TOPICS, 2, topic_names=["orders"], timeout=5_000))
-    assert old.responses[0].error_code is ErrorCode.invalid_request, "an older client knows no better"
+    assert old.responses[0].error_code is ErrorCode.invalid_request, "older clients have no better error"
     cluster.stop_all()
 
 

@@ -261,7 +261,7 @@ def test_compacted_replica_follows_a_leader_ending_in_its_gap() -> None:
     produce(1, "aaabaa")
     cluster.run(1_000)
     assert [segment.size > 0 for segment in cluster[1].partition.log.segments] == [True, True]
-    assert len(cluster[1].values) < 6, "what broker 2 has of the key is gone here"
+    assert len(cluster[1].values) < 6, "the records that broker 2 has were compacted away here"
     cluster.kill(1)
     cluster.restart(2)
     cluster.elect(2, [2], unclean=True)
@@ -278,7 +278,7 @@ def test_emptied_first_segment_does_not_delay_retention() -> None:
         append(log, ("k", "v"), at_ms=at_ms)
     run_compaction(log)
     assert [segment.size > 0 for segment in log.segments] == [False, True, True]
-    assert retention.drop_older(log, 10, 40) == 0, "nothing is too old, and reading from the log's start goes on"
+    assert retention.drop_older(log, 10, 40) == 0, "no record is too old, and reading from the log's start works"
     assert retention.drop_older(log, 10, 41) == 2
     assert (log.start_offset, [offset for offset, *_ in read_all(log)]) == (3, [3])
     assert retention.drop_older(log, 10, 1_000) == 1

@@ -115,10 +115,10 @@ def test_full_key_map_leaves_the_later_records_unchanged() -> None:
     log.high_watermark = log.end_offset
     run_compaction(log, NO_LAG._replace(key_bytes=2 * ENTRY_BYTES, key_load=1.0))
     assert log.first_dirty_offset == 2
-    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "offset 1 is the last it knows of"
+    assert [offset for offset, *_ in read_all(log)] == list(range(log.end_offset)), "the key map ends at offset 1"
     run_compaction(log, NO_LAG._replace(key_bytes=3 * ENTRY_BYTES, key_load=1.0))
     assert log.first_dirty_offset == 5
-    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "what the first two records said is said again"
+    assert [offset for offset, *_ in read_all(log)][:4] == [2, 3, 4, 5], "later records replace the first two"
 
 
 def test_reader_skips_a_batch_whose_end_was_compacted_away() -> None:
@@ -145,7 +145,7 @@ def test_follower_copies_a_compacted_log_with_its_gaps() -> None:
         answer = cluster.produce_later(1, build_batch([Record(b"k", value.encode(), 1_000)]))
         cluster.until(answer.done)
     cluster.run(1_000)
-    assert cluster[1].values == ["4", "5"], "the last segment is not touched"
+    assert cluster[1].values == ["4", "5"], "the last segment is not compacted"
     cluster.restart(2)
     cluster.settle(1, 2)
     assert cluster[2].values == ["4", "5"]
@@ -159,12 +159,12 @@ def test_tombstone_is_kept_for_its_time_after_first_compaction(codec: Codec) -> 
     append(log, ("a", None), at_ms=1_000, codec=codec)
     append(log, ("b", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG)
-    assert read_all(log)[0] == (1, "a", None), "the first compaction leaves it"
+    assert read_all(log)[0] == (1, "a", None), "the first compaction keeps it"
     append(log, ("c", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms - 1)
-    assert read_all(log)[0] == (1, "a", None), "however old its record is"
+    assert read_all(log)[0] == (1, "a", None), "its age does not count"
     (record,) = decode_records(log.read(1, 1 << 20, 2, True))
-    assert record.timestamp_ms == 1_000, "which says its own time still"
+    assert record.timestamp_ms == 1_000, "it keeps its own timestamp"
     append(log, ("d", "1"), at_ms=1_000, codec=codec)
     run_compaction(log, NO_LAG, after_ms=NO_LAG.tombstone_ms)
     assert [key for _, key, _ in read_all(log)] == ["b", "c", "d"]
@@ -181,11 +181,15 @@ def test_tombstone_deadline_is_stored_in_kafkas_format() -> None:
     # DefaultRecordBatch: bit 6 of the attributes is set, and the base timestamp holds the delete horizon.
     assert first.attributes == 0x40 and first.base_timestamp == now_ms + NO_LAG.tombstone_ms
     assert (first.max_timestamp, first.record_count) == (1_000, 2)
-    assert [header.attributes for header in others] == [0] * len(others), "batches without tombstones say nothing"
+    assert [header.attributes for header in others] == [0] * len(others), (
+        "batches without tombstones have no delete horizon"
+    )
     before = log.read(0, 1 << 20, log.end_offset, True)
     append(log, ("e", "1"), at_ms=1_000)
     run_compaction(log, NO_LAG, after_ms=500)
-    assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], "once for all"
+    assert log.read(0, len(before), log.end_offset, True)[: first.size] == before[: first.size], (
+        "the delete horizon is not changed"
+    )
 
 
 @pytest.mark.parametrize("at_ms", [-1, 1_000, 2**62])
@@ -308,7 +312,7 @@ def test_compaction_pauses_among_single_record_batches() -> None:
     while not task.done():
         scheduler.step()
         steps += 1
-    assert steps >= 2 * 10, "twice each record is looked at"
+    assert steps >= 2 * 10, "each record is read twice"
     assert len(read_all(log)) == 7
     runtime.stop()
 

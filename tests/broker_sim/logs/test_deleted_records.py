@@ -111,7 +111,7 @@ def test_empty_log_accepts_only_a_batch_that_covers_its_start() -> None:
     assert (follower.start_offset, follower.end_offset) == (4, 4)
     second = leader.read(4, 1 << 20, 6, True)
     assert not follower.append_as_follower(second * 2, [headers[1], headers[1]])
-    assert (follower.start_offset, follower.end_offset) == (4, 4), "nothing is touched by what is refused"
+    assert (follower.start_offset, follower.end_offset) == (4, 4), "a refused batch changes nothing"
     assert follower.append_as_follower(second, [headers[1]])
     assert (follower.start_offset, follower.end_offset, follower.high_watermark) == (4, 6, 4)
     assert follower.read(4, 1 << 20, 6, True) == second

@@ -56,7 +56,7 @@ def directory(tmp_path: Path) -> FileLogDirectory:
 def test_replaced_file_is_synced_with_its_directory_by_a_thread(directory: FileLogDirectory, syncs: Syncs) -> None:
     syncs.gate.clear()
     directory.exchange_text("orders-0", FILE, "one")
-    assert directory.read_text("orders-0", FILE) == "one" and not syncs.done, "nobody waits for the disk"
+    assert directory.read_text("orders-0", FILE) == "one" and not syncs.done, "the caller does not wait for the disk"
     syncs.gate.set()
     directory.finish(20)
     assert syncs.done == [FILE, "orders-0/"]

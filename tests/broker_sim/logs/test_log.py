@@ -221,9 +221,7 @@ def test_missing_segment_is_read_as_a_compaction_gap(directory: LogDirectory) ->
     again = open_log(directory, segment_bytes=100)
     assert read_all(again) == ["a", "c", "d"] and again.damage == []
     [gap] = headers_of(again.read(1, 1 << 20, 2, True))
-    assert (gap.base_offset, gap.next_offset, gap.record_count) == (1, 2, 0), (
-        "nothing of what lies at or above the limit"
-    )
+    assert (gap.base_offset, gap.next_offset, gap.record_count) == (1, 2, 0), "no record at or above the limit"
 
 
 def test_truncation_adjusts_epochs_producers_and_high_watermark(directory: LogDirectory) -> None:
@@ -256,7 +254,7 @@ def test_follower_accepts_only_a_continuation_of_its_log() -> None:
     log = open_log(MemoryLogDirectory())
     ahead = batch("a", base_offset=3, leader_epoch=2)
     headers = split_batches(ahead)
-    assert headers and log.append_as_follower(ahead, headers), "compaction may have taken what lay before"
+    assert headers and log.append_as_follower(ahead, headers), "compaction can have removed the earlier records"
     assert log.end_offset == 4
     behind = batch("b", base_offset=2, leader_epoch=2)
     headers = split_batches(behind)

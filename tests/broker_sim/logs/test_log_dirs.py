@@ -139,7 +139,7 @@ def test_failed_log_directory_takes_only_its_replicas_offline(cluster: TwoDisks)
     (damage,) = cluster.nodes[1].of(e.LogDamageFound)
     assert (damage.file, damage.action) == ("log.dirs[1]", "taken offline")
     notes = cluster.ensemble.nodes[znodes.LOG_DIR_EVENT_NOTIFICATION]
-    assert notes.cversion > 0 and notes.children == set(), "the controller has seen to the note"
+    assert notes.cversion > 0 and notes.children == set(), "the controller has removed the notification"
     metadata = cluster.nodes[2].broker.metadata.partition(lost[0])
     assert metadata is not None and metadata.offline_replicas == (1,)
 
@@ -188,7 +188,7 @@ def test_delete_records_fails_only_on_the_failed_disk(cluster: TwoDisks) -> None
     assert deleted.result()[lost].error == ErrorCode.kafka_storage_error
     assert deleted.result()[kept] == (0, 1)
     gone: Any = replicas.delete_records({offline: 0}, 1_000)
-    assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that somebody else leads"
+    assert gone.result()[offline].error == ErrorCode.kafka_storage_error, "not that another broker leads"
 
 
 def test_coordinator_resigns_when_its_log_directory_fails() -> None:
@@ -203,7 +203,7 @@ def test_coordinator_resigns_when_its_log_directory_fails() -> None:
     disk.is_broken = True
     node.broker.replicas.produce([(partition, build_batch([Record(b"k", b"v", 0)]))], 1, 1_000)
     cluster.wait(0)
-    assert cluster.state(partition).leader == node.broker_id, "no controller has heard of it yet"
+    assert cluster.state(partition).leader == node.broker_id, "no controller has noticed it yet"
     assert not store.owns(GROUP)
     cluster.wait(3_000)
     (successor,) = [each for each in cluster.nodes.values() if each.broker.groups.store.owns(GROUP)]
@@ -223,7 +223,7 @@ def test_pending_fetch_survives_a_disk_failure(
 
     cluster.disks[1][1].is_broken = True
     assert cluster.produce(1, kept, acks=-1) == 0
-    assert [row.error for row in fetched.result()] == [0, 0], "what was read before the disk failed"
+    assert [row.error for row in fetched.result()] == [0, 0], "the records read before the disk failed"
 
 
 def test_replica_on_a_failed_disk_is_not_created_elsewhere(cluster: TwoDisks) -> None:

@@ -57,7 +57,7 @@ def test_truncated_producer_is_restored_from_the_snapshot_before(
     monkeypatch.setattr(Segment, "headers", spied)
     assert log.truncate_to(5) == 5
     assert last_of(log) == {A: (0, 0), B: (3, 4)}
-    assert set(visited) == {4}, "what lies before the last snapshot is not read again"
+    assert set(visited) == {4}, "records before the last snapshot are not read again"
 
 
 def test_producer_state_survives_the_compaction_of_its_batch() -> None:
@@ -72,7 +72,7 @@ def test_producer_state_survives_the_compaction_of_its_batch() -> None:
     run_compaction(log)
     assert [segment.size > 0 for segment in log.segments] == [False, True, True]
     log.truncate_to(3)
-    assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A goes on with sequence 2, which is not out of order"
+    assert last_of(log) == {A: (1, 1), B: (0, 2)}, "A continues with sequence 2, which is in order"
 
 
 def test_damaged_producer_snapshot_falls_back_to_the_one_before() -> None:
@@ -132,7 +132,7 @@ def test_compacted_producer_state_survives_a_restart() -> None:
     before = last_of(log)
     assert before == {C: (0, 1), A: (1, 2), B: (0, 3)}
     again = a_log(1 << 20, directory)
-    assert last_of(again) == before, "A goes on with sequence 2, which is not out of order"
+    assert last_of(again) == before, "A continues with sequence 2, which is in order"
 
 
 def test_last_five_batches_are_duplicates_after_a_restart() -> None:

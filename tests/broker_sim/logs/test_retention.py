@@ -25,7 +25,7 @@ def test_segments_with_too_old_newest_record_are_deleted() -> None:
     log = a_log()
     for at_ms in (10, 20, 30, 40):
         append(log, ("k", "v"), at_ms=at_ms)
-    assert retention.drop_older(log, 10, 40) == 2, "20 ms are longer than 10, and 10 are not"
+    assert retention.drop_older(log, 10, 40) == 2, "20 ms exceed the limit of 10, and 10 do not"
     assert (log.start_offset, log.end_offset, len(log.segments)) == (2, 4, 2)
 
 
@@ -50,7 +50,7 @@ def test_segments_without_timestamps_expire_by_last_append() -> None:
     log = a_log(1 << 20)
     for wall_ms in (1_000, 1_009, 1_018):
         append(log, ("k", "v"), at_ms=-1)
-        assert retention.drop_older(log, 10, wall_ms) == 0, "it is written to"
+        assert retention.drop_older(log, 10, wall_ms) == 0, "it is the active segment"
     assert retention.drop_older(log, 10, 1_028) == 0
     assert retention.drop_older(log, 10, 1_029) == 1
 
@@ -110,7 +110,7 @@ def test_topic_retention_applies_on_every_replica() -> None:
     assert at_once(cluster[1].manager.list_offset(TP, -2, -1, False))[2] == starts[0]
     cluster.kill(1)
     cluster.elect(2, [2])
-    assert cluster.violations() == [], "what was deleted is not lost"
+    assert cluster.violations() == [], "deleted records are not lost"
 
 
 # ---- DeleteRecords ---------------------------------------------------------------------------------------------
@@ -139,7 +139,7 @@ def test_records_are_deleted_once_all_live_replicas_follow() -> None:
     assert cluster.fetch(1, 3).error == ErrorCode.offset_out_of_range
     assert [r.value for r in decode_records(cluster.fetch(1, 4).records)] == [b"e", b"f"]
     assert cluster[1].partition.log.epochs.entries == [(0, 4)]
-    assert delete(cluster, -1) == (0, 6), "minus one is the high watermark"
+    assert delete(cluster, -1) == (0, 6), "minus one means the high watermark"
 
 
 def test_delete_records_checks_its_offset() -> None:
@@ -210,7 +210,7 @@ def test_silent_producer_expires() -> None:
     assert produce(0) == 0
     assert produce(5) == ErrorCode.out_of_order_sequence_number
     cluster.run(2_000)
-    assert produce(5) == 0, "a producer nobody knows may begin anywhere"
+    assert produce(5) == 0, "an unknown producer can start with any sequence"
 
 
 def test_idempotent_batch_without_sequence_is_invalid() -> None:
@@ -263,7 +263,7 @@ def test_deleted_batch_is_a_duplicate_after_a_restart() -> None:
     cluster.restart(1)
     cluster.elect(1, [1])
     assert cluster[1].partition.log.start_offset == 4
-    assert produce(3) == (0, 3), "the answer it got before"
+    assert produce(3) == (0, 3), "the same response as before"
     assert produce(9)[0] == ErrorCode.out_of_order_sequence_number
     assert produce(4) == (0, 4)
 

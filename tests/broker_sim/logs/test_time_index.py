@@ -156,7 +156,7 @@ def test_search_continues_if_a_later_segment_is_removed(tmp_path: Path, newest: 
     next(search)
     log.truncate_to(301)
     add(log, [3, 7])
-    assert outcome(search) == (7, 302), "the file of the segment that went is closed, which is no failure of the disk"
+    assert outcome(search) == (7, 302), "the closed file of a removed segment is not a disk failure"
     log.close()
 
 

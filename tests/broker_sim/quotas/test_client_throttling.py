@@ -225,7 +225,7 @@ def test_throttled_consumer_gets_nothing_and_keeps_its_session(cluster: Cluster)
     cluster.quota("clients/app", consumer_byte_rate=1 * KILOBYTE)
     first = cluster.fetch(0, session=(0, 0))
     assert first.session_id and throttled(first) == 0
-    assert len(first.responses[0].partitions[0].records) < 10 * KILOBYTE, "no more than ten windows' worth"
+    assert len(first.responses[0].partitions[0].records) < 10 * KILOBYTE, "at most ten windows' worth"
     second = cluster.fetch(1, session=(first.session_id, 1))
     assert throttled(second) == pytest.approx(8_500, abs=500)
     assert (second.responses, second.error_code, second.session_id) == ((), ErrorCode.none, first.session_id)

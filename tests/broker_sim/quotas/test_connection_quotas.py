@@ -149,7 +149,7 @@ def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
     door.knock("broker", INNER, count=15)
     assert [when for _, when in door.log] == [0] * 15
     door.knock("a", count=11)
-    assert len(door.log) == 25, "the broker's rate holds for the other listener"
+    assert len(door.log) == 25, "the broker's rate limits the other listener"
     door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
     door.knock("a", count=11)
     assert len(door.log) == 10
@@ -161,7 +161,7 @@ def test_too_fast_address_is_closed_after_a_delay() -> None:
     door.knock("a", count=30)
     assert door.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
     door.knock("b", count=20)
-    assert door.log[-1] == ("b", 0), "what was not let in does not count against the broker's rate"
+    assert door.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
 
 
 def test_address_without_its_own_rate_has_the_default() -> None:

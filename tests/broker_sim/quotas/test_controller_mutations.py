@@ -36,7 +36,7 @@ def test_mutation_burst_is_admitted_and_then_throttled() -> None:
     assert (refused.value.error, str(refused.value)) == (EXCEEDED, "The throttling quota has been exceeded.")
     assert strict.throttle_ms == 2_000
     watch.wait(1_500)
-    assert strict.throttle_ms == 500, "what has passed meanwhile is not waited for again"
+    assert strict.throttle_ms == 500, "the elapsed time is subtracted"
     watch.wait(500)
     held.of_request("app", 6, 6).record(1)
 
@@ -131,7 +131,7 @@ def test_partition_increase_and_deletion_count_validation_not(cluster: Administr
     assert answer.responses[0].error_code == EXCEEDED and 5_000 < context.muted_ms <= 6_000
     cluster.wait(6_100)
     assert cluster.said(delete)[0].responses[0].error_code == ErrorCode.none
-    assert cluster.create("b")[0] == [EXCEEDED], "twenty partitions went"
+    assert cluster.create("b")[0] == [EXCEEDED], "twenty deleted partitions count"
 
 
 def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators) -> None:
@@ -167,13 +167,13 @@ def test_client_over_its_request_time_is_muted_a_window_at_most(
     cluster: Administrators,
 ) -> None:
     ask = request(ApiKey.LIST_GROUPS, 4)
-    assert timed(cluster, ask, 10_000)[1] == 0, "no quota, no measure"
+    assert timed(cluster, ask, 10_000)[1] == 0, "without a quota, time is not measured"
     # Half of a thread's time: five seconds in ten.
     cluster.quota("clients/app", request_percentage=50)
     assert timed(cluster, ask, 5_000)[1] == 0
     answer, muted_ms = timed(cluster, ask, 50)
     assert muted_ms == milliseconds(answer.throttle_time) == 100
-    assert timed(cluster, ask, 3_000)[1] == 1_000, "as long as one window"
+    assert timed(cluster, ask, 3_000)[1] == 1_000, "at most one window"
     metadata = request(ApiKey.METADATA, 12, topics=[])
     answer, muted_ms = timed(cluster, metadata, 1)
     assert milliseconds(answer.throttle_time) == muted_ms == 1_000

@@ -265,7 +265,7 @@ class Cluster:
         limit_us = self.scheduler.now_us + limit_ms * 1000
         while not holds():
             due = self.scheduler.next_time_us()
-            assert due is not None and due <= limit_us, "it does not come to pass"
+            assert due is not None and due <= limit_us, "the condition is not reached"
             self.scheduler.step()
 
     def linked(self, source: int, target: int) -> bool:

@@ -56,7 +56,7 @@ def say_nothing(*_: Any) -> bytes:
     [
         (cleaner._Pass, "_stays", drop_tombstones_at_once, 1, "of a the last is at None"),
         (cleaner, "_is_gone", go_on_after_a_truncation, 324, "was acknowledged as"),
-        (partition_log, "empty_batches", say_nothing, 0, "it does not come to pass"),
+        (partition_log, "empty_batches", say_nothing, 0, "the condition is not reached"),
         (following, "is_compacted", lambda _: False, 0, "epoch and offset name one batch"),
     ],
 )

@@ -40,7 +40,7 @@ def test_acks_all_waits_for_the_isr_and_acks_one_does_not(cluster: Cluster) -> N
     assert not every.done()
     cluster.until(every.done)
     assert every.result()[0].error == 0
-    assert cluster[1].partition.isr_state.isr == (1, 2), "it was the shrunken ISR that let it through"
+    assert cluster[1].partition.isr_state.isr == (1, 2), "the smaller ISR committed it"
 
 
 def test_acks_all_times_out_while_the_isr_lags() -> None:
@@ -90,7 +90,7 @@ def test_acks_all_fails_after_append_if_the_isr_shrank() -> None:
     cluster.elect(1, [1])
     assert cluster[1].partition.acks_all_state(1, 0) == 0
     cluster.topic_configs["orders"] = {"min.insync.replicas": "2"}
-    assert cluster[1].partition.acks_all_state(1, 0) == 0, "not taken over yet"
+    assert cluster[1].partition.acks_all_state(1, 0) == 0, "the change is not applied yet"
     cluster[1].manager.topic_configs_changed(["orders"])
     assert cluster[1].partition.acks_all_state(1, 0) == ErrorCode.not_enough_replicas_after_append
     assert cluster[1].partition.acks_all_state(2, 0) is None
@@ -346,7 +346,7 @@ def test_idempotent_producer_survives_a_kill_and_a_clean_stop(cluster: Cluster) 
     cluster.settle()
     cluster.kill(1)
     cluster.elect(2, [2, 3])
-    assert send(2, 6) == (0, 6), "sent again, to the next leader"
+    assert send(2, 6) == (0, 6), "repeated to the next leader"
     assert send(2, 8)[0] == ErrorCode.out_of_order_sequence_number
     cluster.restart(1)
     cluster.until(lambda: 1 in cluster[2].partition.isr_state.isr)
@@ -366,7 +366,7 @@ def test_sequence_numbers_wrap_at_the_largest_int(cluster: Cluster) -> None:
         cluster.until(answer.done)
         return int(answer.result()[0].error)
 
-    assert send("a", sequence=largest - 1) == 0, "a producer nobody knows may begin anywhere"
+    assert send("a", sequence=largest - 1) == 0, "an unknown producer can start with any sequence"
     assert send("b", "c", sequence=largest) == 0
     assert send("d", sequence=1) == 0
     assert send("e", sequence=3) == ErrorCode.out_of_order_sequence_number
@@ -380,7 +380,7 @@ def test_topic_can_use_log_append_time(cluster: Cluster) -> None:
     assert now_ms - 1_000 < row.log_append_time_ms <= now_ms
     cluster.settle()
     records = decode_records(cluster.fetch(2, 0, epoch=-1, replica_id=-2).records)
-    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "and the checksum is right"
+    assert [r.timestamp_ms for r in records] == [row.log_append_time_ms] * 2, "the checksum is correct"
     assert at_once(cluster[1].manager.list_offset(TP, row.log_append_time_ms, -1, False))[1:3] == (
         row.log_append_time_ms,
         0,
@@ -436,7 +436,7 @@ def test_follower_with_id_0_does_not_wait_in_an_older_segment() -> None:
     assert cluster[1].partition.log.high_watermark == 0
     wanted = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
     assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **wanted).done()
-    assert not cluster.fetch_later(1, 0, **wanted).done(), "a consumer may read nothing yet"
+    assert not cluster.fetch_later(1, 0, **wanted).done(), "a consumer cannot read anything yet"
 
 
 def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None:

@@ -204,11 +204,11 @@ def test_direct_isr_write_leaves_an_isr_change_notification(on: bool) -> None:
     changed = [x for node in cluster.nodes.values() for x in node.of(e.IsrChanged) if x.isr == [1, 2]]
     assert changed and changed[0].zxid > 0
     if on:
-        assert notes.cversion == 0, "the note lingers for five seconds"
+        assert notes.cversion == 0, "the notification is delayed by five seconds"
         assert isr_everybody_sees(cluster)[2] == (1, 2, 3)
     cluster.wait(10_000)
     assert isr_everybody_sees(cluster) == dict.fromkeys((1, 2, 3), (1, 2))
-    assert (notes.cversion > 0, notes.children) == (on, set()), "made and taken away, or never made"
+    assert (notes.cversion > 0, notes.children) == (on, set()), "created and removed, or never created"
     cluster.stop_all()
 
 

@@ -269,9 +269,9 @@ def test_leader_stops_when_metadata_moves_its_partition_away(cluster: Cluster) -
     waiting = cluster.produce_later(1, batch("a"))
     manager = cluster[1].manager
     manager.leave_strays(moved_away(cluster, 0))
-    assert cluster[1].partition.is_leader, "what is no newer than its own leader epoch says nothing"
+    assert cluster[1].partition.is_leader, "its own or an older leader epoch changes nothing"
     manager.leave_strays(moved_away(cluster, 5, UUID(int=6)))
-    assert cluster[1].partition.is_leader, "nor what comes late of a topic that had this name before"
+    assert cluster[1].partition.is_leader, "nor does a late request for a former topic of this name"
     manager.leave_strays(moved_away(cluster, 1))
     assert TP not in manager.partitions
     cluster.until(lambda: bool(waiting.done()))

@@ -94,7 +94,7 @@ def test_lagging_follower_leaves_within_1_to_1_5_lag_periods() -> None:
     caught_up_last = cluster[1].partition.followers[2].last_caught_up_ms
     assert LAG_MS <= cluster.now_ms - caught_up_last <= 1.5 * LAG_MS + 600
     assert cluster.now_ms >= started
-    assert cluster[1].partition.leader_epoch == 0, "by lag: the leader epoch stays"
+    assert cluster[1].partition.leader_epoch == 0, "a lagging follower leaves within the leader epoch"
     cluster.heal()
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1, 3, 2)))
 
@@ -111,7 +111,7 @@ def test_isolated_leader_reports_lagging_followers_in_its_isr() -> None:
     cluster.produce(1, "a", acks=1)
     assert partition.lagging() == (), "not before replica.lag.time.max.ms"
     cluster.run(2 * LAG_MS)
-    assert partition.isr_state.isr == (1, 2, 3), "the controller cannot be asked for another ISR"
+    assert partition.isr_state.isr == (1, 2, 3), "the controller is unreachable"
     assert partition.lagging() == (2, 3)
 
 
@@ -164,7 +164,7 @@ def test_high_watermark_waits_for_a_joining_follower() -> None:
     assert isinstance(partition.isr_state, PendingExpand)
     assert partition.isr_state.isr == (1,) and partition.isr_state.maximal_isr == (1, 2)
     cluster.produce_later(1, batch("b"), acks=1)
-    assert partition.log.high_watermark == 1, "the newcomer counts before it is in"
+    assert partition.log.high_watermark == 1, "the joining follower counts already"
     cluster.until(lambda: partition.isr_state == Committed((1, 2)))
     assert partition.log.high_watermark == 1
     catch_up(cluster, 2, 2, epoch=1)
@@ -248,7 +248,7 @@ def test_isr_not_expanded_if_replica_is_fenced_or_shutdown(error: ErrorCode) -> 
     assert cluster[1].partition.isr_state == Committed((1,))
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(100)
-    assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch may try again"
+    assert cluster[1].partition.isr_state == Committed((1, 2)), "the next fetch can propose it again"
 
 
 @pytest.mark.scenario(59)
@@ -308,11 +308,11 @@ def test_alter_isr_leader_and_isr_race() -> None:
     cluster.elect(1, [1])
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(350)
-    assert cluster.states[TP]["isr"] == [1, 2], "written, and the answer is on its way"
+    assert cluster.states[TP]["isr"] == [1, 2], "written, and the response is in flight"
     cluster.elect(1, [1, 3])
     assert cluster[1].partition.isr_state == Committed((1, 3))
     cluster.run(400)
-    assert cluster[1].partition.isr_state == Committed((1, 3)), "the late answer is ignored"
+    assert cluster[1].partition.isr_state == Committed((1, 3)), "the late response is ignored"
     assert cluster[1].partition.partition_epoch == 3
 
 
@@ -334,7 +334,7 @@ def test_refusal_after_a_newer_isr_changes_nothing(error: ErrorCode) -> None:
     cluster.script = [cluster.refuse(error)]
     catch_up(cluster, 2, 0, epoch=1)
     cluster.run(350)
-    assert isinstance(cluster[1].partition.isr_state, PendingExpand), "refused, and the answer is on its way"
+    assert isinstance(cluster[1].partition.isr_state, PendingExpand), "refused, and the response is in flight"
     cluster.elect(1, [1, 3])
     cluster.run(400)
     assert cluster[1].partition.isr_state == Committed((1, 3))

@@ -54,7 +54,7 @@ def test_isr_expiration_if_no_fetch_request_made() -> None:
 def test_isr_expiration_for_slow_followers() -> None:
     state = follower(15, 15, 0)
     note_fetch(state, 16, 20, 75)
-    assert RULES.is_caught_up(state, 20, 75), "it has what the leader had at its fetch before"
+    assert RULES.is_caught_up(state, 20, 75), "it has what the leader had at the previous fetch"
     note_fetch(state, 18, 20, 150)
     assert not RULES.is_caught_up(state, 20, 150)
     note_fetch(state, 20, 20, 150)
@@ -70,7 +70,7 @@ def test_follower_outside_isr_is_not_caught_up_in_a_new_epoch() -> None:
     state = follower(10, 10, 50)
     begin_leader_epoch(state, 60, 12, newly_leader=False, in_sync=False)
     assert not RULES.is_caught_up(state, 12, 60)
-    assert state.end_offset == 10, "a leader that stays one keeps what it knows"
+    assert state.end_offset == 10, "a leader that stays keeps its state of followers"
     begin_leader_epoch(state, 60, 12, newly_leader=True, in_sync=True)
     assert state.end_offset == -1
 
@@ -99,7 +99,7 @@ def test_new_leader_epoch_resets_the_state_of_followers(
     [
         pytest.param(20, 20, 70, id="level now"),
         pytest.param(21, 20, 70, id="beyond: the leader's end is older than its question"),
-        pytest.param(15, 20, 50, id="it has what the leader had at its fetch before"),
+        pytest.param(15, 20, 50, id="it has what the leader had at the previous fetch"),
         pytest.param(14, 20, FollowerState.NEVER, id="it lacks some of that"),
     ],
 )

@@ -288,7 +288,7 @@ def test_broker_shutdown_stops_a_move_until_the_next_start(brokers: Brokers) -> 
     brokers.move(RIGHT)
     brokers.broker().replicas.shutdown()
     names = brokers.lying()
-    assert all(names), "the copy is left for the next start"
+    assert all(names), "the copy stays for the next start"
     pictures = brokers.disks[1][0].pictures = brokers.disks[1][1].pictures = []
     brokers.wait(1_000)
     assert pictures == [] and brokers.lying() == names
@@ -351,7 +351,7 @@ def test_future_replica_is_created_in_the_requested_directory() -> None:
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
     assert brokers.move(LEFT, 2) is ErrorCode.replica_not_available
     brokers.broker(2).replicas.logs.get_or_create(ORDERS)
-    assert brokers.lying(2) == (["orders-0", "others-0"], []), "not in the emptier one"
+    assert brokers.lying(2) == (["orders-0", "others-0"], []), "not in the directory with fewer replicas"
     brokers.stop_all()
 
 
@@ -398,7 +398,7 @@ def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
         brokers.restart()
         assert brokers.values() == before
         assert brokers.lying() in ((["orders-0"], []), ([], ["orders-0"]))
-    assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap was met"
+    assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap occurred"
 
 
 def test_power_loss_during_a_move_keeps_flushed_records(brokers: Brokers) -> None:
@@ -431,7 +431,7 @@ def test_failed_target_of_a_move_leaves_the_replica_in_place(brokers: Brokers) -
     assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
     brokers.disks[1][1].is_broken = False
     brokers.restart()
-    assert brokers.lying() == ([], ["orders-0"]), "with the disk back the move goes on"
+    assert brokers.lying() == ([], ["orders-0"]), "the move continues when the disk returns"
     assert brokers.values() == [*before, "later0"]
 
 

@@ -66,7 +66,7 @@ def test_small_batches_of_many_partitions_share_turns(cluster: Cluster) -> None:
     before = cluster[1].runtime.now().mono_ms
     _, answer = wide_request(cluster, 500)
     cluster.until(answer.done)
-    assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in all"
+    assert cluster[1].runtime.now().mono_ms - before < 100, "46 kB of records in total"
 
 
 def test_small_batches_do_not_wait_for_large_ones_to_finish(cluster: Cluster) -> None:

@@ -258,7 +258,7 @@ def test_session_accepts_new_offsets_and_removals(cluster: Cluster) -> None:
         1,
         fetch_request(13, topics=[], session_id=session_id, session_epoch=2, forgotten_topics_data=forgotten),
     )
-    assert (empty.session_id, empty.responses) == (0, ()), "a session of nothing is over"
+    assert (empty.session_id, empty.responses) == (0, ()), "a session without partitions is closed"
     gone = ask(cluster, 1, fetch_request(13, topics=[], session_id=session_id, session_epoch=3))
     assert gone.error_code == ErrorCode.fetch_session_id_not_found
 
@@ -297,7 +297,7 @@ def create(sessions: FetchSessions, now_ms: int, *numbers: int, is_follower: boo
 def test_session_count_is_limited_and_a_recent_one_stays() -> None:
     sessions = FetchSessions(Random(1), slots=2, eviction_ms=100)
     first, second = create(sessions, 0, 1, 2), create(sessions, 0, 1)
-    assert create(sessions, 50, 1, 2, 3) == 0, "nobody is old enough to go"
+    assert create(sessions, 50, 1, 2, 3) == 0, "no session is old enough to be evicted"
     assert sessions.open(session_request(first, 1), 60) and len(sessions) == 2
     assert create(sessions, 120, 1, 2, 3) > 0, "the second was not used for longer than the limit"
     assert isinstance(sessions.open(session_request(second, 1), 121), FetchRefused)
@@ -309,7 +309,7 @@ def test_follower_session_evicts_a_consumers_session() -> None:
     follower = create(sessions, 10, 1, is_follower=True)
     assert follower > 0
     assert isinstance(sessions.open(session_request(consumer, 1), 11), FetchRefused)
-    assert create(sessions, 20, *range(9)) == 0, "a consumer does not push a follower out"
+    assert create(sessions, 20, *range(9)) == 0, "a consumer does not evict a follower"
 
 
 # ---- reading from followers ------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_last_fetched_offset_validation(last_epoch: int, offset: int, diverging:
     assert (answer.error, answer.diverging) == (0, diverging)
     if diverging is not None:
         assert answer.records == b""
-        assert cluster[1].partition.followers[2].end_offset == -1, "no word on where its log ends"
+        assert cluster[1].partition.followers[2].end_offset == -1, "its log end is unknown"
 
 
 @pytest.mark.scenario(63)
