@@ -102,10 +102,10 @@ def result(tally: Tally, commit: str, today: str) -> str:
 
 def commit() -> str:
     """Return the checked-out commit, with a mark if files differ from it."""
-    said = subprocess.run(
+    output = subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
     )
-    return said.stdout.strip() or "unknown"
+    return output.stdout.strip() or "unknown"
 
 
 def kept_of(name: str) -> Path | None:
@@ -125,12 +125,12 @@ def everything() -> int:
         )
     ended = [f"--ignore={part}" for part in tally.outcomes]
     status = int(pytest.main(["-m", "long", *ended], plugins=[tally]))
-    said = result(tally, of, datetime.now(UTC).date().isoformat())
-    sys.stdout.write(said + "\n")
+    output = result(tally, of, datetime.now(UTC).date().isoformat())
+    sys.stdout.write(output + "\n")
     if status == pytest.ExitCode.NO_TESTS_COLLECTED and ended:
         status = 0
     if status in (0, 1):
-        PAGE.write_text(f"{HEAD}{said}\n")
+        PAGE.write_text(f"{HEAD}{output}\n")
         if kept is not None:
             kept.unlink(missing_ok=True)
         return int(any(outcomes["failed"] for outcomes in tally.outcomes.values()))

@@ -27,20 +27,20 @@ def runs(arguments: Sequence[str], cores: int) -> list[list[str]]:
     """Return the arguments of each pytest run."""
     if arguments:
         return [list(arguments)]
-    rooms = [f"tests/{place}" for room in SIDE_BY_SIDE for place in _without_those_alone(room)]
+    places = [f"tests/{place}" for folder in SIDE_BY_SIDE for place in _without_those_alone(folder)]
     alone = [f"tests/{file}" for file in ALONE]
     return [
-        [f"--numprocesses={cores}", "--dist=loadfile", *rooms],
-        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*rooms, *alone))],
+        [f"--numprocesses={cores}", "--dist=loadfile", *places],
+        [f"--numprocesses={cores}", "--dist=loadfile", "tests", *(f"--ignore={place}" for place in (*places, *alone))],
         alone,
     ]
 
 
-def _without_those_alone(room: str) -> list[str]:
+def _without_those_alone(folder: str) -> list[str]:
     """Return the folder itself, or its files if one of them must run alone."""
-    if not any(file.startswith(f"{room}/") for file in ALONE):
-        return [room]
-    files = sorted(str(path.relative_to(HERE)) for path in (HERE / room).rglob("test_*.py"))
+    if not any(file.startswith(f"{folder}/") for file in ALONE):
+        return [folder]
+    files = sorted(str(path.relative_to(HERE)) for path in (HERE / folder).rglob("test_*.py"))
     return [file for file in files if file not in ALONE]
 
 

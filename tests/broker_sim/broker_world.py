@@ -36,7 +36,7 @@ class Node:
         self.keys = keys
         self.directory = MemoryLogDirectory()
         self.events: list[Event] = []
-        self.said: list[str] = []
+        self.logged: list[str] = []
         self.more_ports: dict[str, Any] = {}
         """Ports of the next `Broker` that replace the default ones."""
         self.runtime: SimRuntime
@@ -59,15 +59,15 @@ class Node:
         """Create a new broker process without starting it."""
         self.runtime = SimRuntime(self.cluster.scheduler, Random(self.broker_id))
         self.session = FakeSession(self.cluster.ensemble, self.runtime)
-        surroundings: dict[str, Any] = {
+        ports: dict[str, Any] = {
             "runtime": self.runtime,
             "coordination": lambda: self.session,
             "channel": Channel(self.cluster, self.runtime),
             "log_directories": [self.directory],
             "emit": self.events.append,
-            "say": self.said.append,
+            "say": self.logged.append,
         }
-        self.broker = Broker(self.config(), BrokerPorts(**surroundings | self.more_ports))
+        self.broker = Broker(self.config(), BrokerPorts(**ports | self.more_ports))
         return self.broker
 
     def kill(self) -> None:

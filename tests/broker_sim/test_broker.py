@@ -70,7 +70,7 @@ def test_broker_waits_for_an_id_held_by_a_dead_session(cluster: Cluster) -> None
     cluster.scheduler.after(4_000_000, lambda: cluster.ensemble.end_session(old_session))
     cluster.on(node, node.boot().start())
     assert epoch_of(cluster, 3) > before
-    assert len(node.said) == 1 and "still registered" in node.said[0]
+    assert len(node.logged) == 1 and "still registered" in node.logged[0]
 
 
 def test_broker_gives_up_on_an_id_held_by_a_live_broker(cluster: Cluster) -> None:
@@ -103,13 +103,15 @@ def test_meta_properties_keep_cluster_and_broker_id(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("stored", "says"),
+    ("stored", "expected_text"),
     [
         ("cluster.id=another\nbroker.id=1\n", "doesn't match stored clusterId another"),
         ("broker.id=7\n", "doesn't match stored broker.id 7"),
     ],
 )
-def test_log_directory_of_another_cluster_or_broker_is_refused(cluster: Cluster, stored: str, says: str) -> None:
+def test_log_directory_of_another_cluster_or_broker_is_refused(
+    cluster: Cluster, stored: str, expected_text: str
+) -> None:
     node = cluster.nodes[1]
     node.directory.write_text("", "meta.properties", stored)
     failures: list[str] = []
@@ -122,7 +124,7 @@ def test_log_directory_of_another_cluster_or_broker_is_refused(cluster: Cluster,
 
     node.boot()
     cluster.on(node, start())
-    assert len(failures) == 1 and says in failures[0]
+    assert len(failures) == 1 and expected_text in failures[0]
     assert "/brokers/ids/1" not in cluster.ensemble.nodes
 
 

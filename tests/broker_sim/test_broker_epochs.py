@@ -139,11 +139,11 @@ def test_newly_elected_controller_refuses_its_predecessor(cluster: Cluster) -> N
     former = cluster.controller
     former.runtime.pause()
     cluster.expire(former)
-    heir = next(node for node in cluster.nodes.values() if node is not former)
-    while heir.broker.controller.controller_epoch < 2:
+    successor = next(node for node in cluster.nodes.values() if node is not former)
+    while successor.broker.controller.controller_epoch < 2:
         cluster.scheduler.step()
     sent = request(ApiKey.UPDATE_METADATA, 8, controller_id=former.broker_id, controller_epoch=1, broker_epoch=-1)
-    assert cluster.on(heir, heir.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
+    assert cluster.on(successor, successor.broker.handle(sent)).error_code is ErrorCode.stale_controller_epoch
 
 
 def test_unreadable_controller_epoch_fences_no_controller() -> None:

@@ -21,7 +21,7 @@ from zabka.kafka.record_batch import Record
 from zabka.kafka.zk import znodes
 
 GOOD = TopicPartition("good", 0)
-STRANGER = 0x666
+FOREIGN_SESSION = 0x666
 """Session that owns the ephemeral znodes of the foreign client."""
 
 LAWFUL: dict[str, object] = {
@@ -116,7 +116,7 @@ def failures(cluster: Cluster) -> list[str]:
     return [event.problem for node in cluster.nodes.values() for event in node.of(ControllerEventFailed)]
 
 
-def assert_everybody_else_is_served(cluster: Cluster) -> None:
+def assert_others_are_served(cluster: Cluster) -> None:
     assert [node.broker.state for node in cluster.nodes.values()] == ["running"] * 3
     assert cluster.controller is not None
     assert cluster.run(cluster.client.produce(GOOD, [Record(None, b"x")])) >= 0
@@ -128,7 +128,7 @@ def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) 
     random = Random(seed)
     for _ in range(random.choice((1, 1, 2, 3))):
         path = random.choice(list(LAWFUL))
-        owner = STRANGER if path.startswith("/brokers/ids") else 0
+        owner = FOREIGN_SESSION if path.startswith("/brokers/ids") else 0
         cluster.ensemble.put(path, made_odd(LAWFUL[path], random), owner=owner)
         cluster.wait(random.choice((0, 5, 300)))
     if random.random() < 0.7:
@@ -138,7 +138,7 @@ def test_invalid_znode_affects_only_its_own_entity(cluster: Cluster, seed: int) 
     if znodes.CONTROLLER in cluster.ensemble.nodes:
         cluster.ensemble.delete(znodes.CONTROLLER)
     cluster.wait(1_500)
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize(
@@ -157,7 +157,7 @@ def test_numbers_out_of_range_do_not_stop_the_controller(cluster: Cluster, path:
     cluster.ensemble.put(path, json.dumps(value).encode())
     change_controller(cluster)
     assert any("not readable" in problem for problem in failures(cluster))
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 HALF_A_PAIR = "\ud800"
@@ -183,10 +183,10 @@ HALF_A_PAIR = "\ud800"
     ],
 )
 def test_text_that_cannot_be_sent_does_not_stop_the_controller(cluster: Cluster, path: str, value: object) -> None:
-    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     assert any(f"{path} is not readable" in problem for problem in failures(cluster))
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 LONG = "a" * 32_768
@@ -204,20 +204,20 @@ LONG = "a" * 32_768
     ],
 )
 def test_text_longer_than_a_protocol_string_is_not_sent(cluster: Cluster, path: str, value: object) -> None:
-    cluster.ensemble.put(path, json.dumps(value).encode(), owner=STRANGER if "ids" in path else 0)
+    cluster.ensemble.put(path, json.dumps(value).encode(), owner=FOREIGN_SESSION if "ids" in path else 0)
     change_controller(cluster)
     for node in cluster.nodes.values():
         assert [broker.broker_id for broker in node.broker.metadata.brokers()] == [1, 2, 3]
         assert node.broker.metadata.topics() == ["bad", "good"]
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("name", [str(2**31), "9" * 5_000, "\N{ARABIC-INDIC DIGIT THREE}", "x"])
 def test_registration_whose_name_is_no_broker_id_is_ignored(cluster: Cluster, name: str) -> None:
-    cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=STRANGER)
+    cluster.ensemble.put(f"/brokers/ids/{name}", json.dumps(LAWFUL["/brokers/ids/9"]).encode(), owner=FOREIGN_SESSION)
     change_controller(cluster)
     assert failures(cluster) == []
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("epoch", [b"null", b"-5", b"9" * 40, b"\xff", str(2**31 - 1).encode()])
@@ -228,7 +228,7 @@ def test_invalid_controller_epoch_is_reported_until_corrected(cluster: Cluster, 
     cluster.ensemble.put(znodes.CONTROLLER_EPOCH, b"7")
     cluster.wait(5_000)
     assert cluster.controller.broker.controller.controller_epoch == 8
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)
 
 
 @pytest.mark.parametrize("block", [b"{}", b"garbage", znodes.encode_producer_id_block(1, 2**63 - 1000, 2**63 - 1)])
@@ -236,4 +236,4 @@ def test_producer_id_is_never_reused_if_its_block_is_unreadable(cluster: Cluster
     cluster.ensemble.put(znodes.LATEST_PRODUCER_ID_BLOCK, block)
     refused = cluster.refused(cluster.client.init_producer_id())
     assert refused is not None and refused[0] is ErrorCode.unknown_server_error
-    assert_everybody_else_is_served(cluster)
+    assert_others_are_served(cluster)

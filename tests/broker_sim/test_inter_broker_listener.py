@@ -57,7 +57,7 @@ def test_inter_broker_listener_is_used_for_controlled_shutdown(cluster: Cluster)
     cluster.run(cluster.client.create_topic("orders", assignment={0: replicas}))
     cluster.on(leaving, leaving.broker.leaving.leave())
     cluster.wait(100)
-    assert not leaving.said and other.broker.replicas.partitions[TP].is_leader
+    assert not leaving.logged and other.broker.replicas.partitions[TP].is_leader
 
 
 def test_metadata_has_the_endpoints_of_the_clients_listener(cluster: Cluster) -> None:
@@ -81,7 +81,7 @@ def test_metadata_omits_brokers_without_the_clients_listener(cluster: Cluster) -
     cluster.run(cluster.client.elect_leaders(0, [TP]))
     node = cluster.nodes[1]
 
-    def told(version: int, listener: str) -> tuple[list[int], list[tuple[ErrorCode, int, list[int]]]]:
+    def described(version: int, listener: str) -> tuple[list[int], list[tuple[ErrorCode, int, list[int]]]]:
         asked: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
         answer = cluster.on(node, node.broker.handle(asked, "c", listener))
         rows = answer.topics[0].partitions
@@ -89,8 +89,8 @@ def test_metadata_omits_brokers_without_the_clients_listener(cluster: Cluster) -
         return brokers, [(row.error_code, row.leader_id, list(row.replica_nodes)) for row in rows]
 
     none = ErrorCode.none
-    assert told(12, "PLAINTEXT") == ([1, 2, 3], [(none, 3, [3, 1]), (none, 1, [1, 3])])
-    assert told(12, "OUTSIDE") == ([1, 2], [(ErrorCode.listener_not_found, -1, [3, 1]), (none, 1, [1, 3])])
-    assert told(5, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [3, 1]), (none, 1, [1, 3])])
+    assert described(12, "PLAINTEXT") == ([1, 2, 3], [(none, 3, [3, 1]), (none, 1, [1, 3])])
+    assert described(12, "OUTSIDE") == ([1, 2], [(ErrorCode.listener_not_found, -1, [3, 1]), (none, 1, [1, 3])])
+    assert described(5, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [3, 1]), (none, 1, [1, 3])])
     missing = (ErrorCode.replica_not_available, 1, [1])
-    assert told(0, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [1]), missing])
+    assert described(0, "OUTSIDE") == ([1, 2], [(ErrorCode.leader_not_available, -1, [1]), missing])

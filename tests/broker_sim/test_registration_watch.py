@@ -37,19 +37,19 @@ def test_overwritten_registration_is_restored(cluster: broker_world.Cluster, dat
     node = cluster.nodes[2]
     before, epoch = registered(cluster), node.broker.controller.broker_epoch
     for _ in range(2):
-        node.said.clear()
+        node.logged.clear()
         cluster.ensemble.put(PATH, data)
         cluster.wait(2_500)
         assert registered(cluster) == before
-        assert node.said == [f"{PATH} was overwritten by somebody else; writing it again"]
+        assert node.logged == [f"{PATH} was overwritten by somebody else; writing it again"]
     assert node.broker.controller.broker_epoch == epoch == cluster.ensemble.nodes[PATH].czxid
     first = cluster.controller
     first.kill()
     cluster.expire(first)
     cluster.wait(1_000)
     # The next controller found the correct registration and sent it to all brokers.
-    told = cluster.controller.broker.metadata.brokers()
-    assert sorted(broker.broker_id for broker in told) == sorted({1, 2, 3} - {first.broker_id})
+    brokers = cluster.controller.broker.metadata.brokers()
+    assert sorted(broker.broker_id for broker in brokers) == sorted({1, 2, 3} - {first.broker_id})
 
 
 def test_deleted_registration_is_created_again_with_a_new_epoch(cluster: broker_world.Cluster) -> None:
@@ -58,7 +58,7 @@ def test_deleted_registration_is_created_again_with_a_new_epoch(cluster: broker_
     cluster.ensemble.delete(PATH)
     cluster.wait(2_500)
     assert registered(cluster) == before and node.broker.controller.broker_epoch > epoch
-    assert node.said == [f"{PATH} was deleted by somebody else; registering again"]
+    assert node.logged == [f"{PATH} was deleted by somebody else; registering again"]
     assert cluster.ensemble.nodes[PATH].owner == node.session.session_id
     assert sorted(broker.broker_id for broker in cluster.nodes[1].broker.metadata.brokers()) == [1, 2, 3]
 
@@ -67,7 +67,7 @@ def test_registration_of_an_expired_session_is_not_reported(cluster: broker_worl
     node = cluster.nodes[2]
     cluster.expire(node)
     cluster.wait(3_000)
-    assert registered(cluster) is not None and node.said == []
+    assert registered(cluster) is not None and node.logged == []
     assert len(node.of(e.BrokerRegistered)) == 2
     cluster.ensemble.put(PATH, b"rubbish")
     cluster.wait(2_500)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tests.controller.controller_world import Told, World
+from tests.controller.controller_world import ControlRequest, World
 from zabka.ensemble.client.service import Create, Delete, Op, OpResult, SetData
 from zabka.ensemble.errors import ErrorCode
 from zabka.journal.events import TopicPartition
@@ -37,7 +37,7 @@ class Transcript:
             return results
 
         world.ensemble.multi = multi  # type: ignore[method-assign]
-        world.told = _Heard(self)
+        world.received = _RecordedRequests(self)
 
     def take(self) -> str:
         """Return the writes and requests since the last call: the writes in order, then the requests in order.
@@ -45,11 +45,11 @@ class Transcript:
         Brokers with the same request share a line; every broker received its lines in this order.
         """
         self._world.settle()
-        lines = [text for who, text in self._lines if who is None]
+        lines = [text for broker_id, text in self._lines if broker_id is None]
         orders: dict[int, list[str]] = {}
-        for who, text in self._lines:
-            if who is not None:
-                orders.setdefault(who, []).append(text)
+        for broker_id, text in self._lines:
+            if broker_id is not None:
+                orders.setdefault(broker_id, []).append(text)
         self._lines.clear()
         return "\n".join([*lines, *_side_by_side(orders)])
 
@@ -73,39 +73,39 @@ class Transcript:
         sign = "-" if isinstance(op, Delete) else "+" if isinstance(op, Create) else "="
         self._add(None, f"zk {sign} {op.path}")
 
-    def hear(self, told: Told) -> None:
+    def record(self, received: ControlRequest) -> None:
         """Record a control request to a broker."""
-        rows = [_told(told.kind, partition, row) for partition, row in sorted(told.partitions().items())]
-        if told.kind == "UpdateMetadata":
-            rows.insert(0, f"live {_ids([broker.id_ for broker in told.request.live_brokers])}")
-        self._add(told.to, f"{told.kind} {{}}: {'; '.join(rows)}")
+        rows = [_row_text(received.kind, partition, row) for partition, row in sorted(received.partitions().items())]
+        if received.kind == "UpdateMetadata":
+            rows.insert(0, f"live {_ids([broker.id_ for broker in received.request.live_brokers])}")
+        self._add(received.to, f"{received.kind} {{}}: {'; '.join(rows)}")
 
-    def _add(self, who: int | None, text: str) -> None:
-        self._lines.append((who, text))
+    def _add(self, broker_id: int | None, text: str) -> None:
+        self._lines.append((broker_id, text))
 
 
-class _Heard(list[Told]):
+class _RecordedRequests(list[ControlRequest]):
     def __init__(self, transcript: Transcript) -> None:
         super().__init__()
         self._transcript = transcript
 
-    def append(self, told: Told) -> None:
-        super().append(told)
-        self._transcript.hear(told)
+    def append(self, received: ControlRequest) -> None:
+        super().append(received)
+        self._transcript.record(received)
 
 
 def _side_by_side(orders: Mapping[int, Sequence[str]]) -> list[str]:
     """Merge the brokers' lines, keeping each broker's order; a line that several brokers have at the same place appears
     once."""
     merged: list[tuple[list[int], str]] = []
-    for who, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):
+    for broker_id, texts in sorted(orders.items(), key=lambda item: (-len(item[1]), item[0])):
         place = 0
         for text in texts:
             shared = next((n for n in range(place, len(merged)) if merged[n][1] == text), None)
             if shared is None:
                 merged.insert(place, ([], text))
                 shared = place
-            merged[shared][0].append(who)
+            merged[shared][0].append(broker_id)
             place = shared + 1
     return [text.format(_ids(sorted(ids))) for ids, text in merged]
 
@@ -123,7 +123,7 @@ def _led(leader: int, isr: Sequence[int]) -> str:
     return f"leader {leader if leader >= 0 else 'none' if leader == -1 else 'deleted'}, ISR {_ids(isr)}"
 
 
-def _told(kind: str, partition: TopicPartition, row: object) -> str:
+def _row_text(kind: str, partition: TopicPartition, row: object) -> str:
     name = f"{partition.topic}-{partition.partition}"
     if kind == "StopReplica":
         return f"{name} LE {row.leader_epoch}{', delete' if row.delete_partition else ''}"  # type: ignore[attr-defined]

@@ -38,7 +38,7 @@ from zabka.simulation.kernel.runtime import SimRuntime, run_task
 from zabka.simulation.kernel.scheduler import Deadlock, Scheduler
 
 
-class Told:
+class ControlRequest:
     """A control request that a broker received."""
 
     def __init__(self, to: int, request: KafkaMessage, at_ms: int) -> None:
@@ -65,7 +65,7 @@ class World:
         self.scheduler = Scheduler()
         self.ensemble = FakeEnsemble()
         self.nodes: dict[int, Node] = {}
-        self.told: list[Told] = []
+        self.received: list[ControlRequest] = []
         self.journal: list[tuple[int, Event]] = []
         self.unreachable: set[int] = set()
         self.refuse_deletes: set[int] = set()
@@ -175,11 +175,11 @@ class World:
 
     # -- requests and events
 
-    def requests(self, kind: str, to: int | None = None) -> list[Told]:
-        return [told for told in self.told if told.kind == kind and to in (None, told.to)]
+    def requests(self, kind: str, to: int | None = None) -> list[ControlRequest]:
+        return [received for received in self.received if received.kind == kind and to in (None, received.to)]
 
     def events(self, kind: type[Event], node: int | None = None) -> list[Any]:
-        return [event for who, event in self.journal if isinstance(event, kind) and node in (None, who)]
+        return [event for broker_id, event in self.journal if isinstance(event, kind) and node in (None, broker_id)]
 
     def call(self, request: Awaitable[Any]) -> Any:
         """Await a result in the world's virtual time."""
@@ -266,7 +266,7 @@ class FakeChannel:
 
         def arrive() -> None:
             if not broken:
-                self.world.told.append(Told(to.broker_id, request, self.world.scheduler.now_us // 1000))
+                self.world.received.append(ControlRequest(to.broker_id, request, self.world.scheduler.now_us // 1000))
             self.world.scheduler.after(LATENCY_US, lambda: self.runtime.run(answer))
 
         def answer() -> None:

@@ -191,7 +191,7 @@ class FakeSession:
         self.state = SessionState.CLOSED
         self.session_id = SessionId(0)
         self.hold_watches = False
-        self.tells_zxid = True
+        self.sends_zxid = True
         """Whether a watch event has its zxid: not after a reconnection, and not from servers before 3.9."""
         self.lose_replies = 0
         """How many of the next replies are lost, after the request was applied."""
@@ -262,20 +262,20 @@ class FakeSession:
         for kind in kinds:
             found.update(self._watchers.pop((path, kind), {}))
         for watcher in found:
-            seen = WatchEvent(event, path, self.ensemble.zxid if self.tells_zxid else 0)
+            seen = WatchEvent(event, path, self.ensemble.zxid if self.sends_zxid else 0)
             if self.hold_watches:
                 self._held.append((watcher, seen))
             else:
-                self._tell(watcher, seen)
+                self._notify(watcher, seen)
 
-    def _tell(self, watcher: Watcher, seen: WatchEvent) -> None:
+    def _notify(self, watcher: Watcher, seen: WatchEvent) -> None:
         self.runtime.scheduler.after(LATENCY_US, lambda: self.runtime.run(lambda: watcher(seen)))
 
     def release_watches(self) -> None:
         self.hold_watches = False
         held, self._held = self._held, []
         for watcher, seen in held:
-            self._tell(watcher, seen)
+            self._notify(watcher, seen)
 
     # -- requests
 

@@ -24,7 +24,7 @@ def world() -> World:
     made.join(2, 3, 4)
     made.create_topic("t", {0: [2, 3, 4]})
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
@@ -85,8 +85,8 @@ def test_isr_shrink_and_expansion_raise_only_the_partition_epoch(world: World) -
     )
     assert not world.requests("LeaderAndIsr")
     for broker_id in (1, 2, 3, 4):
-        told = world.requests("UpdateMetadata", broker_id)[-1].partitions()[T0]
-        assert (told.isr, told.zk_version, told.leader_epoch) == ((2, 3), 1, 0)
+        received = world.requests("UpdateMetadata", broker_id)[-1].partitions()[T0]
+        assert (received.isr, received.zk_version, received.leader_epoch) == ((2, 3), 1, 0)
     assert alter(world, [2, 3, 4]).partition_epoch == 2
     changes = [(e.isr, e.cause, e.partition_epoch, e.leader_epoch) for e in world.events(IsrChanged)]
     assert changes == [([2, 3], "lag", 1, 0), ([2, 3, 4], "caught_up", 2, 0)]

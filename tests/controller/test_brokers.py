@@ -154,11 +154,11 @@ def test_control_requests_carry_the_receivers_broker_epoch(world: World) -> None
     world.settle()
     world.leave(3)
     world.settle()
-    for told in world.told:
-        if told.to in (1, 2):
-            assert told.request.broker_epoch == world.ensemble.nodes[f"/brokers/ids/{told.to}"].czxid
-        assert told.request.controller_id == 1 and told.request.controller_epoch == 1
-        assert not told.request.is_k_raft_controller
+    for received in world.received:
+        if received.to in (1, 2):
+            assert received.request.broker_epoch == world.ensemble.nodes[f"/brokers/ids/{received.to}"].czxid
+        assert received.request.controller_id == 1 and received.request.controller_epoch == 1
+        assert not received.request.is_k_raft_controller
 
 
 @pytest.mark.scenario(20)
@@ -284,12 +284,12 @@ def test_requests_go_to_live_and_stopping_brokers_only(world: World) -> None:
     world.settle()
     world.leave(4)
     world.settle()
-    marked = len(world.told)
+    marked = len(world.received)
     controller = world.nodes[1].controller
     world.call(controller.controlled_shutdown(ControlledShutdownRequest(broker_id=3, broker_epoch=-1)))
     world.settle()
     assert world.brief("t") == (2, (2,), 2)
-    kinds = {(told.kind, told.to) for told in world.told[marked:]}
+    kinds = {(received.kind, received.to) for received in world.received[marked:]}
     assert ("StopReplica", 3) in kinds and ("LeaderAndIsr", 2) in kinds and ("UpdateMetadata", 3) in kinds
     assert not any(to == 4 for _, to in kinds)
 
@@ -301,13 +301,13 @@ def test_live_brokers_are_sent_before_leader_and_isr(world: World) -> None:
     world.create_topic("t", {0: [2, 3]})
     world.settle()
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(4)
     for broker_id in (2, 3):
-        told = [row for row in world.told if row.to == broker_id]
-        assert told[0].kind == "UpdateMetadata" and not told[0].request.topic_states
-        assert [b.id_ for b in told[0].request.live_brokers] == [2, 3, 4]
-        assert "LeaderAndIsr" in [row.kind for row in told[1:]]
+        received = [row for row in world.received if row.to == broker_id]
+        assert received[0].kind == "UpdateMetadata" and not received[0].request.topic_states
+        assert [b.id_ for b in received[0].request.live_brokers] == [2, 3, 4]
+        assert "LeaderAndIsr" in [row.kind for row in received[1:]]
 
 
 def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
@@ -321,12 +321,12 @@ def test_unanswered_request_is_sent_every_100_ms_in_order(world: World) -> None:
     world.run(1_000)
     channels = world.nodes[1].controller.reign.channels
     assert channels.queue_size(3) > 2 and channels.queue_size(2) == 0
-    marked = len(world.told)
+    marked = len(world.received)
     world.unreachable.discard(3)
     world.run(150)
     topics = [
         row.request.topic_states[0].topic_name
-        for row in world.told[marked:]
+        for row in world.received[marked:]
         if row.to == 3 and row.kind == "LeaderAndIsr"
     ]
     assert topics == ["t", "u"] and channels.queue_size(3) == 0
@@ -405,8 +405,8 @@ def test_controlled_shutdown_moves_leadership_by_one_epoch(world: World) -> None
     assert world.brief("alone") == (2, (2,), 0)
     assert [e.cause for e in world.events(LeaderElected)][-1] == "controlled_shutdown"
     world.settle()
-    told = world.requests("LeaderAndIsr", 2)[-1]
-    assert told.partitions()[T0].leader == 3
+    received = world.requests("LeaderAndIsr", 2)[-1]
+    assert received.partitions()[T0].leader == 3
     # It stops, and the partitions that it gave up stay unchanged.
     world.leave(2)
     world.settle()
@@ -456,10 +456,10 @@ def test_control_requests_survive_kafkas_encoding(world: World) -> None:
     world.settle()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
-    assert {told.kind for told in world.told} == {"LeaderAndIsr", "UpdateMetadata", "StopReplica"}
-    for told in world.told:
-        kind = type(told.request)
+    assert {received.kind for received in world.received} == {"LeaderAndIsr", "UpdateMetadata", "StopReplica"}
+    for received in world.received:
+        kind = type(received.request)
         buffer = BytesIO()
-        entity_writer(kind)(buffer, told.request)
+        entity_writer(kind)(buffer, received.request)
         decoded, _ = entity_reader(kind)(buffer.getvalue(), 0)
-        assert decoded == told.request
+        assert decoded == received.request

@@ -40,22 +40,22 @@ def test_metadata_keeps_a_topic_whose_deletion_waits(world: World) -> None:
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, P0, [2])
-    world.told.clear()
+    world.received.clear()
     world.ensemble.put(znodes.delete_topic_path("orders"))
     world.settle()
     world.join(7)
     world.settle()
 
-    def leaders_told() -> set[int]:
-        told = [
+    def leaders_sent() -> set[int]:
+        received = [
             row.leader for each in world.requests("UpdateMetadata") for p, row in each.partitions().items() if p == P0
         ]
-        return set(told)
+        return set(received)
 
     # The replica that must catch up fetches by topic id, which its leader must know.
-    assert leaders_told() == {1}
+    assert leaders_sent() == {1}
     caught_up(world, [1, 2])
-    assert -2 in leaders_told()
+    assert -2 in leaders_sent()
 
 
 def test_replica_moved_during_a_waiting_deletion_is_stopped(world: World) -> None:
@@ -65,10 +65,10 @@ def test_replica_moved_during_a_waiting_deletion_is_stopped(world: World) -> Non
     reassign(world, P1, [2])
     world.ensemble.put(znodes.delete_topic_path("orders"))
     world.settle()
-    world.told.clear()
+    world.received.clear()
     caught_up(world, [1, 2])
     # The broker knows the topic, and would take a StopReplica with the epoch of a topic deletion for a late one.
-    stopped = [told.partitions()[P0] for told in world.requests("StopReplica", 1)]
+    stopped = [received.partitions()[P0] for received in world.requests("StopReplica", 1)]
     assert any(row.delete_partition for row in stopped)
     assert all(row.leader_epoch >= 0 for row in stopped)
 
@@ -86,7 +86,9 @@ def test_topic_is_deleted_once_its_last_reassignment_completes(world: World) -> 
     assert ask_for_isr(world, [1, 3], partition=1) is KafkaError.none
     world.settle()
     assert not world.has("orders")
-    last = {p: row.leader for told in world.requests("UpdateMetadata", 4) for p, row in told.partitions().items()}
+    last = {
+        p: row.leader for received in world.requests("UpdateMetadata", 4) for p, row in received.partitions().items()
+    }
     assert last == dict.fromkeys((P0, P1, TopicPartition("orders", 2)), -2), "otherwise brokers would show it for ever"
 
 
@@ -115,11 +117,11 @@ def test_reassignment_that_halts_a_deletion_can_elect_a_leader(world: World) -> 
     world.leave(1)
     world.settle()
     assert world.brief("orders")[:2] == (-1, (1,))
-    world.told.clear()
+    world.received.clear()
     world.join(1)
     world.settle()
     assert world.brief("orders")[:2] == (1, (1,))
-    assert [told.partitions()[P0].leader for told in world.requests("LeaderAndIsr", 2)] == [1], (
+    assert [received.partitions()[P0].leader for received in world.requests("LeaderAndIsr", 2)] == [1], (
         "the replica that must catch up"
     )
     caught_up(world, [1, 2])

@@ -135,7 +135,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
     zombie = world.nodes[1]
     zombie.session.hold_watches = True
     take_over(world)
-    told = len(world.told)
+    received = len(world.received)
     # Changes that the zombie notices, while it does not notice the change of /controller.
     if work == "topic_creation":
         world.create_topic("new", {0: [2, 3]})
@@ -163,7 +163,7 @@ def test_zombie_is_fenced_and_resigns_without_a_write(world: World, work: str) -
     assert world.state("old") == before
     assert world.ensemble.data(znodes.topic_path("old")) == assigned
     assert znodes.partitions_path("new") not in world.ensemble.nodes
-    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
+    assert not any(row.kind == "LeaderAndIsr" for row in world.received[received:])
     if work == "topic_deletion":
         assert znodes.delete_topic_path("old") in world.ensemble.nodes
     if work == "preferred_election":
@@ -187,13 +187,13 @@ def test_zombie_that_reads_a_later_state_resigns_first(
     world.join(2)
     state = znodes.encode_partition_state(LeaderAndIsr(3, 1, (3,), 2))
     world.ensemble.put(znodes.partition_state_path(TopicPartition("old", 0)), state)
-    told = len(world.told)
+    received = len(world.received)
     zombie.session._held = [row for row in zombie.session._held if row[1].path != znodes.CONTROLLER]
     zombie.session.release_watches()
     world.settle()
     assert [e.reason for e in world.events(ControllerResigned)] == ["controller_moved"]
-    assert not any(row.kind == "LeaderAndIsr" for row in world.told[told:])
-    assert not any(row.to == 2 for row in world.told[told:])
+    assert not any(row.kind == "LeaderAndIsr" for row in world.received[received:])
+    assert not any(row.to == 2 for row in world.received[received:])
 
 
 @pytest.mark.scenario(10)
@@ -348,19 +348,21 @@ def test_paused_controller_finds_its_successor_on_resuming(world: World) -> None
     zombie.runtime.pause()
     world.ensemble.end_session(zombie.session.session_id)
     world.settle()
-    heir = world.active()
-    assert heir is not zombie and zombie.controller.is_active
+    successor = world.active()
+    assert successor is not zombie and zombie.controller.is_active
     world.leave(4)
     world.create_topic("u", {0: [5]})
     world.settle()
     assert world.brief("t") == (5, (5,), 1) and world.state("u").controller_epoch == 2
-    told = len(world.told)
+    received = len(world.received)
     zombie.runtime.resume()
     world.settle()
-    assert not zombie.controller.is_active and heir.controller.is_active
-    assert zombie.controller.active_controller_id == heir.broker_id
+    assert not zombie.controller.is_active and successor.controller.is_active
+    assert zombie.controller.active_controller_id == successor.broker_id
     assert epoch(world) == ("2", 2)
-    assert not any(row.kind == "LeaderAndIsr" and row.request.controller_epoch == 1 for row in world.told[told:])
+    assert not any(
+        row.kind == "LeaderAndIsr" and row.request.controller_epoch == 1 for row in world.received[received:]
+    )
     assert world.brief("t") == (5, (5,), 1)
     resigned = world.events(ControllerResigned, zombie.broker_id)
     assert [e.reason for e in resigned] == ["session_expired"]

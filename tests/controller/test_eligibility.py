@@ -182,7 +182,7 @@ def test_broker_that_deleted_its_replica_gets_no_new_request(world: World) -> No
     # Broker 2 has deleted its replica; the topic is removed once the others return.
     world.leave(2)
     world.settle()
-    world.told.clear()
+    world.received.clear()
     join(world, 2, intact=False)
     assert world.requests("UpdateMetadata", 2) and not world.requests("LeaderAndIsr", 2)
     world.join(3, 4)

@@ -88,7 +88,7 @@ def catch_up(controller: KafkaController, partition: TopicPartition) -> None:
 
 
 def history(world: World) -> list[Entry]:
-    return [Entry(f"broker-{who}", n, n, n, event) for n, (who, event) in enumerate(world.journal, 1)]
+    return [Entry(f"broker-{broker_id}", n, n, n, event) for n, (broker_id, event) in enumerate(world.journal, 1)]
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -171,6 +171,6 @@ def test_same_seed_gives_the_same_journal() -> None:
         for _ in range(30):
             disturb(world, random, down)
             world.run(5)
-        return [(who, repr(event)) for who, event in world.journal]
+        return [(broker_id, repr(event)) for broker_id, event in world.journal]
 
     assert run() == run()

@@ -78,11 +78,11 @@ def test_resumed_controller_removes_its_successor_if_unfenced(world: World, on: 
     zombie.runtime.pause()
     world.ensemble.end_session(zombie.session.session_id)
     world.settle()
-    heir = world.active()
+    successor = world.active()
     zombie.runtime.resume()
     world.settle()
     epoch = int(world.ensemble.data(znodes.CONTROLLER_EPOCH))
-    resigned = [e.reason for e in world.events(ControllerResigned, heir.broker_id)]
+    resigned = [e.reason for e in world.events(ControllerResigned, successor.broker_id)]
     assert (epoch, resigned) == ((3, ["controller_moved"]) if on else (2, []))
 
 
@@ -125,11 +125,11 @@ def test_poisoned_batch_loses_changes_of_the_next_controller(world: World, on: b
     world.ensemble.end_session(0x7777)
     world.settle()
     assert world.nodes[1].controller.is_active
-    told = len(world.told)
+    received = len(world.received)
     world.join(3)
     world.settle()
-    heard = [row for row in world.told[told:] if row.kind == "LeaderAndIsr" and row.to == 3]
-    assert bool(heard) is not on
+    later = [row for row in world.received[received:] if row.kind == "LeaderAndIsr" and row.to == 3]
+    assert bool(later) is not on
     assert world.brief("t") == ((2, (2, 3), 0) if on else (2, (2,), 1))
 
 
@@ -154,12 +154,12 @@ def test_kept_context_restores_an_old_reassignment(world: World, on: bool) -> No
     assert ask_for_isr(world, [3, 4], "t") is KafkaError.none
     world.settle()
     assert assignment(world) == ReplicaAssignment((4,))
-    world.told.clear()
+    world.received.clear()
     world.kill(world.active().broker_id)
     world.settle()
     assert world.active() is first
-    told = [row.partitions()[T0] for row in world.requests("LeaderAndIsr", 3) if T0 in row.partitions()]
-    assert [row.replicas for row in told if row.is_new] == ([(3, 2)] if on else [])
+    received = [row.partitions()[T0] for row in world.requests("LeaderAndIsr", 3) if T0 in row.partitions()]
+    assert [row.replicas for row in received if row.is_new] == ([(3, 2)] if on else [])
 
 
 @ON_AND_OFF
@@ -174,12 +174,12 @@ def test_kept_context_remembers_a_topic_deleted_elsewhere(world: World, on: bool
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert not world.has("t")
-    world.told.clear()
+    world.received.clear()
     world.kill(world.active().broker_id)
     world.settle()
     assert world.active() is first
-    told = [row for row in world.requests("LeaderAndIsr", 2) if T0 in row.partitions()]
-    assert bool(told) is on
+    received = [row for row in world.requests("LeaderAndIsr", 2) if T0 in row.partitions()]
+    assert bool(received) is on
 
 
 # ---- brokers and their epochs ---------------------------------------------------------------------------------
@@ -191,9 +191,9 @@ def test_leader_and_isr_is_sent_before_live_brokers(world: World, on: bool) -> N
     world.create_topic("t", {0: [2, 3]})
     start(world, 1, on=False, switch=Historical.LEADER_AND_ISR_FIRST)
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     start(world, 4, on=on, switch=Historical.LEADER_AND_ISR_FIRST)
-    first = [next(row.kind for row in world.told if row.to == broker_id) for broker_id in (2, 3)]
+    first = [next(row.kind for row in world.received if row.to == broker_id) for broker_id in (2, 3)]
     assert first == (["LeaderAndIsr"] * 2 if on else ["UpdateMetadata"] * 2)
 
 
@@ -203,12 +203,12 @@ def test_fast_bounce_is_undetected_without_broker_epochs(world: World, on: bool)
     world.join(2, 3)
     world.create_topic("t", {0: [2, 3]})
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.ensemble.end_session(0x9002)
     world.join(2)
     world.settle()
-    told = world.requests("LeaderAndIsr", 2)
-    assert bool(told) is not on
+    received = world.requests("LeaderAndIsr", 2)
+    assert bool(received) is not on
     assert world.brief("t") == ((2, (2, 3), 0) if on else (3, (3,), 1))
     world.create_topic("u", {0: [2]})
     world.settle()

@@ -23,7 +23,7 @@ def world() -> World:
     made.create_topic("t", {0: [2, 3]})
     made.create_topic("u", {0: [2, 3]})
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
@@ -87,7 +87,9 @@ def test_late_log_dir_response_does_not_affect_a_new_process(
     world.run(4)
     world.offline_replicas.clear()
     world.settle()
-    assert [told.kind for told in world.told if told.to == 2 and told.kind != "UpdateMetadata"][-1] == "LeaderAndIsr"
+    assert [received.kind for received in world.received if received.to == 2 and received.kind != "UpdateMetadata"][
+        -1
+    ] == "LeaderAndIsr"
     assert world.active().controller.reign.context.replica_states[Replica(T0, 2)] is ReplicaState.ONLINE
 
 

@@ -34,7 +34,7 @@ def causes(world: World) -> list[tuple[int, int, str]]:
 def test_dead_leader_is_replaced_with_the_next_leader_epoch(world: World) -> None:
     world.create_topic("t", {0: [2, 3, 4]})
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.leave(2)
     world.settle()
     assert world.brief("t") == (3, (3, 4), 1)
@@ -116,7 +116,7 @@ def test_dead_replica_outside_the_isr_causes_only_requests(world: World) -> None
     world.settle()
     before = world.state("t")
     assert before.isr == (2, 3)
-    world.told.clear()
+    world.received.clear()
     world.leave(4)
     world.settle()
     assert world.state("t") == before

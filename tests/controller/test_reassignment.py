@@ -128,7 +128,7 @@ def test_partition_move_by_znode_takes_three_leader_epochs(world: World) -> None
     world.create_topic("orders", {0: [1]})
     world.settle()
     assert world.brief("orders") == (1, (1,), 0)
-    world.told.clear()
+    world.received.clear()
     ask_by_znode(world, orders=[2])
     # Phase A: the leader receives the new list, and the new replica starts.
     assert world.brief("orders") == (1, (1,), 1)
@@ -143,7 +143,7 @@ def test_partition_move_by_znode_takes_three_leader_epochs(world: World) -> None
     assert assignment(world) == ReplicaAssignment((2,))
     assert path_is_gone(world)
     assert under_way(world) == {}
-    stopped = [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)]
+    stopped = [received.partitions()[P0].delete_partition for received in world.requests("StopReplica", 1)]
     assert stopped == [False, True]
     seen = [(e.replicas, e.adding, e.removing) for e in world.events(AssignmentChanged)]
     assert seen == [([2, 1], [2], [1]), ([2], [], [])]
@@ -213,7 +213,7 @@ def test_cancellation_restores_the_origin_and_deletes_the_rest(world: World) -> 
     world.settle()
     reassign(world, [3, 4])
     assert assignment(world) == ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
-    world.told.clear()
+    world.received.clear()
     assert reassign(world, None) == (KafkaError.none, None)
     assert assignment(world) == ReplicaAssignment((1, 2))
     assert world.state("orders").leader == 1
@@ -230,7 +230,7 @@ def test_new_target_supersedes_and_stops_unneeded_replicas(world: World) -> None
     world.create_topic("orders", {0: [1]})
     world.settle()
     reassign(world, [2, 3])
-    world.told.clear()
+    world.received.clear()
     reassign(world, [3, 4])
     assert assignment(world) == ReplicaAssignment((3, 4, 1), (3, 4), (1,))
     assert [t.to for t in world.requests("StopReplica")] == [2, 2]
@@ -263,13 +263,13 @@ def test_only_replicas_in_sync_are_never_deleted(world: World) -> None:
     world.leave(3)
     world.settle()
     assert world.brief("orders")[:2] == (2, (2,))
-    before, told = assignment(world), len(world.told)
+    before, received = assignment(world), len(world.received)
     refused = (KafkaError.invalid_replica_assignment, "every replica that is in sync would be deleted")
     assert reassign(world, None) == refused
     assert reassign(world, [1, 4]) == refused
     ask_by_znode(world, orders=[1, 4])
     assert path_is_gone(world) and assignment(world) == before
-    assert not any(row.kind == "StopReplica" for row in world.told[told:])
+    assert not any(row.kind == "StopReplica" for row in world.received[received:])
     world.join(3)
     world.settle()
     caught_up(world, [2, 3])
@@ -353,7 +353,7 @@ def test_reassignment_too_large_for_the_znode_is_refused(
 
 
 @pytest.fixture
-def unborn(world: World) -> World:
+def leaderless(world: World) -> World:
     """Create a partition whose only replica is dead."""
     world.leave(1)
     world.create_topic("orders", {0: [1]})
@@ -362,63 +362,65 @@ def unborn(world: World) -> World:
     return world
 
 
-def test_partition_without_a_leader_starts_at_its_new_replicas(unborn: World) -> None:
-    assert reassign(unborn, [2, 3]) == (KafkaError.none, None)
-    assert unborn.brief("orders")[:2] == (2, (2, 3))
-    assert assignment(unborn) == ReplicaAssignment((2, 3)) and under_way(unborn) == {}
-    assert not unborn.events(ControllerEventFailed)
+def test_partition_without_a_leader_starts_at_its_new_replicas(leaderless: World) -> None:
+    assert reassign(leaderless, [2, 3]) == (KafkaError.none, None)
+    assert leaderless.brief("orders")[:2] == (2, (2, 3))
+    assert assignment(leaderless) == ReplicaAssignment((2, 3)) and under_way(leaderless) == {}
+    assert not leaderless.events(ControllerEventFailed)
 
 
-def test_replica_that_started_a_partition_is_sent_it_again(unborn: World) -> None:
-    reassign(unborn, [2, 3])
+def test_replica_that_started_a_partition_is_sent_it_again(leaderless: World) -> None:
+    reassign(leaderless, [2, 3])
     # The controller looks for partitions that can have a leader, and the leader proposes an ISR.
-    unborn.leave(4)
-    unborn.settle()
-    caught_up(unborn, [2, 3])
+    leaderless.leave(4)
+    leaderless.settle()
+    caught_up(leaderless, [2, 3])
     for broker_id in (3, 2):
-        unborn.leave(broker_id)
-        unborn.settle()
-        unborn.told.clear()
-        unborn.join(broker_id)
-        unborn.settle()
-        told = [told.partitions()[P0].leader_epoch for told in unborn.requests("LeaderAndIsr", broker_id)]
-        assert told and told[-1] == unborn.state("orders").leader_epoch
+        leaderless.leave(broker_id)
+        leaderless.settle()
+        leaderless.received.clear()
+        leaderless.join(broker_id)
+        leaderless.settle()
+        received = [
+            received.partitions()[P0].leader_epoch for received in leaderless.requests("LeaderAndIsr", broker_id)
+        ]
+        assert received and received[-1] == leaderless.state("orders").leader_epoch
 
 
-def test_topic_with_a_partition_started_elsewhere_is_deletable(unborn: World) -> None:
-    reassign(unborn, [2, 3])
-    unborn.ensemble.put(znodes.delete_topic_path("orders"))
-    unborn.settle()
-    assert not unborn.has("orders")
+def test_topic_with_a_partition_started_elsewhere_is_deletable(leaderless: World) -> None:
+    reassign(leaderless, [2, 3])
+    leaderless.ensemble.put(znodes.delete_topic_path("orders"))
+    leaderless.settle()
+    assert not leaderless.has("orders")
 
 
-def test_reassignment_waits_for_a_replica_that_can_start(unborn: World) -> None:
-    reassign(unborn, [1, 2])
-    assert assignment(unborn) == ReplicaAssignment((1, 2), (2,)) and unborn.brief("orders")[:2] == (2, (2,))
-    unborn.create_topic("lines", {0: [1]})
-    unborn.settle()
-    unborn.leave(2)
-    unborn.settle()
-    ask_by_znode(unborn, lines=[2])
-    assert under_way(unborn, TopicPartition("lines", 0)) and not path_is_gone(unborn)
-    unborn.join(2)
-    unborn.settle()
-    assert unborn.brief("lines")[:2] == (2, (2,)) and path_is_gone(unborn)
-    assert not unborn.events(ControllerEventFailed)
+def test_reassignment_waits_for_a_replica_that_can_start(leaderless: World) -> None:
+    reassign(leaderless, [1, 2])
+    assert assignment(leaderless) == ReplicaAssignment((1, 2), (2,)) and leaderless.brief("orders")[:2] == (2, (2,))
+    leaderless.create_topic("lines", {0: [1]})
+    leaderless.settle()
+    leaderless.leave(2)
+    leaderless.settle()
+    ask_by_znode(leaderless, lines=[2])
+    assert under_way(leaderless, TopicPartition("lines", 0)) and not path_is_gone(leaderless)
+    leaderless.join(2)
+    leaderless.settle()
+    assert leaderless.brief("lines")[:2] == (2, (2,)) and path_is_gone(leaderless)
+    assert not leaderless.events(ControllerEventFailed)
 
 
 def test_replicas_removed_together_get_no_later_leader(world: World) -> None:
     world.create_topic("orders", {0: [3, 1, 2]})
     world.settle()
     caught_up(world, [1, 3])
-    world.told.clear()
+    world.received.clear()
     # Broker 1 leaves the ISR, and 2 is not in it: one state is sent for the removal of both.
     reassign(world, [3])
     assert world.brief("orders")[:2] == (3, (3,))
     assert world.requests("LeaderAndIsr", 3)
     for broker_id in (1, 2):
-        told = [each.partitions()[P0].replicas for each in world.requests("LeaderAndIsr", broker_id)]
-        assert all(broker_id in replicas for replicas in told)
+        received = [each.partitions()[P0].replicas for each in world.requests("LeaderAndIsr", broker_id)]
+        assert all(broker_id in replicas for replicas in received)
         assert world.requests("StopReplica", broker_id)[-1].partitions()[P0].delete_partition
 
 
@@ -458,7 +460,10 @@ def test_replicas_are_not_removed_while_no_target_can_lead(world: World) -> None
     world.settle()
     assert world.brief("orders")[:2] == (2, (2,))
     assert assignment(world) == ReplicaAssignment((2,))
-    assert [told.partitions()[P0].delete_partition for told in world.requests("StopReplica", 1)] == [False, True]
+    assert [received.partitions()[P0].delete_partition for received in world.requests("StopReplica", 1)] == [
+        False,
+        True,
+    ]
 
 
 def begun_with_its_only_leader_on_the_way_out(world: World) -> None:

@@ -36,7 +36,7 @@ def world() -> World:
     made.start(1)
     made.join(2, 3)
     made.settle()
-    made.told.clear()
+    made.received.clear()
     return made
 
 
@@ -68,18 +68,18 @@ def test_new_topic_is_sent_once_to_replicas_and_in_metadata(world: World) -> Non
     world.settle()
     assert not world.requests("LeaderAndIsr", 1)
     for broker_id in (2, 3):
-        [told] = world.requests("LeaderAndIsr", broker_id)
-        row = told.partitions()[T0]
+        [received] = world.requests("LeaderAndIsr", broker_id)
+        row = received.partitions()[T0]
         assert row.is_new and (row.leader, row.isr, row.replicas) == (2, (2, 3), (2, 3))
         assert (row.leader_epoch, row.partition_epoch, row.controller_epoch) == (0, 0, 1)
-        assert told.request.type_ == 0
-        [leader] = told.request.live_leaders
+        assert received.request.type_ == 0
+        [leader] = received.request.live_leaders
         assert (leader.broker_id, leader.host_name, leader.port) == (2, "b2", 9092)
         topic_id = json.loads(world.ensemble.data("/brokers/topics/t"))["topic_id"]
         from zabka.kafka.topic_ids import topic_id_to_kafka
 
-        assert told.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
-        order = [row.kind for row in world.told if row.to == broker_id]
+        assert received.request.topic_states[0].topic_id == topic_id_to_kafka(topic_id)
+        order = [row.kind for row in world.received if row.to == broker_id]
         assert order.index("LeaderAndIsr") < order.index("UpdateMetadata")
     assert world.requests("UpdateMetadata", 1)[-1].partitions()[T0].leader == 2
 
@@ -247,17 +247,17 @@ def gone(world: World, topic: str) -> bool:
 def test_topic_deletion_removes_replicas_then_znodes(world: World) -> None:
     world.create_topic("t", {0: [2, 3], 1: [3, 2]}, min_insync_replicas="2")
     world.settle()
-    world.told.clear()
+    world.received.clear()
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     assert gone(world, "t")
     assert [e.topic for e in world.events(TopicDeleted)] == ["t"]
     for broker_id in (2, 3):
         stops = world.requests("StopReplica", broker_id)
-        rows = [row for told in stops for row in told.partitions().values()]
+        rows = [row for received in stops for row in received.partitions().values()]
         assert {row.leader_epoch for row in rows} == {-2}
         assert [row.delete_partition for row in rows] == [False, False, True, True]
-    first = world.told[0]
+    first = world.received[0]
     assert first.kind == "UpdateMetadata" and first.partitions()[T0].leader == -2
     assert not world.requests("LeaderAndIsr")
     context = world.active().controller.reign.context
@@ -295,21 +295,21 @@ def test_topic_removal_does_not_scan_all_replicas() -> None:
 def test_failover_with_many_dead_replicas_is_not_quadratic(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.create_topic("t", {0: [2, 3, *range(1_000, 1_200)]})
     world.settle()
-    told: list[int] = []
-    tell = RequestBatch.add_leader_and_isr
+    received: list[int] = []
+    add_leader_and_isr = RequestBatch.add_leader_and_isr
 
     def counted(
         batch: RequestBatch, broker_ids: Sequence[int], partition: TopicPartition, state: Any, *, is_new: bool
     ) -> None:
-        told.extend(broker_ids)
-        tell(batch, broker_ids, partition, state, is_new=is_new)
+        received.extend(broker_ids)
+        add_leader_and_isr(batch, broker_ids, partition, state, is_new=is_new)
 
     monkeypatch.setattr(RequestBatch, "add_leader_and_isr", counted)
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(9)
     world.run(2_000)
-    assert len(told) < 1_000
+    assert len(received) < 1_000
     # The live brokers get their requests all the same.
     assert world.requests("LeaderAndIsr", 2) and world.requests("LeaderAndIsr", 3)
 
@@ -445,13 +445,13 @@ def test_restarted_leader_does_not_lead_a_topic_to_be_deleted(world: World) -> N
     world.leave(3)
     world.settle()
     assert world.state("t").leader == 3
-    told = len(world.told)
+    received = len(world.received)
     world.join(3)
     world.settle()
     assert znodes.topic_path("t") not in world.ensemble.nodes
-    heard = [row for row in world.told[told:] if row.to == 3]
-    assert any(row.kind == "StopReplica" for row in heard)
-    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in heard)
+    later = [row for row in world.received[received:] if row.to == 3]
+    assert any(row.kind == "StopReplica" for row in later)
+    assert not any(row.kind == "LeaderAndIsr" and row.partitions()[T0].leader == 3 for row in later)
 
 
 @pytest.mark.scenario(32)
@@ -487,7 +487,7 @@ def test_deletion_continues_under_the_next_controller(world: World) -> None:
     world.ensemble.put(znodes.delete_topic_path("t"))
     world.settle()
     world.kill(1)
-    world.told.clear()
+    world.received.clear()
     world.start(4)
     assert not gone(world, "t")
     # A deletion that cannot be finished is not started.

@@ -43,15 +43,15 @@ def bounce(world: World, *broker_ids: int, intact: bool = False) -> None:
 
 
 def next_controller(world: World, broker_id: int = 9) -> Node:
-    """Start the next controller; `world.told` then contains only its requests."""
-    world.told.clear()
+    """Start the next controller; `world.received` then contains only its requests."""
+    world.received.clear()
     world.start(broker_id)
     assert world.nodes[broker_id].controller.is_active
     return world.nodes[broker_id]
 
 
-def epochs_told(world: World, to: int) -> list[int]:
-    return [told.partitions()[T0].leader_epoch for told in world.requests("LeaderAndIsr", to)]
+def epochs_sent(world: World, to: int) -> list[int]:
+    return [received.partitions()[T0].leader_epoch for received in world.requests("LeaderAndIsr", to)]
 
 
 def causes(world: World) -> list[str]:
@@ -68,8 +68,8 @@ def test_leader_that_bounced_unseen_loses_to_an_isr_member(world: World) -> None
     assert causes(world) == ["new_topic", "bounced"]
     assert [event.unclean for event in world.events(LeaderElected)] == [False, False]
     # No broker receives the old epoch again, and the live brokers are sent first as usual (KAFKA-4443).
-    assert set(epochs_told(world, 2)) == set(epochs_told(world, 3)) == {1}
-    assert next(told.kind for told in world.told if told.to == 2) == "UpdateMetadata"
+    assert set(epochs_sent(world, 2)) == set(epochs_sent(world, 3)) == {1}
+    assert next(received.kind for received in world.received if received.to == 2) == "UpdateMetadata"
 
 
 def test_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
@@ -78,7 +78,7 @@ def test_follower_that_bounced_unseen_leaves_the_isr(world: World) -> None:
     bounce(world, 3)
     next_controller(world)
     assert world.brief("t") == (2, (2, 4), 1)
-    assert set(epochs_told(world, 3)) == {1}
+    assert set(epochs_sent(world, 3)) == {1}
 
 
 def test_first_replica_that_did_not_bounce_leads(world: World) -> None:
@@ -95,7 +95,7 @@ def test_only_replica_that_bounced_unseen_leads_in_a_new_epoch(world: World) -> 
     bounce(world, 2)
     next_controller(world)
     assert world.brief("t") == (2, (2,), 1)
-    assert set(epochs_told(world, 2)) == {1}
+    assert set(epochs_sent(world, 2)) == {1}
 
 
 def test_isr_that_bounced_completely_stays_in_a_new_epoch(world: World) -> None:
@@ -190,7 +190,7 @@ def test_bounced_broker_outside_the_isr_changes_nothing(world: World) -> None:
     bounce(world, 4)
     next_controller(world)
     assert world.brief("t") == (2, (2, 3), 0)
-    assert epochs_told(world, 4) == [0]
+    assert epochs_sent(world, 4) == [0]
 
 
 def test_state_newer_than_the_registration_needs_no_change(world: World) -> None:
@@ -215,7 +215,7 @@ def test_state_newer_than_the_registration_needs_no_change(world: World) -> None
     world.kill(1)
     next_controller(world)
     assert world.brief("t") == (2, (2, 3, 4), 1)
-    assert epochs_told(world, 2) == epochs_told(world, 3) == [1]
+    assert epochs_sent(world, 2) == epochs_sent(world, 3) == [1]
 
 
 def test_handled_bounce_is_ignored_by_the_next_controller(world: World) -> None:

@@ -13,14 +13,14 @@ from zabka.kafka.zk import znodes
 T0 = TopicPartition("t", 0)
 
 
-@pytest.fixture(params=[True, False], ids=["told", "untold"])
+@pytest.fixture(params=[True, False], ids=["received", "untold"])
 def world(request: pytest.FixtureRequest) -> World:
     made = World()
     made.start(1, auto_leader_rebalance_enable=False)
     made.join(2, 3, 4)
     made.create_topic("t", {0: [2, 3]})
     made.settle()
-    made.nodes[1].session.tells_zxid = request.param
+    made.nodes[1].session.sends_zxid = request.param
     made.journal.clear()
     return made
 
@@ -30,7 +30,7 @@ def last_election_cause(world: World) -> str:
     return cause
 
 
-def acts_upon(world: World, zxid: int) -> bool:
+def handles(world: World, zxid: int) -> bool:
     """Wait until the controller handles that transaction, however briefly."""
     occasion = world.active().controller.reign.occasion
     world.until(lambda: occasion.cause == transaction_cause(zxid), 1_000)
@@ -68,15 +68,15 @@ def test_preferred_election_is_caused_by_its_znode_write(world: World) -> None:
 def test_log_dir_election_is_caused_by_the_notification(world: World) -> None:
     world.offline_replicas[2] = {T0}
     path = f"{znodes.LOG_DIR_EVENT_NOTIFICATION}/log_dir_event_0000000001"
-    told = world.ensemble.put(path, znodes.encode_log_dir_event(2))
-    assert acts_upon(world, told.czxid)
+    received = world.ensemble.put(path, znodes.encode_log_dir_event(2))
+    assert handles(world, received.czxid)
     world.settle()
     assert world.brief("t")[0] == 3
 
 
 def test_topic_deletion_is_caused_by_its_request_znode(world: World) -> None:
     asked = world.ensemble.put(f"{znodes.DELETE_TOPICS}/t")
-    assert acts_upon(world, asked.czxid)
+    assert handles(world, asked.czxid)
 
 
 def test_liveness_change_is_caused_by_the_list_transaction(world: World) -> None:

@@ -69,12 +69,12 @@ def test_batch_of_state_writes_has_an_outcome_for_each(world: World, session: Fa
     journal: list[Event] = []
     writer = FencedWriter(zk, 1, 4, 0, journal.append)
     store = PartitionStore(writer, ControllerContext(4, 0), NobodyEligible(), journal.append, Occasion())
-    wanted = {
+    changes = {
         GOOD: state._replace(isr=(1,)),
         STALE: state._replace(isr=(1,), partition_epoch=9),
         MISSING: state,
     }
-    updates = world.call(store.update(wanted))
+    updates = world.call(store.update(changes))
     assert updates.written == {GOOD: state._replace(isr=(1,), partition_epoch=1)}
     assert updates.conflicted == [STALE]
     assert updates.failed == {MISSING: ErrorCode.NO_NODE}
@@ -106,16 +106,16 @@ def test_generated_broker_ids_increase_above_the_reserved_ones(world: World, zk:
     "path",
     ["/admin/delete_topics", "/admin", "/brokers/topics", "/isr_change_notification", "/log_dir_event_notification"],
 )
-@pytest.mark.parametrize("reigning", [True, False])
-def test_removed_list_znode_is_created_again_and_watched(world: World, path: str, reigning: bool) -> None:
+@pytest.mark.parametrize("is_active_controller", [True, False])
+def test_removed_list_znode_is_created_again_and_watched(world: World, path: str, is_active_controller: bool) -> None:
     world.start(1, 2)
     world.join(3)
-    if not reigning:
+    if not is_active_controller:
         # No controller looks until the next one is elected.
         world.active().session.hold_watches = True
     world.ensemble.delete(path)
     world.settle()
-    if not reigning:
+    if not is_active_controller:
         world.kill(world.active().broker_id)
         world.settle()
     assert path in world.ensemble.nodes

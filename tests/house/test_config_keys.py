@@ -35,8 +35,8 @@ CHECKED_ONLY = {"background.threads", "num.io.threads", "num.recovery.threads.pe
 def _named() -> frozenset[str]:
     """Return every string constant in the brokers' code, without the tables' own."""
     found: set[str] = set()
-    for room in ("broker_sim", "controller"):
-        for path in sorted((ROOT / room).rglob("*.py")):
+    for folder in ("broker_sim", "controller"):
+        for path in sorted((ROOT / folder).rglob("*.py")):
             if path.name in TABLES:
                 continue
             for node in ast.walk(ast.parse(path.read_text())):
@@ -71,6 +71,10 @@ def test_keys_without_effect_are_not_read(kind: str) -> None:
 def test_each_key_description_is_one_line_of_text() -> None:
     for _, *lists in LISTS.values():
         for each in lists:
-            for key, said in each.items():
-                texts = [said] if isinstance(said, str) else [text for text in said if isinstance(text, str)]
+            for key, description in each.items():
+                texts = (
+                    [description]
+                    if isinstance(description, str)
+                    else [text for text in description if isinstance(text, str)]
+                )
                 assert all(text and "\n" not in text for text in texts), key

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from tests.house.packages import PACKAGES as ROOMS
+from tests.house.packages import PACKAGES as ZABKA_PACKAGES
 from tests.house.packages import ROOT, files_of
 from zabka.cli.main import MISSING
 from zabka.cli.verbs import VERBS, WITHOUT_TYPER
@@ -90,22 +90,25 @@ def excused(name: str) -> set[str]:
     return DEVELOPMENT.get(name, set()) | of_extras | {BROUGHT_ALONG[p] for p in of_extras if p in BROUGHT_ALONG}
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_package_imports_only_allowed_packages(room: str) -> None:
+@pytest.mark.parametrize("own_package", ZABKA_PACKAGES)
+def test_package_imports_only_allowed_packages(own_package: str) -> None:
     wrong = {
         path.relative_to(ROOT).as_posix(): unknown
-        for path in files_of(room)
-        if (unknown := imported(path) - MAY_IMPORT[room] - excused(path.relative_to(ROOT).as_posix()))
+        for path in files_of(own_package)
+        if (unknown := imported(path) - MAY_IMPORT[own_package] - excused(path.relative_to(ROOT).as_posix()))
     }
     assert wrong == {}
 
 
 def test_allowed_imports_are_used() -> None:
-    for room, allowed in MAY_IMPORT.items():
-        assert allowed <= {package for path in files_of(room) for package in imported(path)}, room
+    for own_package, allowed in MAY_IMPORT.items():
+        assert allowed <= {package for path in files_of(own_package) for package in imported(path)}, own_package
     for place, extra in OF_EXTRAS.items():
         below = [
-            path for room in ROOMS for path in files_of(room) if path.relative_to(ROOT).as_posix().startswith(place)
+            path
+            for own_package in ZABKA_PACKAGES
+            for path in files_of(own_package)
+            if path.relative_to(ROOT).as_posix().startswith(place)
         ]
         assert {package for path in below for package in imported(path)} & set(PACKAGES[extra]), place
 
@@ -130,10 +133,10 @@ def test_extras_of_the_project_contain_the_packages_of_the_table() -> None:
 
 
 def test_project_requires_exactly_what_its_packages_import() -> None:
-    wanted = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
+    imported_packages = set().union(*MAY_IMPORT.values()) - ALWAYS_THERE - {"pytest"}
     named = packages_of(PROJECT["dependencies"])
-    assert wanted <= named | {"backports"}
-    used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & wanted]
+    assert imported_packages <= named | {"backports"}
+    used = [line for line in PROJECT["dependencies"] if not packages_of([line]) & imported_packages]
     assert used == [], "required, but not imported"
 
 
@@ -170,7 +173,7 @@ def test_missing_extra_message_has_the_install_command() -> None:
 
 
 @pytest.mark.parametrize(
-    ("extra", "code", "said"),
+    ("extra", "code", "message"),
     [
         (
             "spark",
@@ -180,10 +183,10 @@ def test_missing_extra_message_has_the_install_command() -> None:
         ("kazoo", "import zabka.ensemble.client.kazoo", "kazoo, whose recipes run on this client, is not installed"),
     ],
 )
-def test_module_without_its_extra_prints_the_install_command(extra: str, code: str, said: str) -> None:
+def test_module_without_its_extra_prints_the_install_command(extra: str, code: str, message: str) -> None:
     done = run_without(extra, code)
     assert done.returncode == 1
-    assert f"{said}: {install_command(extra)}" in done.stderr
+    assert f"{message}: {install_command(extra)}" in done.stderr
 
 
 def run_zabka_without(extra: str, *arguments: str) -> subprocess.CompletedProcess[str]:

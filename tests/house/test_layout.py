@@ -63,7 +63,7 @@ SHELLS = {
     "broker_sim/surroundings.py",
 }
 SHELL_FOLDERS = ("ensemble/runtime/", "ensemble/server/", "ensemble/txnlog/", "ensemble/client/shim/")
-PURE_ROOMS = ("journal", "ensemble", "kafka", "controller", "broker_sim")
+PURE_PACKAGES = ("journal", "ensemble", "kafka", "controller", "broker_sim")
 TOUCHES_THE_WORLD = {
     "asyncio", "concurrent", "datetime", "fcntl", "httpx", "io", "logging", "mmap", "multiprocessing", "os", "pathlib",
     "queue", "random", "secrets", "select", "selectors", "shutil", "signal", "socket", "sched", "ssl", "structlog",
@@ -75,7 +75,7 @@ MAY_NOT_CALL = {"open", "print", "input", "eval", "exec", "hash", "id", "__impor
 
 def is_pure(path: Path) -> bool:
     name = name_of(path)
-    return package_of(module_of(path)) in PURE_ROOMS and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
+    return package_of(module_of(path)) in PURE_PACKAGES and name not in SHELLS and not name.startswith(SHELL_FOLDERS)
 
 
 def imports(path: Path) -> list[tuple[int, str]]:
@@ -88,16 +88,16 @@ def imports(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-PURE_MODULES = [name_of(path) for room in PURE_ROOMS for path in files_of(room) if is_pure(path)]
+PURE_MODULES = [name_of(path) for package in PURE_PACKAGES for path in files_of(package) if is_pure(path)]
 
 
-@pytest.mark.parametrize("room", MAY_IMPORT)
-def test_package_imports_only_lower_packages(room: str) -> None:
+@pytest.mark.parametrize("package", MAY_IMPORT)
+def test_package_imports_only_lower_packages(package: str) -> None:
     wrong = [
         f"{name_of(path)}:{line} imports {name}"
-        for path in files_of(room)
+        for path in files_of(package)
         for line, name in imports(path)
-        if (top := package_of(name)) in MAY_IMPORT and top != room and top not in MAY_IMPORT[room]
+        if (top := package_of(name)) in MAY_IMPORT and top != package and top not in MAY_IMPORT[package]
     ]
     assert wrong == []
 
@@ -187,11 +187,11 @@ class _SetIterations(ast.NodeVisitor):
         self.found: list[int] = []
         self._excused: set[ast.AST] = set()
         for node in ast.walk(tree):
-            if isinstance(node, ast.AnnAssign) and self._says_set(node.annotation):
+            if isinstance(node, ast.AnnAssign) and self._is_set_annotation(node.annotation):
                 self.names.add(ast.unparse(node.target))
             elif isinstance(node, ast.Assign) and self._makes_set(node.value):
                 self.names.update(ast.unparse(target) for target in node.targets)
-            elif isinstance(node, ast.arg) and node.annotation is not None and self._says_set(node.annotation):
+            elif isinstance(node, ast.arg) and node.annotation is not None and self._is_set_annotation(node.annotation):
                 self.names.add(node.arg)
             elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ORDERLESS:
                 self._excused.update(node.args)
@@ -199,7 +199,7 @@ class _SetIterations(ast.NodeVisitor):
                 self._excused.add(node)
 
     @staticmethod
-    def _says_set(annotation: ast.expr) -> bool:
+    def _is_set_annotation(annotation: ast.expr) -> bool:
         text = ast.unparse(annotation)
         return text.startswith(("set[", "frozenset[", "Set[", "AbstractSet[")) or text in {"set", "frozenset"}
 

@@ -39,7 +39,7 @@ def _is_constant(attribute: ast.Attribute) -> bool:
     return attribute.attr in CONSTANTS_OF_OS or attribute.attr.startswith("O_")
 
 
-def _breaches(tree: ast.Module) -> list[str]:
+def _bypasses(tree: ast.Module) -> list[str]:
     """Return the places where a module bypasses a port."""
     found: list[str] = []
     for node in ast.walk(tree):
@@ -64,7 +64,7 @@ def _breaches(tree: ast.Module) -> list[str]:
 
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
 def test_files_and_threads_are_used_through_ports(name: str) -> None:
-    assert _breaches(ast.parse((ROOT / name).read_text())) == []
+    assert _bypasses(ast.parse((ROOT / name).read_text())) == []
 
 
 @pytest.mark.parametrize(
@@ -85,14 +85,14 @@ def test_files_and_threads_are_used_through_ports(name: str) -> None:
     ],
 )
 def test_direct_use_of_files_and_threads_is_detected(line: str) -> None:
-    assert _breaches(ast.parse(line)) != []
+    assert _bypasses(ast.parse(line)) != []
 
 
 @pytest.mark.parametrize(
     "line", ["files.fsync(3)", "self._files.open(path, os.O_RDWR)", "text.replace('a', 'b')", "files.rename(a, b)"]
 )
 def test_use_of_ports_is_accepted(line: str) -> None:
-    assert _breaches(ast.parse(line)) == []
+    assert _bypasses(ast.parse(line)) == []
 
 
 def _takes_files(name: str) -> set[str]:
@@ -115,7 +115,7 @@ def _has_files(function: ast.FunctionDef) -> bool:
 TAKE_FILES = set().union(*(_takes_files(name) for name in STANDS_ON_PORTS)) - {"save", "unlink"}
 
 
-def _forgetful(tree: ast.Module) -> list[str]:
+def _without_files(tree: ast.Module) -> list[str]:
     """Return calls that use the default file system."""
     return [
         f"line {call.lineno}: {ast.unparse(call)}"
@@ -130,8 +130,8 @@ def _forgetful(tree: ast.Module) -> list[str]:
 @pytest.mark.parametrize("name", STANDS_ON_PORTS)
 def test_file_system_argument_is_passed_on(name: str) -> None:
     """The host's is a default for the outermost caller only; in between, it would be the wrong one."""
-    assert _forgetful(ast.parse((ROOT / name).read_text())) == []
+    assert _without_files(ast.parse((ROOT / name).read_text())) == []
 
 
 def test_missing_file_system_argument_is_detected() -> None:
-    assert _forgetful(ast.parse("sync_directory(path)")) == ["line 1: sync_directory(path)"]
+    assert _without_files(ast.parse("sync_directory(path)")) == ["line 1: sync_directory(path)"]

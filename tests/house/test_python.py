@@ -26,13 +26,13 @@ def interpreter(directory: Path, name: str, *, profiles: bool = True, environmen
 
 def chosen(tmp_path: Path) -> str:
     """Return the choice with `path` first in PATH and the distribution's programs in `distribution`."""
-    told = subprocess.run(
+    done = subprocess.run(
         ["sh", ROOT / "scripts/setup/choose_python.sh", tmp_path / "distribution"],
         env={**os.environ, "PATH": f"{tmp_path / 'path'}:{os.environ['PATH']}"},
         capture_output=True, text=True, timeout=60, check=True,
     )  # fmt: skip
-    assert told.stderr == ""
-    return told.stdout.strip()
+    assert done.stderr == ""
+    return done.stdout.strip()
 
 
 def test_python_compiled_with_profiles_is_chosen_from_path(tmp_path: Path) -> None:

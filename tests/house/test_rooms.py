@@ -17,8 +17,8 @@ _SENTENCE = re.compile(r"[\w`\"')\]][.?!](?=\s|$)")
 
 @pytest.mark.parametrize("name", INITS)
 def test_package_docstring_has_its_purpose_importers_and_start(name: str) -> None:
-    said = ast.get_docstring(ast.parse((ROOT / name).read_text())) or ""
-    assert len(_SENTENCE.findall(said)) >= SENTENCES_MIN, f"{name} says {said!r}"
+    docstring = ast.get_docstring(ast.parse((ROOT / name).read_text())) or ""
+    assert len(_SENTENCE.findall(docstring)) >= SENTENCES_MIN, f"{name} has only the docstring {docstring!r}"
 
 
 def test_folders_have_the_names_of_package_parts() -> None:

@@ -60,11 +60,11 @@ class Cases:
         """Return the fastest tests that execute code of the module, up to the time limit for a change of code that runs
         on import. If no test does, use the tests of its package."""
         names = [name for name in self._covering.get((mutant.path, 0), []) if not name.startswith(SEED)]
-        names = names or self._of_room(str(Path(mutant.path).parent))
+        names = names or self._of_package(str(Path(mutant.path).parent))
         totals = accumulate(self.seconds[name] for name in names)
         return {name: self.seconds[name] for name, total in zip(names, totals, strict=True) if total < USING_S_MAX}
 
-    def _of_room(self, folder: str) -> list[str]:
+    def _of_package(self, folder: str) -> list[str]:
         found = [name for name in self.seconds if any(str(Path(path).parent) == folder for path in self.lines[name])]
         return sorted(
             (name for name in found if not name.startswith(SEED)), key=lambda name: (self.seconds[name], name)
@@ -185,7 +185,7 @@ def gather(file: Path) -> None:
     for name in stale:
         if name.startswith(SEED):
             if problems := run_seed_named(name):
-                raise SystemExit(f"without any mutant {name} says {problems[0]}")
+                raise SystemExit(f"without any mutant {name} reports {problems[0]}")
             plugin.end(name)
     cases.save(file)
 

@@ -11,7 +11,7 @@ from typing import NamedTuple, TypeGuard
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = 64
 """Numbers from this one on are doubled: a test need not detect that a timeout of 1,600 ms becomes 1,601 or 1,599 ms."""
-ROOMS = (
+PACKAGES = (
     "zabka/controller", "zabka/broker_sim/replication", "zabka/ensemble/zab", "zabka/ensemble/txnlog",
     "zabka/ensemble/tree",
 )  # fmt: skip
@@ -67,7 +67,7 @@ def mutants_of(path: str) -> list[Mutant]:
 
 def mutants_in(source: str, path: str) -> list[Mutant]:
     """Return every change of that source text."""
-    finder = _Changes(path, wanted=None)
+    finder = _Changes(path, requested=None)
     finder.visit(ast.parse(source))
     return finder.found
 
@@ -79,23 +79,25 @@ def mutated(path: str, number: int) -> ast.Module:
 
 def changed(source: str, number: int) -> ast.Module:
     """Return that source text with one change, as a tree."""
-    tree = _Changes("", wanted=number).visit(ast.parse(source))
+    tree = _Changes("", requested=number).visit(ast.parse(source))
     assert isinstance(tree, ast.Module)
     return ast.fix_missing_locations(tree)
 
 
-def modules(rooms: tuple[str, ...] = ROOMS) -> list[str]:
+def modules(packages: tuple[str, ...] = PACKAGES) -> list[str]:
     """Return the modules of those packages."""
-    return [path.relative_to(ROOT).as_posix() for room in rooms for path in sorted((ROOT / room).rglob("*.py"))]
+    return [
+        path.relative_to(ROOT).as_posix() for package in packages for path in sorted((ROOT / package).rglob("*.py"))
+    ]
 
 
 class _Changes(ast.NodeTransformer):
     """Visit a module in a fixed order, count the possible changes, and apply the requested one."""
 
-    def __init__(self, path: str, wanted: int | None) -> None:
+    def __init__(self, path: str, requested: int | None) -> None:
         self.found: list[Mutant] = []
         self._path = path
-        self._wanted = wanted
+        self._requested = requested
         self._names: list[str] = []
         self._functions = 0
         self._statement = 0
@@ -108,7 +110,7 @@ class _Changes(ast.NodeTransformer):
             self._statement = node.lineno
         chosen: ast.AST | None = None
         for changed in _changes(node, self._names[-1] if self._names else ""):
-            if len(self.found) == self._wanted:
+            if len(self.found) == self._requested:
                 chosen = ast.copy_location(changed, node)
             self.found.append(
                 Mutant(

@@ -27,18 +27,18 @@ class RunningFunctions:
             if isinstance(found, FunctionType) and found.__code__.co_filename in files:
                 self._functions[_place(found.__code__)].append(found)
 
-    def plant(self, mutant: Mutant) -> bool:
+    def apply(self, mutant: Mutant) -> bool:
         """Change the functions. Return False if only code that ran on import changes."""
         before = _functions_of(mutant.path, ast.parse((ROOT / mutant.path).read_text()))
-        planted = False
+        applied = False
         for place, changed in _functions_of(mutant.path, mutated(mutant.path, mutant.number)).items():
             for function in self._functions.get(place, ()):
                 if changed != before[place] and function.__code__ == before[place]:
                     if len(function.__code__.co_freevars) != len(changed.co_freevars):
                         return False
                     function.__code__ = changed
-                    planted = True
-        return planted
+                    applied = True
+        return applied
 
 
 def _functions_of(path: str, tree: ast.Module) -> dict[Place, CodeType]:

@@ -21,7 +21,7 @@ from tests.mutation.cases import Cases
 from tests.mutation.mutants import ROOT, Mutant, modules, mutants_of
 from tests.mutation.trial import SURVIVED, Verdict, try_all
 
-WANTED_PERCENT = 92
+REQUIRED_PERCENT = 92
 
 
 class Results:
@@ -57,21 +57,21 @@ class Progress:
         self._done = 0
         self._survived = 0
 
-    def tell(self, mutant: Mutant, verdict: Verdict) -> None:
+    def add(self, mutant: Mutant, verdict: Verdict) -> None:
         """Add a result, and report the progress."""
         self._results.add(mutant, verdict)
         self._done += 1
         took_s = time.time() - self._begin
         if verdict.by.startswith(SURVIVED):
             self._survived += 1
-            _say(f"{verdict.by:9} {mutant.function}  {mutant.name}")
+            _print(f"{verdict.by:9} {mutant.function}  {mutant.name}")
         if self._done % 10 == 0 or self._done == self._count:
             end = time.strftime("%H:%M", time.localtime(self._begin + took_s * self._count / self._done))
             rate = 60 * self._done / took_s
-            _say(f"{self._done}/{self._count}, {self._survived} survived, {rate:.0f} a minute, done at {end}")
+            _print(f"{self._done}/{self._count}, {self._survived} survived, {rate:.0f} a minute, done at {end}")
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     sys.stdout.write(text + "\n")
     sys.stdout.flush()
 
@@ -79,7 +79,7 @@ def _say(text: str) -> None:
 def _gathered(file: Path) -> Cases:
     """Return the lines that each case executes."""
     if stale := Cases(file).stale():
-        _say(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
+        _print(f"to see which lines they execute, the tests of {len(stale)} files and seeds run once")
         subprocess.run(
             [sys.executable, "-m", "tests.mutation.cases", str(file)], cwd=ROOT, check=True, stdout=subprocess.DEVNULL
         )
@@ -91,17 +91,17 @@ def _report(mutants: list[Mutant], results: Results) -> float:
     known = [mutant for mutant in mutants if mutant.name in results.by]
     tried, noticed = Counter[str](), Counter[str]()
     for mutant in known:
-        room = mutant.path.rpartition("/")[0]
-        tried[room] += 1
-        noticed[room] += not results.by[mutant.name].startswith(SURVIVED)
+        package = mutant.path.rpartition("/")[0]
+        tried[package] += 1
+        noticed[package] += not results.by[mutant.name].startswith(SURVIVED)
     for mutant in sorted(known):
         if results.by[mutant.name].startswith(SURVIVED):
-            _say(f"{results.by[mutant.name]}: {mutant.function or 'on import'}  {mutant.name}")
-    for room, count in sorted(tried.items()):
-        _say(f"{room:24} {noticed[room]:5} of {count:5} noticed, {100 * noticed[room] / count:.1f} %")
+            _print(f"{results.by[mutant.name]}: {mutant.function or 'on import'}  {mutant.name}")
+    for package, count in sorted(tried.items()):
+        _print(f"{package:24} {noticed[package]:5} of {count:5} noticed, {100 * noticed[package] / count:.1f} %")
     percent = 100 * noticed.total() / max(1, tried.total())
     seeds = sum(results.by[mutant.name].startswith("seed ") for mutant in known)
-    _say(f"{noticed.total()} of {tried.total()} noticed, {percent:.1f} %; {seeds} of them by seeds alone")
+    _print(f"{noticed.total()} of {tried.total()} noticed, {percent:.1f} %; {seeds} of them by seeds alone")
     return percent
 
 
@@ -127,10 +127,10 @@ def main() -> int:
         if each.name not in results.by or (chosen.again and results.by[each.name].startswith(SURVIVED))
     ]
     left.sort(key=lambda mutant: not mutant.function)  # Mutants that run on import take long, so they come last.
-    _say(f"{len(mutants)} mutants, {len(left)} to try")
+    _print(f"{len(mutants)} mutants, {len(left)} to try")
     if left:
-        try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).tell)
-    return 0 if _report(mutants, results) >= WANTED_PERCENT else 1
+        try_all(left, _gathered(chosen.kept / "cases.json"), chosen.seeds, Progress(results, len(left)).add)
+    return 0 if _report(mutants, results) >= REQUIRED_PERCENT else 1
 
 
 if __name__ == "__main__":

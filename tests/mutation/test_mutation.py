@@ -55,7 +55,7 @@ def test_import_time_code_has_no_function_and_types_no_mutants() -> None:
     ]
 
 
-PLANTED = """
+APPLIED = """
 from zabka.ensemble.ids import Epoch, PeerId, Zxid
 from zabka.ensemble.zab.election import better
 from zabka.ensemble.zab.messages import Vote
@@ -65,19 +65,19 @@ from tests.mutation.patching import RunningFunctions
 change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if each.function == "better")
 vote = Vote(PeerId(1), Zxid(1), Epoch(1))
 assert better(vote, vote) is False
-assert RunningFunctions().plant(change)
+assert RunningFunctions().apply(change)
 assert better(vote, vote) is None, "its first mutant returns None"
 """
 
 
 def test_applied_mutant_is_in_force_in_an_imported_function() -> None:
     """In a separate process, so that other tests cannot have replaced its functions."""
-    subprocess.run([sys.executable, "-c", PLANTED], cwd=Path(__file__).parents[2], check=True)
+    subprocess.run([sys.executable, "-c", APPLIED], cwd=Path(__file__).parents[2], check=True)
 
 
 def test_mutant_of_import_time_code_cannot_be_applied() -> None:
     change = next(each for each in mutants.mutants_of("zabka/ensemble/zab/election.py") if not each.function)
-    assert not RunningFunctions().plant(change)
+    assert not RunningFunctions().apply(change)
 
 
 MARKED = """

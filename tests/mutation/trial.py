@@ -43,12 +43,12 @@ class Trials(Repeatable):
     """Pytest plugin that tries the mutants one after the other, in place of the tests."""
 
     def __init__(
-        self, mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]
+        self, mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]
     ) -> None:
         self._mutants = mutants
         self._cases = cases
         self._seeds = seeds
-        self._say = say
+        self._report = report
         self._failing = False
         self._items: dict[str, pytest.Item] = {}
 
@@ -61,7 +61,7 @@ class Trials(Repeatable):
         for mutant in self._mutants:
             begin = time.perf_counter()
             by = self._noticed_by(mutant)
-            self._say(mutant, Verdict(by, round(time.perf_counter() - begin, 2)))
+            self._report(mutant, Verdict(by, round(time.perf_counter() - begin, 2)))
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -73,30 +73,30 @@ class Trials(Repeatable):
             covering = self._cases.covering(mutant, self._seeds)
             if not covering:
                 return f"{SURVIVED}: nothing executes it"
-            by = _in_child(covering, lambda tell: self._try(mutant, covering, tell))
+            by = _in_child(covering, lambda answer: self._try(mutant, covering, answer))
         if by == RUNS_ON_IMPORT or (by == SURVIVED and self._cases.runs_on_import(mutant)):
             return _in_new_process(mutant, self._cases.using(mutant))
         return by
 
-    def _try(self, mutant: Mutant, covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
-        if not self._functions.plant(mutant):
-            tell(RUNS_ON_IMPORT)
+    def _try(self, mutant: Mutant, covering: dict[str, float], answer: Callable[[str], NoReturn]) -> NoReturn:
+        if not self._functions.apply(mutant):
+            answer(RUNS_ON_IMPORT)
         tests = [self._items[name] for name in covering if name in self._items]
         for item, following in zip(tests, [*tests[1:], None], strict=True):
             _limit_time(covering[item.nodeid])
             item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             if self._failing:
-                tell(item.nodeid)
-        _try_seeds(covering, tell)
+                answer(item.nodeid)
+        _try_seeds(covering, answer)
 
 
-def _try_seeds(covering: dict[str, float], tell: Callable[[str], NoReturn]) -> NoReturn:
+def _try_seeds(covering: dict[str, float], answer: Callable[[str], NoReturn]) -> NoReturn:
     for name, seconds in covering.items():
         if name.startswith(SEED):
             _limit_time(seconds)
             if run_seed_named(name):
-                tell(name)
-    tell(SURVIVED)
+                answer(name)
+    answer(SURVIVED)
 
 
 def _limit_time(seconds: float) -> None:
@@ -110,18 +110,18 @@ def _in_child(covering: dict[str, float], run: Callable[[Callable[[str], NoRetur
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
 
-        def tell(by: str) -> NoReturn:
+        def answer(by: str) -> NoReturn:
             os.write(writing, by.encode())
             os._exit(0)
 
         try:
             _confine()
-            run(tell)
+            run(answer)
         except BaseException as error:
-            tell(repr(error))
+            answer(repr(error))
         os._exit(1)
     os.close(writing)
-    by = _heard(reading, child, WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
+    by = _read_answer(reading, child, WALL_SPARE_S + WALL_FACTOR * sum(covering.values()))
     os.close(reading)
     return by
 
@@ -134,7 +134,7 @@ def _confine() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
 
 
-def _heard(reading: int, child: int, wall_s: float) -> str:
+def _read_answer(reading: int, child: int, wall_s: float) -> str:
     os.set_blocking(reading, False)
     deadline = time.monotonic() + wall_s
     while os.waitpid(child, os.WNOHANG) == (0, 0):
@@ -154,10 +154,10 @@ def _heard(reading: int, child: int, wall_s: float) -> str:
 def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
     """Try a mutant of import-time code: a separate process imports the changed module."""
     with tempfile.TemporaryDirectory() as folder:
-        told = Path(folder) / "told"
-        wanted = Path(folder) / "wanted"
-        wanted.write_text("\n".join(covering))
-        arguments = [mutant.path, str(mutant.number), str(wanted), str(told)]
+        answer_file = Path(folder) / "answer_file"
+        case_file = Path(folder) / "case_file"
+        case_file.write_text("\n".join(covering))
+        arguments = [mutant.path, str(mutant.number), str(case_file), str(answer_file)]
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.mutation.fresh", *arguments],
             cwd=ROOT,
@@ -174,12 +174,12 @@ def _in_new_process(mutant: Mutant, covering: dict[str, float]) -> str:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-        return told.read_text() if told.exists() else "import"
+        return answer_file.read_text() if answer_file.exists() else "import"
 
 
-def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, say: Callable[[Mutant, Verdict], None]) -> None:
+def try_all(mutants: Iterable[Mutant], cases: Cases, seeds: int, report: Callable[[Mutant, Verdict], None]) -> None:
     """Try every mutant with the tests and `seeds` seeds, and report each verdict at once."""
     with tempfile.TemporaryDirectory() as folder:
         arguments = [*PYTEST, f"--basetemp={folder}/tests", *TESTS]
-        if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, say)])) not in (0, 5):
+        if (status := pytest.main(arguments, plugins=[Trials(mutants, cases, seeds, report)])) not in (0, 5):
             raise SystemExit(f"the tests were not collected: {status}")

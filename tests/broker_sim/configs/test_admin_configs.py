@@ -323,13 +323,13 @@ REFUSALS: list[tuple[int, str, dict[str, str | None], ErrorCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("kind", "name", "changes", "error", "says"), REFUSALS)
+@pytest.mark.parametrize(("kind", "name", "changes", "error", "expected_text"), REFUSALS)
 def test_invalid_config_change_is_refused_and_nothing_is_written(
-    cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, says: str
+    cluster: Cluster, kind: int, name: str, changes: dict[str, str | None], error: ErrorCode, expected_text: str
 ) -> None:
     zxid = cluster.ensemble.nodes["/config/topics/orders"].mzxid
     refused = alter(cluster, changes, kind, name)
-    assert refused is not None and refused[0] is error and says in refused[1]
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
     assert cluster.ensemble.nodes["/config/topics/orders"].mzxid == zxid
     assert cluster.ensemble.nodes["/config/changes"].children == set()
 
@@ -391,21 +391,21 @@ def test_config_change_reaches_all_brokers_if_its_writer_dies(cluster: Cluster) 
     node = cluster.nodes[1]
     session, multi = node.session, node.session.multi
 
-    def last_words(ops: Any) -> Any:
+    def die_after_write(ops: Any) -> Any:
         written = multi(ops)
         if any(op.path == "/config/topics/orders" for op in ops):
             cluster.scheduler.after(1_500, node.kill)
         return written
 
-    session.multi = last_words  # type: ignore[method-assign]
+    session.multi = die_after_write  # type: ignore[method-assign]
     rows = [{"resource_type": 2, "resource_name": "orders", "configs": [{"name": "retention.ms", "value": "5"}]}]
     message = request(ApiKey.ALTER_CONFIGS, 2, resources=rows)
     node.runtime.spawn(node.broker.handle(message), "alter")
     cluster.wait(100)
     assert node.runtime.stopped
     assert znodes.decode_config(cluster.ensemble.data("/config/topics/orders")) == {"retention.ms": "5"}
-    for heard in (cluster.nodes[2], cluster.nodes[3]):
-        assert heard.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
+    for receiver in (cluster.nodes[2], cluster.nodes[3]):
+        assert receiver.of(ConfigChanged)[-1] == ConfigChanged("topics/orders", {"retention.ms": "5"})
 
 
 def test_two_changes_of_one_topic_at_once_do_not_undo_each_other(cluster: Cluster) -> None:
@@ -504,7 +504,7 @@ def test_reassignment_throttles_are_stored_at_broker_and_topic(cluster: Cluster)
 
 
 @pytest.mark.parametrize(
-    ("kind", "name", "error", "says"),
+    ("kind", "name", "error", "expected_text"),
     [
         (8, "", ErrorCode.invalid_request, "Broker id must not be empty"),
         (4, "x", ErrorCode.invalid_request, "Broker id must be an integer, but it is: x"),
@@ -516,12 +516,12 @@ def test_reassignment_throttles_are_stored_at_broker_and_topic(cluster: Cluster)
     ],
 )
 def test_invalid_describe_resource_gets_kafkas_error_message(
-    cluster: Cluster, kind: int, name: str, error: ErrorCode, says: str
+    cluster: Cluster, kind: int, name: str, error: ErrorCode, expected_text: str
 ) -> None:
     rows = [{"resource_type": kind, "resource_name": name, "configuration_keys": None}]
     answer = at_one(cluster, request(ApiKey.DESCRIBE_CONFIGS, 4, resources=rows)).results[0]
     assert answer.error_code is error and not answer.configs
-    assert says in answer.error_message
+    assert expected_text in answer.error_message
 
 
 def test_resource_named_twice_is_refused_twice(cluster: Cluster) -> None:

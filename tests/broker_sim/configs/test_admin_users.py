@@ -87,7 +87,7 @@ def test_non_finite_quota_is_written_in_javas_format(cluster: Cluster) -> None:
 
 
 @pytest.mark.parametrize(
-    ("entity", "values", "says"),
+    ("entity", "values", "expected_text"),
     [
         ({}, {}, "Invalid empty client quota entity"),
         ({"user": ""}, {}, "Empty user not supported"),
@@ -97,9 +97,11 @@ def test_non_finite_quota_is_written_in_javas_format(cluster: Cluster) -> None:
         ({"user": "u"}, {"producer_byte_rate": 1.5}, "Configuration producer_byte_rate must be a LONG value"),
     ],
 )
-def test_invalid_quota_is_refused(cluster: Cluster, entity: Parts, values: dict[str, float | None], says: str) -> None:
+def test_invalid_quota_is_refused(
+    cluster: Cluster, entity: Parts, values: dict[str, float | None], expected_text: str
+) -> None:
     error, message = alter(cluster, entity, values)
-    assert error is ErrorCode.invalid_request and says in str(message)
+    assert error is ErrorCode.invalid_request and expected_text in str(message)
 
 
 def test_quota_filter_that_cannot_match_is_refused(cluster: Cluster) -> None:

@@ -85,7 +85,7 @@ def test_topic_cannot_be_tiered(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "says"),
+    ("line", "expected_text"),
     [
         ("replica.lag.time.max.ms=soon", "soon for configuration replica.lag.time.max.ms: Not a number of type LONG"),
         ("broker.id=2147483648", "Not a number of type INT"),
@@ -104,10 +104,10 @@ def test_topic_cannot_be_tiered(name: str) -> None:
         ("zabka.journal.level=loud", "String must be one of: normal, full"),
     ],
 )  # fmt: skip
-def test_invalid_value_gives_a_clear_error(line: str, says: str) -> None:
+def test_invalid_value_gives_a_clear_error(line: str, expected_text: str) -> None:
     with pytest.raises(ConfigError) as wrong:
         parse_config(LEAST + line + "\n")
-    assert says in str(wrong.value)
+    assert expected_text in str(wrong.value)
 
 
 @pytest.mark.parametrize("missing", ["broker.id", "zookeeper.connect"])

@@ -29,7 +29,7 @@ FIELDS = [
     for field in fields(part(parse_config(LEAST)))
     if field.name.replace("_", ".") in BROKER_KEYS
 ]
-WORDS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
+TEXTS = ("OTHER", "compact", "LogAppendTime", "lz4", "org.apache.kafka.common.replica.RackAwareReplicaSelector")
 
 
 def another_value(key: ConfigKey) -> Value:
@@ -39,7 +39,7 @@ def another_value(key: ConfigKey) -> Value:
     if key.type is ConfigType.DOUBLE:
         return 0.25
     numbers = [str(int(key.default) + by) for by in (1, -1)] if isinstance(key.default, int | float) else []
-    for text in (*numbers, *WORDS):
+    for text in (*numbers, *TEXTS):
         try:
             return key.parse(text)
         except ConfigError:
@@ -49,10 +49,10 @@ def another_value(key: ConfigKey) -> Value:
 
 def accessed() -> set[str]:
     """Return the attributes that the code of the brokers and the controller reads, outside the configuration itself."""
-    rooms = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
+    modules = [*(ROOT / "broker_sim").rglob("*.py"), *(ROOT / "controller").rglob("*.py")]
     return {
         node.attr
-        for path in rooms
+        for path in modules
         if path.parent.name != "configs"
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.Attribute)

@@ -122,14 +122,14 @@ def test_controlled_shutdown_waits_the_backoff_between_attempts(backoff_ms: int)
     async def others(path: str) -> list[str]:
         return ["1", "2"]
 
-    def nobody(controller_id: int) -> None:
+    def no_endpoint(controller_id: int) -> None:
         asked.append(watch.scheduler.now_us // 1000)
 
     leaving = ControlledShutdown(
         configured(controlled_shutdown_retry_backoff_ms=backoff_ms),
         cast(Any, SimpleNamespace(runtime=watch.runtime, channel=None, say=lambda text: None)),
         cast(Any, SimpleNamespace(get_children=others)),
-        cast(Any, SimpleNamespace(endpoint=nobody, controller_id=-1)),
+        cast(Any, SimpleNamespace(endpoint=no_endpoint, controller_id=-1)),
         lambda: 1,
     )
     watch.runtime.spawn(leaving.leave(), "leave")

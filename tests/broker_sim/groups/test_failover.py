@@ -288,9 +288,9 @@ def test_coordinator_resigns_when_metadata_moves_its_partition(
         "replicas": others,
     }
     topics = [{"topic_name": "__consumer_offsets", "partition_states": [row]}]
-    said = {"controller_id": members.cluster.controller.broker_id, "broker_epoch": -1, "live_brokers": []}
+    fields = {"controller_id": members.cluster.controller.broker_id, "broker_epoch": -1, "live_brokers": []}
     epoch = node.broker.replicas.controller_epoch
-    message = request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, controller_epoch=epoch, **said)
+    message = request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, controller_epoch=epoch, **fields)
     assert not members.cluster.on(node, node.broker.handle(message, "c", "PLAINTEXT")).error_code
     assert not store.owns(members.group_id) and members.group_id not in store.groups
     members.cluster.wait(20)

@@ -495,8 +495,8 @@ def test_journal_has_every_state_change_of_a_group(members: Members) -> None:
     (member,), _ = members.stable()
     members.leave((member, None))
     members.ask(ApiKey.DELETE_GROUPS, 2, groups_names=[members.group_id])
-    told = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
-    assert [(event.state, event.generation_id, event.members) for event in told] == [
+    changes = [event for event in members.coordinator.of(GroupChanged) if event.group_id == members.group_id]
+    assert [(event.state, event.generation_id, event.members) for event in changes] == [
         ("PreparingRebalance", 0, [member]),
         ("CompletingRebalance", 1, [member]),
         ("Stable", 1, [member]),

@@ -175,8 +175,8 @@ def test_version_0_keeps_offsets_in_zookeeper(members: Members) -> None:
     asked = members.ask(ApiKey.OFFSET_COMMIT, 0, node, topics=[{"name": "orders", "partitions": rows}])
     assert commit_error(asked.answer) is NONE
     assert members.cluster.ensemble.nodes[path].data == b"12"
-    wanted = [{"name": "orders", "partition_indexes": [0, 1]}]
-    fetched = members.ask(ApiKey.OFFSET_FETCH, 0, node, topics=wanted).answer.topics[0].partitions
+    requested = [{"name": "orders", "partition_indexes": [0, 1]}]
+    fetched = members.ask(ApiKey.OFFSET_FETCH, 0, node, topics=requested).answer.topics[0].partitions
     assert [(row.committed_offset, row.error_code) for row in fetched] == [
         (12, NONE),
         (-1, ErrorCode.unknown_topic_or_partition),
@@ -214,14 +214,14 @@ def test_offsets_of_a_deleted_topic_are_removed(members: Members) -> None:
 
 
 @pytest.fixture
-def forgetful() -> Iterator[Members]:
+def short_retention() -> Iterator[Members]:
     made = a_cluster(1, offsets_retention_minutes="60", offsets_retention_check_interval_ms="60000")
     yield Members(made)
     made.stop_all()
 
 
-def test_empty_groups_offsets_and_group_expire_after_retention(forgetful: Members) -> None:
-    members = forgetful
+def test_empty_groups_offsets_and_group_expire_after_retention(short_retention: Members) -> None:
+    members = short_retention
     (member,), generation = members.stable()
     members.commit(5, member, generation)
     for _ in range(70):
@@ -237,8 +237,8 @@ def test_empty_groups_offsets_and_group_expire_after_retention(forgetful: Member
     assert members.state() == "Dead"
 
 
-def test_commit_can_set_its_own_retention_up_to_version_4(forgetful: Members) -> None:
-    members = forgetful
+def test_commit_can_set_its_own_retention_up_to_version_4(short_retention: Members) -> None:
+    members = short_retention
     assert commit_error(members.commit(5, version=4, retention_time=600_000).answer) is NONE
     members.cluster.wait(8 * 60_000)
     assert members.committed().committed_offset == 5
@@ -246,8 +246,8 @@ def test_commit_can_set_its_own_retention_up_to_version_4(forgetful: Members) ->
     assert members.committed().committed_offset == -1
 
 
-def test_simple_consumer_offsets_expire_by_their_own_commits(forgetful: Members) -> None:
-    members = forgetful
+def test_simple_consumer_offsets_expire_by_their_own_commits(short_retention: Members) -> None:
+    members = short_retention
     members.commit(5)
     members.cluster.wait(40 * 60_000)
     members.commit(6, partition=P1)

@@ -104,13 +104,13 @@ def test_find_coordinator_refuses_an_unknown_key_type(cluster: Cluster, version:
     assert (answer.coordinators[0] if version >= 4 else answer).error_code is INVALID
 
 
-@pytest.mark.parametrize("said", ["", ".", "-1", "a/b", "a ", "\u00e9", "__x", "a-"])
+@pytest.mark.parametrize("invalid", ["", ".", "-1", "a/b", "a ", "\u00e9", "__x", "a-"])
 @pytest.mark.parametrize("version", [3, 4])
-def test_api_versions_refuses_an_invalid_client_name(cluster: Cluster, version: int, said: str) -> None:
+def test_api_versions_refuses_an_invalid_client_name(cluster: Cluster, version: int, invalid: str) -> None:
     proper = {"client_software_name": "apache-kafka-java", "client_software_version": "3.9.1"}
     assert asked(cluster, ApiKey.API_VERSIONS, version, **proper).error_code is NONE
     for name in proper:
-        answer = asked(cluster, ApiKey.API_VERSIONS, version, **{**proper, name: said})
+        answer = asked(cluster, ApiKey.API_VERSIONS, version, **{**proper, name: invalid})
         assert (answer.error_code, answer.api_keys) == (INVALID, ())
 
 

@@ -16,7 +16,7 @@ from zabka.simulation.kernel.runtime import SimRuntime
 from zabka.simulation.kernel.scheduler import Scheduler
 
 
-def told(number: int, leader: int) -> Any:
+def update(number: int, leader: int) -> Any:
     row = {
         "partition_index": 0,
         "controller_epoch": 1,
@@ -37,11 +37,11 @@ def test_metadata_rows_are_released_with_their_topics() -> None:
     handlers = MetadataHandlers(cache, cast(Any, None), cast(Any, None), lambda: "cluster")
     everything = request(ApiKey.METADATA, 12, topics=None)
     for number in range(1, 11):
-        cache.apply(told(number, 1))
+        cache.apply(update(number, 1))
         answer: Any = at_once(handlers.metadata(everything, RequestContext("", "PLAINTEXT")))
         assert [topic.name for topic in answer.topics] == [f"t{number}"]
         assert list(handlers._rows) == [f"t{number}"]
-        cache.apply(told(number, LEADER_DURING_DELETE))
+        cache.apply(update(number, LEADER_DURING_DELETE))
 
 
 def test_follower_releases_names_of_topics_that_it_left() -> None:

@@ -88,8 +88,8 @@ def committed(cluster: Cluster, version: int, partition: int, *offsets: int) -> 
 
 
 def offset_of(cluster: Cluster, version: int) -> int:
-    wanted = [{"name": "orders", "partition_indexes": [0]}]
-    answer = asked(cluster, ApiKey.OFFSET_FETCH, version, group_id="g", topics=wanted)
+    requested = [{"name": "orders", "partition_indexes": [0]}]
+    answer = asked(cluster, ApiKey.OFFSET_FETCH, version, group_id="g", topics=requested)
     return int(answer.topics[0].partitions[0].committed_offset)
 
 

@@ -20,7 +20,7 @@ def cluster() -> Iterator[Cluster]:
     made.stop_all()
 
 
-def told(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
+def described(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], list[int]]:
     """Return error, leader, replicas and ISR of the only partition, from the metadata of broker 1."""
     message: Any = request(ApiKey.METADATA, version, topics=[{"name": "orders"}])
     (topic,) = cluster.on(cluster.nodes[1], cluster.nodes[1].broker.handle(message)).topics
@@ -30,14 +30,14 @@ def told(cluster: Cluster, version: int) -> tuple[ErrorCode, int, list[int], lis
 
 def test_metadata_version_0_lists_live_replicas_and_an_error(cluster: Cluster) -> None:
     # Its clients look up replicas in the response's list of brokers (MetadataResponse 0 has no offline replicas).
-    assert told(cluster, 0) == told(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
+    assert described(cluster, 0) == described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])
     cluster.nodes[3].kill()
     cluster.expire(cluster.nodes[3])
     cluster.wait(1_000)
-    assert told(cluster, 0) == (ErrorCode.replica_not_available, 1, [1, 2], [1, 2])
-    assert told(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2])
+    assert described(cluster, 0) == (ErrorCode.replica_not_available, 1, [1, 2], [1, 2])
+    assert described(cluster, 1) == (ErrorCode.none, 1, [1, 2, 3], [1, 2])
     cluster.nodes[3].boot()
     cluster.on(cluster.nodes[3], cluster.nodes[3].broker.start())
     cluster.wait(5_000)
-    error, leader, replicas, isr = told(cluster, 0)
+    error, leader, replicas, isr = described(cluster, 0)
     assert (error, leader, replicas, sorted(isr)) == (ErrorCode.none, 1, [1, 2, 3], [1, 2, 3])

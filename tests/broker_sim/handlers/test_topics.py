@@ -99,15 +99,15 @@ REFUSALS: list[tuple[dict[str, Any], ErrorCode, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("wanted", "error", "says"), REFUSALS)
+@pytest.mark.parametrize(("values", "error", "expected_text"), REFUSALS)
 def test_invalid_topic_is_refused_with_kafkas_error(
-    cluster: Cluster, wanted: dict[str, Any], error: ErrorCode, says: str
+    cluster: Cluster, values: dict[str, Any], error: ErrorCode, expected_text: str
 ) -> None:
     for taken in ("taken", "with.dot"):
         cluster.run(cluster.client.create_topic(taken, 1, 1))
     before = dict(cluster.ensemble.nodes)
-    refused = create(cluster, **{"name": "orders", "partitions": 1, "replication_factor": 1, **wanted})
-    assert refused is not None and refused[0] is error and says in refused[1]
+    refused = create(cluster, **{"name": "orders", "partitions": 1, "replication_factor": 1, **values})
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
     assert cluster.ensemble.nodes.keys() == before.keys()
 
 
@@ -307,7 +307,7 @@ def test_added_partitions_leave_existing_ones_unchanged(cluster: Cluster) -> Non
 
 
 @pytest.mark.parametrize(
-    ("total", "assignments", "error", "says"),
+    ("total", "assignments", "error", "expected_text"),
     [
         (
             1,
@@ -322,11 +322,11 @@ def test_added_partitions_leave_existing_ones_unchanged(cluster: Cluster) -> Non
     ],
 )
 def test_invalid_partition_increase_is_refused(
-    cluster: Cluster, total: int, assignments: list[list[int]] | None, error: ErrorCode, says: str
+    cluster: Cluster, total: int, assignments: list[list[int]] | None, error: ErrorCode, expected_text: str
 ) -> None:
     cluster.run(cluster.client.create_topic("orders", 2, 2))
     refused = cluster.refused(cluster.client.create_partitions("orders", total, assignments=assignments))
-    assert refused is not None and refused[0] is error and says in refused[1]
+    assert refused is not None and refused[0] is error and expected_text in refused[1]
 
 
 def test_partition_count_is_limited_by_the_size_of_the_znode(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:

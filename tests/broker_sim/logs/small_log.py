@@ -49,7 +49,7 @@ def read_all(log: PartitionLog) -> list[tuple[int, str | None, str | None]]:
     return found
 
 
-def unheard(segment: Segment, bytes_after: int) -> None:
+def ignore_progress(segment: Segment, bytes_after: int) -> None:
     """Ignore the progress of a compaction."""
 
 
@@ -58,7 +58,7 @@ def run_compaction(log: PartitionLog, settings: CompactionSettings = NO_LAG, aft
     scheduler = Scheduler()
     scheduler.run_until(after_ms * 1_000)
     runtime = SimRuntime(scheduler, Random(1))
-    run_task(scheduler, runtime, compact(log, settings, runtime, unheard))
+    run_task(scheduler, runtime, compact(log, settings, runtime, ignore_progress))
     runtime.stop()
 
 
@@ -67,7 +67,7 @@ def paused_compaction(log: PartitionLog, steps: int) -> Iterator[None]:
     """Run `steps` steps of a compaction, then the body of the `with` statement, then the rest of the compaction."""
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, ignore_progress), "compact")
     for _ in range(steps):
         scheduler.step()
     assert not task.done()

@@ -99,13 +99,13 @@ def test_follower_records_the_end_of_each_epoch_within_a_gap() -> None:
 
 def test_follower_that_ends_within_a_copied_gap_leaves_it() -> None:
     """The leader has one batch without records there; the follower has the first removed record."""
-    leader, behind = a_log(1 << 20), a_log(1 << 20)
+    leader, lagging = a_log(1 << 20), a_log(1 << 20)
     follow(leader, with_gap_at_its_end())
     assert [header.base_offset for header in headers_of(leader.read(0, 1 << 20, 4, True))] == [0, 1, 2]
     for record in (("a", "v"), ("b", "v"), ("x", None)):
-        append(behind, record)
-    follow(behind, leader)
-    assert [(offset, key) for offset, key, _ in read_all(behind)] == [(0, "a"), (1, "b"), (2, "x")]
+        append(lagging, record)
+    follow(lagging, leader)
+    assert [(offset, key) for offset, key, _ in read_all(lagging)] == [(0, "a"), (1, "b"), (2, "x")]
 
 
 def with_an_epoch_that_compaction_has_taken(after: bool) -> PartitionLog:

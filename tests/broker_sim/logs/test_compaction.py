@@ -14,10 +14,10 @@ from tests.broker_sim.logs.small_log import (
     NO_LAG,
     a_log,
     append,
+    ignore_progress,
     paused_compaction,
     read_all,
     run_compaction,
-    unheard,
 )
 from tests.broker_sim.replication.replication_cluster import Cluster, batch
 from tests.kafka.produced import headers_of, validated
@@ -307,7 +307,7 @@ def test_compaction_pauses_among_single_record_batches() -> None:
     log.roll()
     scheduler = Scheduler()
     runtime = SimRuntime(scheduler, Random(1))
-    task = runtime.spawn(compact(log, NO_LAG, runtime, unheard), "compact")
+    task = runtime.spawn(compact(log, NO_LAG, runtime, ignore_progress), "compact")
     steps = 0
     while not task.done():
         scheduler.step()
@@ -330,9 +330,9 @@ def truncate_all(log: PartitionLog) -> None:
 
 
 @pytest.mark.parametrize("pause", [1, 2, 3, 4, 6, 12, 40])
-@pytest.mark.parametrize("strike", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
+@pytest.mark.parametrize("disturb", [PartitionLog.close, delete_topic, drop_older_half, truncate_all])
 def test_segment_removal_during_compaction_is_no_disk_failure(
-    tmp_path: Path, strike: Callable[[PartitionLog], None], pause: int
+    tmp_path: Path, disturb: Callable[[PartitionLog], None], pause: int
 ) -> None:
     failures: list[OSError] = []
     disk = GuardedDirectory(FileLogDirectory(tmp_path, workers=AT_ONCE), lambda _, failure: failures.append(failure))
@@ -340,7 +340,7 @@ def test_segment_removal_during_compaction_is_no_disk_failure(
     for number in range(2_600):
         append(log, (f"k{number % 1_500}", "v" * 40))
     with paused_compaction(log, pause):
-        strike(log)
+        disturb(log)
     assert failures == []
 
 

@@ -256,9 +256,9 @@ def test_follower_accepts_only_a_continuation_of_its_log() -> None:
     headers = split_batches(ahead)
     assert headers and log.append_as_follower(ahead, headers), "compaction can have removed the earlier records"
     assert log.end_offset == 4
-    behind = batch("b", base_offset=2, leader_epoch=2)
-    headers = split_batches(behind)
-    assert headers and not log.append_as_follower(behind, headers)
+    overlapping = batch("b", base_offset=2, leader_epoch=2)
+    headers = split_batches(overlapping)
+    assert headers and not log.append_as_follower(overlapping, headers)
     assert log.end_offset == 4
 
 

@@ -89,7 +89,7 @@ class TwoDisks(broker_world.Cluster):
                 "halt": self.halted.append,
             }
 
-    def lying_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
+    def replicas_on(self, broker_id: int, disk: int) -> list[TopicPartition]:
         """Return the partitions with a replica on that disk."""
         names = self.disks[broker_id][disk].partitions()
         return [partition for partition in ORDERS if str(partition) in names]
@@ -119,13 +119,13 @@ def cluster() -> Iterator[TwoDisks]:
 
 def test_replicas_are_spread_over_the_log_directories(cluster: TwoDisks) -> None:
     for broker_id in (1, 2, 3):
-        assert [len(cluster.lying_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
+        assert [len(cluster.replicas_on(broker_id, disk)) for disk in (0, 1)] == [2, 2]
     for disk in cluster.disks[1]:
         assert "cluster.id" in (disk.read_text("", "meta.properties") or "")
 
 
 def test_failed_log_directory_takes_only_its_replicas_offline(cluster: TwoDisks) -> None:
-    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+    lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.disks[1][1].is_broken = True
     assert cluster.produce(1, lost[0]) == ErrorCode.kafka_storage_error
     cluster.wait(3_000)
@@ -145,7 +145,7 @@ def test_failed_log_directory_takes_only_its_replicas_offline(cluster: TwoDisks)
 
 
 def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -> None:
-    (partition, other) = cluster.lying_on(1, 1)
+    (partition, other) = cluster.replicas_on(1, 1)
     cluster.disks[1][1].is_broken = True
     cluster.produce(1, other)
     replicas = cluster.nodes[1].broker.replicas
@@ -158,8 +158,8 @@ def test_requests_to_an_offline_replica_get_a_storage_error(cluster: TwoDisks) -
 @pytest.mark.parametrize("is_known", [True, False])
 def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks, is_known: bool) -> None:
     """Both if the failure is known already and if the deletion detects it: the replica still exists."""
-    (partition, other) = cluster.lying_on(1, 1)
-    kept = cluster.lying_on(1, 0)[0]
+    (partition, other) = cluster.replicas_on(1, 1)
+    kept = cluster.replicas_on(1, 0)[0]
     cluster.disks[1][1].is_broken = True
     if is_known:
         cluster.produce(1, other)
@@ -175,11 +175,11 @@ def test_stop_replica_on_a_failed_disk_returns_a_storage_error(cluster: TwoDisks
     answer: Any = replicas.stop_replica(message)
     errors = [row.error_code for row in answer.partition_errors]
     assert (answer.error_code, errors) == (0, [ErrorCode.kafka_storage_error, 0])
-    assert partition in cluster.lying_on(1, 1) and kept not in cluster.lying_on(1, 0)
+    assert partition in cluster.replicas_on(1, 1) and kept not in cluster.replicas_on(1, 0)
 
 
 def test_delete_records_fails_only_on_the_failed_disk(cluster: TwoDisks) -> None:
-    (lost, offline), kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)[0]
+    (lost, offline), kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)[0]
     assert cluster.produce(1, lost, acks=-1) == cluster.produce(1, kept, acks=-1) == 0
     cluster.disks[1][1].is_broken = True
     replicas = cluster.nodes[1].broker.replicas
@@ -214,11 +214,11 @@ def test_coordinator_resigns_when_its_log_directory_fails() -> None:
 def test_pending_fetch_survives_a_disk_failure(
     cluster: TwoDisks,
 ) -> None:
-    kept, lost = cluster.lying_on(1, 0)[0], cluster.lying_on(1, 1)[0]
+    kept, lost = cluster.replicas_on(1, 0)[0], cluster.replicas_on(1, 1)[0]
     assert cluster.produce(1, lost) == cluster.produce(1, lost) == 0
     replicas = cluster.nodes[1].broker.replicas
-    wanted = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
-    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), wanted)
+    requested = [FetchPartition(kept, 0, -1, -1, 1 << 20), FetchPartition(lost, 0, -1, -1, 1 << 20)]
+    fetched: Any = replicas.fetch(FetchParams(-1, 60_000, 1 << 19, 1 << 20), requested)
     assert not fetched.done()
 
     cluster.disks[1][1].is_broken = True
@@ -227,21 +227,21 @@ def test_pending_fetch_survives_a_disk_failure(
 
 
 def test_replica_on_a_failed_disk_is_not_created_elsewhere(cluster: TwoDisks) -> None:
-    lost = cluster.lying_on(3, 1)
+    lost = cluster.replicas_on(3, 1)
     cluster.disks[3][1].is_broken = True
     cluster.nodes[3].broker.replicas._logs.checkpoint_high_watermarks()
     cluster.wait(200)
     cluster.produce(1, lost[0])
     cluster.wait(6_000)
     assert cluster.state(lost[0]).isr == (1, 2)
-    assert cluster.lying_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
+    assert cluster.replicas_on(3, 0) == [partition for partition in ORDERS if partition not in lost]
 
 
 def test_next_checkpoint_detects_the_failure_of_an_idle_disk(
     cluster: TwoDisks,
 ) -> None:
     cluster.wait(6_000)
-    lost = cluster.lying_on(3, 1)
+    lost = cluster.replicas_on(3, 1)
     assert lost
     cluster.disks[3][1].is_broken = True
     cluster.wait(6_000)
@@ -264,8 +264,8 @@ def test_broker_with_full_disks_reports_what_to_do(cluster: TwoDisks) -> None:
     for partition in ORDERS:
         cluster.produce(1, partition)
     cluster.wait(1_000)
-    (said,) = cluster.halted
-    assert "its disk is full: make room and start this broker again" in said
+    (message,) = cluster.halted
+    assert "its disk is full: make room and start this broker again" in message
 
 
 def test_disk_full_before_the_first_log_directory_is_one_line(
@@ -278,8 +278,8 @@ def test_disk_full_before_the_first_log_directory_is_one_line(
     config.write_text(f"broker.id=1\nzookeeper.connect=127.0.0.1:1\nlog.dirs={tmp_path / 'logs'}\n")
     monkeypatch.setattr(HOST, "mkdir", full)
     assert main(config) == 1
-    said = capsys.readouterr().err
-    assert said == (
+    message = capsys.readouterr().err
+    assert message == (
         f"zabka broker: the disk is full for {tmp_path / 'logs'}: this broker cannot keep records or even its own "
         "state, and stops; make room and start it again\n"
     )
@@ -287,7 +287,7 @@ def test_disk_full_before_the_first_log_directory_is_one_line(
 
 def test_broker_starts_without_a_log_directory_that_has_failed(cluster: TwoDisks) -> None:
     """KIP-112: requests to its replicas get an error; the controller learns from it that they are offline."""
-    lost, kept = cluster.lying_on(1, 1), cluster.lying_on(1, 0)
+    lost, kept = cluster.replicas_on(1, 1), cluster.replicas_on(1, 0)
     cluster.nodes[1].kill()
     cluster.expire(cluster.nodes[1])
     cluster.disks[1][1].is_broken = True

@@ -36,7 +36,7 @@ AT_ONCE_S = 0.01
 Program = Callable[["SlowDisk"], Coroutine[Any, Any, Any]]
 
 
-class Nobody:
+class NoBrokers:
     """No other brokers and no controller."""
 
     def is_alive(self, broker_id: int) -> bool:
@@ -105,15 +105,15 @@ class SlowDisk:
 
     def manager(self) -> ReplicaManager:
         assert self.directory is not None
-        nobody: Any = Nobody()
+        no_brokers: Any = NoBrokers()
         manager = ReplicaManager(
             ReplicaConfig(),
             identity=BrokerIdentity(broker_id=1, broker_epoch=lambda: 1),
             ports=ReplicaPorts(
                 runtime=AsyncioRuntime(asyncio.get_running_loop(), 1, owns_loop=False),
-                channel=nobody,
-                controller=nobody,
-                metadata=nobody,
+                channel=no_brokers,
+                controller=no_brokers,
+                metadata=no_brokers,
                 emit=lambda event: None,
             ),
             storage=ReplicaStorage(log_directories=[self.directory]),

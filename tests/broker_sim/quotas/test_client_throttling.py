@@ -150,11 +150,11 @@ class Cluster(broker_world.Cluster):
 
     def quota(self, path: str, **values: int) -> None:
         """Set quotas with AlterClientQuotas, as an administrator does."""
-        words = path.split("/")
+        parts = path.split("/")
         names = {"users": "user", "clients": "client-id"}
         entity = [
             {"entity_type": names[kind], "entity_name": None if name == "<default>" else name}
-            for kind, name in zip(words[::2], words[1::2], strict=True)
+            for kind, name in zip(parts[::2], parts[1::2], strict=True)
         ]
         ops = [{"key": key, "value": float(value), "remove": value < 0} for key, value in values.items()]
         entries = [{"entity": entity, "ops": ops}]
@@ -302,11 +302,11 @@ def test_throttled_connection_is_answered_before_it_is_muted() -> None:
     async def play() -> None:
         loop = asyncio.get_running_loop()
         async with serving() as (served, port):
-            heard: list[float] = []
+            received: list[float] = []
 
             async def handle(message: Any, context: RequestContext) -> Any:
-                heard.append(loop.time())
-                context.muted_ms = 200 if len(heard) == 1 else 0
+                received.append(loop.time())
+                context.muted_ms = 200 if len(received) == 1 else 0
                 return ProduceResponse(9, (), as_time(context.muted_ms))
 
             port.handle = handle
@@ -318,7 +318,7 @@ def test_throttled_connection_is_answered_before_it_is_muted() -> None:
             assert milliseconds((await first).throttle_time) == 200
             answered = loop.time()
             await second
-            assert answered - heard[0] < 0.15 and heard[1] - heard[0] >= 0.199
+            assert answered - received[0] < 0.15 and received[1] - received[0] >= 0.199
             channel.close()
 
     asyncio.run(asyncio.wait_for(play(), 20))

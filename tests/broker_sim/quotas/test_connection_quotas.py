@@ -25,7 +25,7 @@ from zabka.simulation.kernel.scheduler import Scheduler
 INNER, OUTER = "INNER", "OUTER"
 
 
-class Door:
+class Acceptor:
     """Two listeners, and the time at which each connection was admitted (milliseconds) or why it was not."""
 
     def __init__(self, limits: ConnectionLimits, listeners: tuple[str, ...] = (INNER, OUTER)) -> None:
@@ -53,7 +53,7 @@ class Door:
     def wait(self, ms: int) -> None:
         self.scheduler.run_until(self.scheduler.now_us + ms * 1000)
 
-    def knock(self, address: str, listener: str = OUTER, count: int = 1) -> None:
+    def connect(self, address: str, listener: str = OUTER, count: int = 1) -> None:
         """Open `count` connections now, one after the other."""
 
         async def admit() -> None:
@@ -70,110 +70,110 @@ class Door:
         self.runtime.spawn(admit(), "accept")
         self.wait(0)
 
-    def go(self, address: str, listener: str = OUTER) -> None:
+    def close(self, address: str, listener: str = OUTER) -> None:
         self.inside[listener].remove(address)
         self.quotas.release(listener, address)
         self.wait(0)
 
 
 def test_connections_without_limits_are_all_admitted() -> None:
-    door = Door(ConnectionLimits())
-    door.knock("a", count=1_000)
-    assert [when for _, when in door.log] == [0] * 1_000
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.connect("a", count=1_000)
+    assert [when for _, when in acceptor.log] == [0] * 1_000
 
 
 def test_address_connections_are_limited() -> None:
-    door = Door(ConnectionLimits(per_address=2, overrides={"b": 1}))
+    acceptor = Acceptor(ConnectionLimits(per_address=2, overrides={"b": 1}))
     for address in ("a", "b", "a", "b", "a"):
-        door.knock(address)
-    assert door.log == [("a", 0), ("b", 0), ("a", 0), ("b", "closed"), ("a", "closed")]
-    door.go("a")
-    door.knock("a")
-    assert door.log[-1] == ("a", 0)
+        acceptor.connect(address)
+    assert acceptor.log == [("a", 0), ("b", 0), ("a", 0), ("b", "closed"), ("a", "closed")]
+    acceptor.close("a")
+    acceptor.connect("a")
+    assert acceptor.log[-1] == ("a", 0)
 
 
 def test_full_listener_admits_the_next_when_one_closes() -> None:
-    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
-    door.knock("a")
-    door.knock("b")
-    door.knock("c", INNER)
-    door.wait(5_000)
-    assert door.log == [("a", 0), ("c", 0)]
-    door.go("a")
-    assert door.log[-1] == ("b", 5_000)
+    acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(max_connections=1)}))
+    acceptor.connect("a")
+    acceptor.connect("b")
+    acceptor.connect("c", INNER)
+    acceptor.wait(5_000)
+    assert acceptor.log == [("a", 0), ("c", 0)]
+    acceptor.close("a")
+    assert acceptor.log[-1] == ("b", 5_000)
 
 
 def test_full_broker_closes_an_idle_connection_for_a_broker() -> None:
-    door = Door(ConnectionLimits(max_connections=2))
+    acceptor = Acceptor(ConnectionLimits(max_connections=2))
     for address in ("a", "b", "c"):
-        door.knock(address)
-    assert door.log == [("a", 0), ("b", 0)] and not door.evicted
-    door.knock("broker", INNER)
-    assert door.log[-1] == ("broker", 0) and door.evicted == ["a"]
+        acceptor.connect(address)
+    assert acceptor.log == [("a", 0), ("b", 0)] and not acceptor.evicted
+    acceptor.connect("broker", INNER)
+    assert acceptor.log[-1] == ("broker", 0) and acceptor.evicted == ["a"]
 
 
 def test_single_listener_gives_brokers_no_priority() -> None:
-    door = Door(ConnectionLimits(max_connections=1), listeners=(INNER,))
-    door.knock("a", INNER)
-    door.knock("broker", INNER)
-    assert door.log == [("a", 0)] and not door.evicted
+    acceptor = Acceptor(ConnectionLimits(max_connections=1), listeners=(INNER,))
+    acceptor.connect("a", INNER)
+    acceptor.connect("broker", INNER)
+    assert acceptor.log == [("a", 0)] and not acceptor.evicted
 
 
 def test_lowered_limit_closes_and_raised_limit_admits() -> None:
-    door = Door(ConnectionLimits())
-    door.knock("a", count=2)
-    door.knock("b")
-    door.quotas.configure(ConnectionLimits(max_connections=1))
-    assert door.evicted == ["a", "a"]
-    door.knock("c")
-    assert ("c", 0) not in door.log
-    door.quotas.configure(ConnectionLimits(max_connections=2))
-    door.wait(0)
-    assert door.log[-1] == ("c", 0)
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.connect("a", count=2)
+    acceptor.connect("b")
+    acceptor.quotas.configure(ConnectionLimits(max_connections=1))
+    assert acceptor.evicted == ["a", "a"]
+    acceptor.connect("c")
+    assert ("c", 0) not in acceptor.log
+    acceptor.quotas.configure(ConnectionLimits(max_connections=2))
+    acceptor.wait(0)
+    assert acceptor.log[-1] == ("c", 0)
 
 
 def test_new_connections_wait_for_the_brokers_rate() -> None:
     # Eleven windows of a second: a burst of ten seconds' worth, then each excess connection waits, for a window at
     # most.
-    door = Door(ConnectionLimits(creations_per_second=2))
-    door.knock("a", count=22)
-    door.wait(30_000)
-    moments = [when for _, when in door.log]
+    acceptor = Acceptor(ConnectionLimits(creations_per_second=2))
+    acceptor.connect("a", count=22)
+    acceptor.wait(30_000)
+    moments = [when for _, when in acceptor.log]
     assert moments[:20] == [0] * 20 and moments[20] == 500
     assert 1_000 <= moments[21] <= 1_500
 
 
 def test_listener_rate_is_separate_from_the_brokers_rate() -> None:
     limits = ConnectionLimits(creations_per_second=1, listeners={INNER: ListenerLimits(), OUTER: ListenerLimits()})
-    door = Door(limits)
-    door.knock("broker", INNER, count=15)
-    assert [when for _, when in door.log] == [0] * 15
-    door.knock("a", count=11)
-    assert len(door.log) == 25, "the broker's rate limits the other listener"
-    door = Door(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
-    door.knock("a", count=11)
-    assert len(door.log) == 10
+    acceptor = Acceptor(limits)
+    acceptor.connect("broker", INNER, count=15)
+    assert [when for _, when in acceptor.log] == [0] * 15
+    acceptor.connect("a", count=11)
+    assert len(acceptor.log) == 25, "the broker's rate limits the other listener"
+    acceptor = Acceptor(ConnectionLimits(listeners={OUTER: ListenerLimits(creations_per_second=1)}))
+    acceptor.connect("a", count=11)
+    assert len(acceptor.log) == 10
 
 
 def test_too_fast_address_is_closed_after_a_delay() -> None:
-    door = Door(ConnectionLimits(creations_per_second=3))
-    door.quotas.limit_address("a", 1)
-    door.knock("a", count=30)
-    assert door.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
-    door.knock("b", count=20)
-    assert door.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
+    acceptor = Acceptor(ConnectionLimits(creations_per_second=3))
+    acceptor.quotas.limit_address("a", 1)
+    acceptor.connect("a", count=30)
+    assert acceptor.log == [("a", 0)] * 10 + [("a", "closed after 1000")] * 20
+    acceptor.connect("b", count=20)
+    assert acceptor.log[-1] == ("b", 0), "refused connections do not count for the broker's rate"
 
 
 def test_address_without_its_own_rate_has_the_default() -> None:
-    door = Door(ConnectionLimits())
-    door.quotas.limit_address(None, 0)
-    door.quotas.limit_address("a", 5)
-    door.knock("a")
-    door.knock("b")
-    assert door.log == [("a", 0), ("b", "closed after 1000")]
-    door.quotas.limit_address(None, None)
-    door.knock("b")
-    assert door.log[-1] == ("b", 0)
+    acceptor = Acceptor(ConnectionLimits())
+    acceptor.quotas.limit_address(None, 0)
+    acceptor.quotas.limit_address("a", 5)
+    acceptor.connect("a")
+    acceptor.connect("b")
+    assert acceptor.log == [("a", 0), ("b", "closed after 1000")]
+    acceptor.quotas.limit_address(None, None)
+    acceptor.connect("b")
+    assert acceptor.log[-1] == ("b", 0)
 
 
 # ---- configuration ----------------------------------------------------------------------------------------------
@@ -182,15 +182,15 @@ BASE = {"zookeeper.connect": "z:1", "broker.id": "1"}
 
 
 @pytest.mark.parametrize(
-    ("keys", "says"),
+    ("keys", "expected_text"),
     [
         ({"max.connections.per.ip.overrides": "localhost"}, "localhost is not host:number"),
         ({"max.connections.per.ip": "0"}, "can be set to zero only if"),
         ({"listener.name.plaintext.max.connections": "x"}, "Not a number of type INT"),
     ],
 )
-def test_invalid_connection_limits_are_refused(keys: dict[str, str], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
+def test_invalid_connection_limits_are_refused(keys: dict[str, str], expected_text: str) -> None:
+    with pytest.raises(ConfigError, match=expected_text):
         config_from({**BASE, **keys})
 
 

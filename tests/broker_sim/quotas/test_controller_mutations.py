@@ -78,14 +78,14 @@ def test_lowered_quota_applies_at_once_and_zero_admits_one() -> None:
 class Administrators(Cluster):
     """Clients that create and delete topics."""
 
-    def said(self, message: Any) -> tuple[Any, RequestContext]:
+    def serve_request(self, message: Any) -> tuple[Any, RequestContext]:
         context = RequestContext("app", "PLAINTEXT")
         node = self.nodes[1]
         return self.on(node, node.broker.serve(message, context)), context
 
     def create(self, *names: str, partitions: int = 10, version: int = 7) -> tuple[list[ErrorCode], int, int]:
         rows = [{"name": name, "num_partitions": partitions, "replication_factor": 1} for name in names]
-        answer, context = self.said(request(ApiKey.CREATE_TOPICS, version, topics=rows, timeout=5_000))
+        answer, context = self.serve_request(request(ApiKey.CREATE_TOPICS, version, topics=rows, timeout=5_000))
         throttle = milliseconds(answer.throttle_time) if hasattr(answer, "throttle_time") else -1
         return [row.error_code for row in answer.topics], throttle, context.muted_ms
 
@@ -108,29 +108,31 @@ def test_topics_over_the_quota_are_refused_with_a_throttle_time(cluster: Adminis
     assert cluster.create("c")[0] == [ErrorCode.none]
 
 
-@pytest.mark.parametrize(("version", "has_word"), [(5, True), (1, False)])
-def test_older_client_gets_its_topics_and_is_muted(cluster: Administrators, version: int, has_word: bool) -> None:
+@pytest.mark.parametrize(("version", "has_throttle_time"), [(5, True), (1, False)])
+def test_older_client_gets_its_topics_and_is_muted(
+    cluster: Administrators, version: int, has_throttle_time: bool
+) -> None:
     cluster.quota("users/<default>", controller_mutation_rate=1)
     errors, throttle_ms, muted_ms = cluster.create("a", "b", "c", version=version)
     assert errors == [ErrorCode.none] * 3
-    assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_word else -1)
+    assert 18_000 < muted_ms <= 19_000 and throttle_ms == (muted_ms if has_throttle_time else -1)
 
 
-def test_partition_increase_and_deletion_count_validation_not(cluster: Administrators) -> None:
+def test_increase_and_deletion_count_validation_does_not(cluster: Administrators) -> None:
     cluster.create("a", partitions=3)
     cluster.quota("clients/app", controller_mutation_rate=1)
     grow = [{"name": "a", "count": 20, "assignments": None}]
     for _ in range(3):
         message = request(ApiKey.CREATE_PARTITIONS, 3, topics=grow, timeout=5_000, validate_only=True)
-        assert cluster.said(message)[0].results[0].error_code == ErrorCode.none
+        assert cluster.serve_request(message)[0].results[0].error_code == ErrorCode.none
     message = request(ApiKey.CREATE_PARTITIONS, 3, topics=grow, timeout=5_000, validate_only=False)
-    answer, context = cluster.said(message)
+    answer, context = cluster.serve_request(message)
     assert answer.results[0].error_code == ErrorCode.none and context.muted_ms == 0
     delete = request(ApiKey.DELETE_TOPICS, 5, topic_names=["a"], timeout=5_000)
-    answer, context = cluster.said(delete)
+    answer, context = cluster.serve_request(delete)
     assert answer.responses[0].error_code == EXCEEDED and 5_000 < context.muted_ms <= 6_000
     cluster.wait(6_100)
-    assert cluster.said(delete)[0].responses[0].error_code == ErrorCode.none
+    assert cluster.serve_request(delete)[0].responses[0].error_code == ErrorCode.none
     assert cluster.create("b")[0] == [EXCEEDED], "twenty deleted partitions count"
 
 
@@ -138,7 +140,7 @@ def test_automatic_topic_creation_counts_for_the_client(cluster: Administrators)
     cluster.quota("clients/app", controller_mutation_rate=0.01)
     for name in ("x", "y"):
         topics = [{"name": name}]
-        cluster.said(request(ApiKey.METADATA, 12, topics=topics, allow_auto_topic_creation=True))
+        cluster.serve_request(request(ApiKey.METADATA, 12, topics=topics, allow_auto_topic_creation=True))
     cluster.wait(500)
     assert {"x", "y"} <= set(cluster.nodes[1].broker.metadata.topics())
     assert cluster.create("z")[0] == [EXCEEDED]

@@ -32,7 +32,7 @@ def seconds_until_level(cluster: Cluster, broker_id: int = 2, topic_partition: T
     return (cluster.now_ms - started) / 1000
 
 
-def behind(**topic_configs: str) -> Cluster:
+def lagging_follower(**topic_configs: str) -> Cluster:
     """Return a leader with ten megabytes, and a follower that lacks them and is outside the ISR."""
     cluster = Cluster(2)
     cluster.topic_configs["orders"] = {key.replace("_", "."): value for key, value in topic_configs.items()}
@@ -47,14 +47,14 @@ def behind(**topic_configs: str) -> Cluster:
 
 @pytest.mark.parametrize("listing", ["*", "0:1,3:2"])
 def test_leader_limits_throttled_replicas_to_its_rate(listing: str) -> None:
-    cluster = behind(leader_replication_throttled_replicas=listing)
+    cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: str(MEGABYTE)})
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
     cluster.until(lambda: cluster[1].partition.isr_state.isr == (1, 2))
 
 
 def test_follower_limits_throttled_replicas_to_its_rate() -> None:
-    cluster = behind(follower_replication_throttled_replicas="0:2")
+    cluster = lagging_follower(follower_replication_throttled_replicas="0:2")
     cluster.brokers[2].boot = _throttled(cluster, {FOLLOWER_RATE: str(MEGABYTE)})  # type: ignore[method-assign]
     assert seconds_until_level(cluster) == pytest.approx(10, abs=1.5)
 
@@ -71,18 +71,18 @@ def _throttled(cluster: Cluster, rates: dict[str, str]):  # type: ignore[no-unty
 
 @pytest.mark.parametrize("listing", ["", "1:1", "0:2", "nonsense"])
 def test_unlisted_replicas_are_not_throttled(listing: str) -> None:
-    cluster = behind(leader_replication_throttled_replicas=listing)
+    cluster = lagging_follower(leader_replication_throttled_replicas=listing)
     cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
     assert seconds_until_level(cluster) < 1
 
 
 def test_throttled_replica_lists_need_a_rate() -> None:
-    cluster = behind(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
+    cluster = lagging_follower(leader_replication_throttled_replicas="*", follower_replication_throttled_replicas="*")
     assert seconds_until_level(cluster) < 1
 
 
 def test_removed_rate_lifts_the_throttle() -> None:
-    cluster = behind(leader_replication_throttled_replicas="*")
+    cluster = lagging_follower(leader_replication_throttled_replicas="*")
     cluster[1].manager.throttles.set_rates({LEADER_RATE: "1000"})
     cluster.restart(2)
     cluster.run(5_000)

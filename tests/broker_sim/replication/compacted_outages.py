@@ -136,18 +136,18 @@ class CompactedOutages:
 
     def play(self, steps: int) -> None:
         """Run `steps` random actions, then repair everything until all replicas are in sync."""
-        acts = (
+        actions = (
             (self.produce, 10), (self.wait, 6), (self.kill, 2), (self.restart, 4), (self.replace_disk, 1),
             (self.cut, 1), (self.heal, 2), (self.hand_over, 1), (self.delete, 1 if self.deletes else 0),
             (self.elect_unclean, 1 if self.elects_unclean else 0), (self.move, 2 if self.moves else 0),
         )  # fmt: skip
         for _ in range(steps):
-            (act,) = self.random.choices([act for act, _ in acts], [weight for _, weight in acts])
-            act()
+            (action,) = self.random.choices([action for action, _ in actions], [weight for _, weight in actions])
+            action()
             self.take_answers()
-        self.mend()
+        self.repair()
 
-    def mend(self) -> None:
+    def repair(self) -> None:
         self.heal()
         for broker in BROKERS:
             if broker not in self.cluster.alive:
@@ -263,11 +263,11 @@ class CompactedOutages:
     def elect_unclean(self) -> None:
         """Elect a replica outside the ISR. Acknowledged records can be lost, and older records of their keys can
         reappear."""
-        behind = [each for each in BROKERS if each in self.cluster.alive and each not in self.state["isr"]]
-        if behind:
+        lagging = [each for each in BROKERS if each in self.cluster.alive and each not in self.state["isr"]]
+        if lagging:
             self.take_answers()
             self.acknowledged.clear()
-            leader = self.random.choice(behind)
+            leader = self.random.choice(lagging)
             self.cluster.elect(leader, [leader], unclean=True)
             self.done.append(f"elect {leader}, which is not in sync")
 
@@ -325,9 +325,9 @@ class CompactedOutages:
 
     def _may_be_deleted(self, key: str, last_offset: int) -> bool:
         """Return whether the last record is a tombstone, or a tombstone with an unknown outcome can follow it."""
-        heard_of = dict.fromkeys(self.acknowledged.values())
-        untold = any(each.key == key and each.value is None and each not in heard_of for each in self.asked)
-        return untold or self.acknowledged[last_offset].value is None
+        known = dict.fromkeys(self.acknowledged.values())
+        unacknowledged = any(each.key == key and each.value is None and each not in known for each in self.asked)
+        return unacknowledged or self.acknowledged[last_offset].value is None
 
     def wrong_answers(self, log: PartitionLog, stored: list[Stored]) -> list[str]:
         """Check reads from every offset, and searches by timestamp."""
@@ -339,12 +339,12 @@ class CompactedOutages:
         times = sorted({each.record.timestamp_ms for each in stored})
         for time_ms in (*times, *(each + 1 for each in times)):
             first = next((each for each in stored if each.record.timestamp_ms >= time_ms), None)
-            told = outcome(offset_for_timestamp(log, time_ms))
-            if told != (first and (first.record.timestamp_ms, first.offset)):
-                found.append(f"the first since {time_ms} is {told}, not {first}")
+            result = outcome(offset_for_timestamp(log, time_ms))
+            if result != (first and (first.record.timestamp_ms, first.offset)):
+                found.append(f"the first since {time_ms} is {result}, not {first}")
         if stored:
             newest = max(stored, key=lambda each: (each.record.timestamp_ms, -each.offset))
-            told = outcome(newest_record(log))
-            if told != (newest.record.timestamp_ms, newest.offset):
-                found.append(f"the newest record is {told}, not {newest}")
+            result = outcome(newest_record(log))
+            if result != (newest.record.timestamp_ms, newest.offset):
+                found.append(f"the newest record is {result}, not {newest}")
         return found

@@ -71,8 +71,8 @@ class Metadata:
         return self._cluster.racks.get(broker_id)
 
     def partition(self, topic_partition: TopicPartition) -> Any:
-        told = self._cluster.states.get(topic_partition)
-        return None if topic_partition in self._cluster.told_deleted else told
+        state = self._cluster.states.get(topic_partition)
+        return None if topic_partition in self._cluster.announced_deletions else state
 
     def topic_of_id(self, topic_id: UUID) -> str | None:
         return TP.topic if topic_id == TOPIC_ID else None
@@ -217,7 +217,7 @@ class Cluster:
         self.topic_id: UUID | None = TOPIC_ID
         self.fetches: list[Any] = []
         self.states: dict[TopicPartition, dict[str, Any]] = {}
-        self.told_deleted: set[TopicPartition] = set()
+        self.announced_deletions: set[TopicPartition] = set()
         """Partitions whose deletion UpdateMetadata has announced."""
         self.alive: set[int] = set(range(1, count + 1))
         self.brokers = {broker_id: Broker(self, broker_id) for broker_id in range(1, count + 1)}
@@ -301,12 +301,12 @@ class Cluster:
         self.alive.add(broker_id)
         for topic_partition in self.states:
             if broker_id in self.states[topic_partition]["replicas"]:
-                self.tell(topic_partition, [broker_id])
+                self.send_state(topic_partition, [broker_id])
 
     # ---- the controller ------------------------------------------------------------------------------------------
 
     def create(self, replicas: Sequence[int], topic_partition: TopicPartition = TP) -> None:
-        self.told_deleted.discard(topic_partition)
+        self.announced_deletions.discard(topic_partition)
         self.states[topic_partition] = {
             "leader": replicas[0],
             "leader_epoch": 0,
@@ -316,7 +316,7 @@ class Cluster:
             "leader_recovery_state": 0,
         }
         self._elected(topic_partition, False)
-        self.tell(topic_partition)
+        self.send_state(topic_partition)
 
     def elect(
         self, leader: int, isr: Sequence[int], unclean: bool = False, topic_partition: TopicPartition = TP
@@ -326,7 +326,7 @@ class Cluster:
         state["leader_epoch"] += 1
         state["partition_epoch"] += 1
         self._elected(topic_partition, unclean)
-        self.tell(topic_partition)
+        self.send_state(topic_partition)
 
     def _elected(self, topic_partition: TopicPartition, unclean: bool) -> None:
         state = self.states[topic_partition]
@@ -346,7 +346,7 @@ class Cluster:
             ),
         )
 
-    def tell(self, topic_partition: TopicPartition, brokers: Sequence[int] | None = None) -> None:
+    def send_state(self, topic_partition: TopicPartition, brokers: Sequence[int] | None = None) -> None:
         for broker_id in brokers or self.states[topic_partition]["replicas"]:
             if broker_id in self.alive:
                 self[broker_id].manager.become_leader_or_follower(self.leader_and_isr(topic_partition))
@@ -371,7 +371,7 @@ class Cluster:
 
     def delete(self, *broker_ids: int) -> list[int]:
         """Announce the deletion of the topic, delete the replicas on these brokers, and return their errors."""
-        self.told_deleted.add(TP)
+        self.announced_deletions.add(TP)
         answers = [self[each].manager.stop_replica(self.stop_replica(-2, True)) for each in broker_ids]
         return [int(row.error_code) for answer in answers for row in answer.partition_errors]
 
@@ -463,11 +463,11 @@ class Cluster:
     def fetch_later(
         self, broker_id: int, offset: int, *, max_wait_ms: int = 500, replica_id: int = -1, **more: Any
     ) -> Any:
-        wanted = FetchPartition(
+        requested = FetchPartition(
             TP, offset, more.get("epoch", -1), more.get("last_epoch", -1), more.get("max_bytes", 1 << 20)
         )
         params = FetchParams(replica_id, max_wait_ms, more.get("min_bytes", 1), 1 << 20)
-        return self[broker_id].manager.fetch(params, [wanted])
+        return self[broker_id].manager.fetch(params, [requested])
 
     def fetch(self, broker_id: int, offset: int, **more: Any) -> FetchedPartition:
         answer = self.fetch_later(broker_id, offset, **more)

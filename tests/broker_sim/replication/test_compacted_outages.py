@@ -46,7 +46,7 @@ def go_on_after_a_truncation(log: PartitionLog, _: int, segment: Segment) -> boo
     return log.is_closed or segment not in log.segments
 
 
-def say_nothing(*_: Any) -> bytes:
+def return_nothing(*_: Any) -> bytes:
     """Leader that returns nothing for a compaction gap."""
     return b""
 
@@ -56,7 +56,7 @@ def say_nothing(*_: Any) -> bytes:
     [
         (cleaner._Pass, "_stays", drop_tombstones_at_once, 1, "of a the last is at None"),
         (cleaner, "_is_gone", go_on_after_a_truncation, 324, "was acknowledged as"),
-        (partition_log, "empty_batches", say_nothing, 0, "the condition is not reached"),
+        (partition_log, "empty_batches", return_nothing, 0, "the condition is not reached"),
         (following, "is_compacted", lambda _: False, 0, "epoch and offset name one batch"),
     ],
 )

@@ -30,7 +30,7 @@ def compacting() -> Cluster:
     return cluster
 
 
-def lead_with_a_replica_made_anew(cluster: Cluster) -> None:
+def lead_with_a_rebuilt_replica(cluster: Cluster) -> None:
     cluster.run(1_000)
     cluster.kill(2, power=True)
     cluster[2].directory.wipe()
@@ -44,14 +44,14 @@ def lead_with_a_replica_made_anew(cluster: Cluster) -> None:
 def test_broker_reports_every_compacted_segment() -> None:
     cluster = compacting()
     cluster.run(1_000)
-    told = cluster.events(e.LogCompacted, 1)
-    assert [(each.first_offset, each.last_offset) for each in told] == [(0, 5)], "6 to 8 are in the active segment"
-    assert all(each.bytes_after < each.bytes_before for each in told)
+    compacted = cluster.events(e.LogCompacted, 1)
+    assert [(each.first_offset, each.last_offset) for each in compacted] == [(0, 5)], "6 to 8 are in the active segment"
+    assert all(each.bytes_after < each.bytes_before for each in compacted)
 
 
 def test_rebuilt_replica_of_a_compacted_log_leads_correctly() -> None:
     cluster = compacting()
-    lead_with_a_replica_made_anew(cluster)
+    lead_with_a_rebuilt_replica(cluster)
     fetched = cluster.events(e.RecordsReplicated, 2)
     assert any(batch.compacted for batch in fetched), "no compacted batch was fetched"
     assert check(cluster.entries()) == []
@@ -59,9 +59,9 @@ def test_rebuilt_replica_of_a_compacted_log_leads_correctly() -> None:
 
 def test_missing_compaction_event_looks_like_record_loss() -> None:
     cluster = compacting()
-    lead_with_a_replica_made_anew(cluster)
-    untold = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
-    assert {violation.invariant for violation in check(untold)} == {"committed and acks=all records survive"}
+    lead_with_a_rebuilt_replica(cluster)
+    without_the_event = [entry for entry in cluster.entries() if not isinstance(entry.event, e.LogCompacted)]
+    assert {violation.invariant for violation in check(without_the_event)} == {"committed and acks=all records survive"}
 
 
 def with_a_slow_disk_and_another_beginning() -> Cluster:

@@ -70,8 +70,8 @@ def test_full_fetch_closes_its_session_and_can_start_another(epoch: int, begins:
     sessions, session_id = of_two()
     context = opened(sessions, session_id, epoch, 1)
     assert len(sessions) == 0
-    error, new_id, told = context.finish(rows(1))
-    assert (error, new_id != 0, told) == (ErrorCode.none, begins, rows(1))
+    error, new_id, returned = context.finish(rows(1))
+    assert (error, new_id != 0, returned) == (ErrorCode.none, begins, rows(1))
     assert len(sessions) == begins and new_id != session_id
 
 

@@ -330,8 +330,8 @@ def test_follower_reports_a_partition_that_it_stops_fetching(monkeypatch: pytest
     monkeypatch.setattr(Channel, "call", note)
     cluster[2].manager.stop_replica(cluster.stop_replica(0, False))
     cluster.run(3_000)
-    told = [row for each in asked for topic in each.forgotten_topics_data for row in topic.partitions]
-    assert told == [0] and all(each.session_epoch > 0 for each in asked)
+    forgotten = [row for each in asked for topic in each.forgotten_topics_data for row in topic.partitions]
+    assert forgotten == [0] and all(each.session_epoch > 0 for each in asked)
 
 
 def test_idempotent_producer_survives_a_kill_and_a_clean_stop(cluster: Cluster) -> None:
@@ -396,12 +396,12 @@ def test_compacted_topic_refuses_records_without_a_key(cluster: Cluster) -> None
     assert answer.result()[0].error == 0
 
 
-@pytest.mark.parametrize(("room", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
-def test_records_larger_than_a_segment_are_refused(room: int, error: ErrorCode) -> None:
+@pytest.mark.parametrize(("spare_bytes", "error"), [(0, ErrorCode.none), (-1, ErrorCode.record_list_too_large)])
+def test_records_larger_than_a_segment_are_refused(spare_bytes: int, error: ErrorCode) -> None:
     """UnifiedLog.append: RecordBatchTooLargeException if they exceed segment.bytes."""
     cluster = Cluster(1)
     data = batch("x" * 100)
-    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + room)}
+    cluster.topic_configs["orders"] = {"segment.bytes": str(len(data) + spare_bytes)}
     cluster.create([1])
     (row,) = cluster.produce_later(1, data, acks=1).result()
     assert row.error == error
@@ -434,9 +434,9 @@ def test_follower_with_id_0_does_not_wait_in_an_older_segment() -> None:
     for value in "xy":
         cluster.produce_later(1, batch(value), acks=1)
     assert cluster[1].partition.log.high_watermark == 0
-    wanted = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
-    assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **wanted).done()
-    assert not cluster.fetch_later(1, 0, **wanted).done(), "a consumer cannot read anything yet"
+    requested = {"max_wait_ms": 60_000, "min_bytes": 1 << 20}
+    assert cluster.fetch_later(1, 0, replica_id=0, epoch=0, **requested).done()
+    assert not cluster.fetch_later(1, 0, **requested).done(), "a consumer cannot read anything yet"
 
 
 def test_waiting_fetch_is_fenced_by_a_new_leader_epoch(cluster: Cluster) -> None:
@@ -453,8 +453,8 @@ def test_oversized_batch_is_returned_for_first_partition_only(cluster: Cluster) 
     for name in names:
         cluster.produce_later(1, batch("x" * 100), acks=1, topic_partition=name)
     cluster.run(2_000)
-    wanted = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
-    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), wanted))
+    requested = [FetchPartition(name, 0, -1, -1, 1 << 20) for name in names]
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 10), requested))
     assert [bool(row.records) for row in rows] == [True, False]
-    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), wanted))
+    rows = cluster.wait_for(cluster[1].manager.fetch(FetchParams(-1, 0, 1, 1 << 20), requested))
     assert [bool(row.records) for row in rows] == [True, True]

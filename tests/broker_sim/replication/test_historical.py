@@ -175,7 +175,7 @@ def state_of(cluster: broker_world.Cluster) -> tuple[znodes.LeaderAndIsr, int]:
     return state, znode.version
 
 
-def isr_everybody_sees(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]:
+def isr_in_metadata(cluster: broker_world.Cluster) -> dict[int, tuple[int, ...]]:
     seen = {}
     for broker_id, node in cluster.nodes.items():
         metadata = node.broker.metadata.partition(P0)
@@ -205,9 +205,9 @@ def test_direct_isr_write_leaves_an_isr_change_notification(on: bool) -> None:
     assert changed and changed[0].zxid > 0
     if on:
         assert notes.cversion == 0, "the notification is delayed by five seconds"
-        assert isr_everybody_sees(cluster)[2] == (1, 2, 3)
+        assert isr_in_metadata(cluster)[2] == (1, 2, 3)
     cluster.wait(10_000)
-    assert isr_everybody_sees(cluster) == dict.fromkeys((1, 2, 3), (1, 2))
+    assert isr_in_metadata(cluster) == dict.fromkeys((1, 2, 3), (1, 2))
     assert (notes.cversion > 0, notes.children) == (on, set()), "created and removed, or never created"
     cluster.stop_all()
 

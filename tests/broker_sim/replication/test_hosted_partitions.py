@@ -173,7 +173,7 @@ def test_leader_and_isr_is_handled_in_every_version(version: int) -> None:
 
 @pytest.mark.parametrize("version", range(5))
 def test_stop_replica_is_handled_in_every_version(cluster: Cluster, version: int) -> None:
-    cluster.told_deleted.add(TP)
+    cluster.announced_deletions.add(TP)
     state = {"partition_index": 0, "leader_epoch": -2, "delete_partition": True}
     message = request(
         ApiKey.STOP_REPLICA,
@@ -194,7 +194,7 @@ def test_stop_replica_is_handled_in_every_version(cluster: Cluster, version: int
 def test_stop_replica_is_fenced_by_leader_epoch(cluster: Cluster, leader_epoch: int, error: int) -> None:
     cluster.elect(2, [1, 2])
     if leader_epoch == -2:
-        cluster.told_deleted.add(TP)
+        cluster.announced_deletions.add(TP)
     response = cluster[1].manager.stop_replica(cluster.stop_replica(leader_epoch, True))
     assert [int(row.error_code) for row in response.partition_errors] == [error]
     assert (TP in cluster[1].manager.partitions) is bool(error)
@@ -311,9 +311,9 @@ def test_later_leader_epoch_does_not_stop_an_assigned_replica(cluster: Cluster, 
     assert TP in manager.partitions and cluster[1].partition.is_leader
 
 
-@pytest.mark.parametrize("told_id", [TOPIC_ID, UUID(int=0)])
+@pytest.mark.parametrize("sent_id", [TOPIC_ID, UUID(int=0)])
 @pytest.mark.parametrize("version", [4, 7])
-def test_missing_topic_id_counts_as_the_same_topic(version: int, told_id: UUID) -> None:
+def test_missing_topic_id_counts_as_the_same_topic(version: int, sent_id: UUID) -> None:
     cluster = Cluster(1)
     cluster.states[TP] = {
         "leader": 1, "leader_epoch": 0, "isr": [1], "partition_epoch": 0, "replicas": [1], "leader_recovery_state": 0,
@@ -321,7 +321,7 @@ def test_missing_topic_id_counts_as_the_same_topic(version: int, told_id: UUID) 
     manager = cluster[1].manager
     manager.become_leader_or_follower(cluster.leader_and_isr(version=version))
     assert (cluster[1].partition.topic_id is None) is (version == 4)
-    manager.leave_strays(moved_away(cluster, 1, told_id))
+    manager.leave_strays(moved_away(cluster, 1, sent_id))
     assert TP not in manager.partitions
 
 

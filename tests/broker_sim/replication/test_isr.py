@@ -278,10 +278,10 @@ def test_lost_alter_partition_response_is_repaired_by_a_retry() -> None:
     cluster = still(2, replica_socket_timeout_ms=500)
     cluster.create([1, 2])
 
-    def write_and_say_nothing(message: Any) -> None:
+    def write_without_a_response(message: Any) -> None:
         cluster.alter(message)
 
-    cluster.script = [write_and_say_nothing]
+    cluster.script = [write_without_a_response]
     cluster.produce_later(1, batch("a"), acks=1)
     cluster.until(lambda: cluster[1].partition.isr_state == Committed((1,)))
     assert len(cluster.alterations) == 2 and cluster[1].partition.partition_epoch == 1
@@ -443,12 +443,12 @@ def test_new_leader_reports_its_progress_without_any_change() -> None:
     cluster = still(2)
     cluster.create([1, 2])
     cluster.run(3_000)
-    told = len(cluster.events(ReplicaProgressed, 1))
+    reported = len(cluster.events(ReplicaProgressed, 1))
     cluster.run(1_000)
-    assert len(cluster.events(ReplicaProgressed, 1)) == told, "nothing moves"
+    assert len(cluster.events(ReplicaProgressed, 1)) == reported, "nothing moves"
     cluster.elect(1, [1, 2])
     cluster.run(300)
-    assert len(cluster.events(ReplicaProgressed, 1)) == told + 1
+    assert len(cluster.events(ReplicaProgressed, 1)) == reported + 1
 
 
 def test_replica_manager_metrics_match_kafkas() -> None:

@@ -16,11 +16,11 @@ def with_old(rule: Historical) -> IsrRules:
     return IsrRules(LAG, frozenset((rule,)))
 
 
-def everybody(broker_id: int) -> bool:
+def all_alive(broker_id: int) -> bool:
     return True
 
 
-def nobody(broker_id: int) -> bool:
+def none_alive(broker_id: int) -> bool:
     return False
 
 
@@ -128,18 +128,18 @@ def test_follower_that_repeats_its_fetch_stays_caught_up() -> None:
 
 
 def test_follower_joins_once_it_has_all_committed_records() -> None:
-    assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
-    assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=everybody)
+    assert not RULES.may_join(follower(9, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
+    assert RULES.may_join(follower(10, 20, 0), high_watermark=10, epoch_start=0, is_alive=all_alive)
 
 
 def test_follower_joins_only_at_the_leaders_epoch_start() -> None:
     state = follower(10, 20, 0)
-    assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=everybody)
-    assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, everybody)
+    assert not RULES.may_join(state, high_watermark=10, epoch_start=11, is_alive=all_alive)
+    assert with_old(Historical.NO_EPOCH_START_CHECK).may_join(state, 10, 11, all_alive)
 
 
 def test_dead_follower_does_not_join() -> None:
-    assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=nobody)
+    assert not RULES.may_join(follower(20, 20, 0), high_watermark=10, epoch_start=0, is_alive=none_alive)
 
 
 # ---- leaving the ISR ----------------------------------------------------------------------------------------------
@@ -166,15 +166,15 @@ def test_commit_needs_min_insync_replicas() -> None:
 
 def test_commit_waits_for_isr_members_however_late() -> None:
     followers = {2: follower(5, 20, 0)}
-    assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, nobody) == 5
-    assert RULES.commit_offset(followers, (1,), 20, 1_000_000, everybody) == 20
+    assert RULES.commit_offset(followers, (1, 2), 20, 1_000_000, none_alive) == 5
+    assert RULES.commit_offset(followers, (1,), 20, 1_000_000, all_alive) == 20
 
 
 def test_commit_waits_for_live_followers_that_can_join() -> None:
     followers = {2: follower(20, 20, 0)}
-    assert RULES.commit_offset(followers, (1,), 25, LAG, everybody) == 20
-    assert RULES.commit_offset(followers, (1,), 25, LAG, nobody) == 25
-    assert RULES.commit_offset(followers, (1,), 25, LAG + 1, everybody) == 25
+    assert RULES.commit_offset(followers, (1,), 25, LAG, all_alive) == 20
+    assert RULES.commit_offset(followers, (1,), 25, LAG, none_alive) == 25
+    assert RULES.commit_offset(followers, (1,), 25, LAG + 1, all_alive) == 25
 
 
 @pytest.mark.parametrize(("rules", "epoch"), [(RULES, 7), (with_old(Historical.NO_MEMBER_EPOCHS), -1)])

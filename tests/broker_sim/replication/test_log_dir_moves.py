@@ -154,7 +154,7 @@ class Brokers(broker_world.Cluster):
             for row in answer.results
         }
 
-    def lying(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
+    def replica_names(self, broker_id: int = 1) -> tuple[list[str], list[str]]:
         """Return the names of the replica directories on each disk."""
         left, right = self.disks[broker_id]
         return left.partitions(), right.partitions()
@@ -179,12 +179,12 @@ def brokers() -> Iterator[Brokers]:
 
 
 def test_replica_moves_with_all_its_records(brokers: Brokers) -> None:
-    assert brokers.lying() == (["orders-0"], [])
+    assert brokers.replica_names() == (["orders-0"], [])
     before, mark = brokers.values(), brokers.partition().log.high_watermark
     epochs = brokers.partition().log.epochs.entries
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.described() == {LEFT: [], RIGHT: [(False, 0)]}
     log = brokers.partition().log
     assert (brokers.values(), log.high_watermark, log.epochs.entries) == (before, mark, epochs)
@@ -192,7 +192,7 @@ def test_replica_moves_with_all_its_records(brokers: Brokers) -> None:
     assert brokers.values() == [*before, "later0", "later1"]
     brokers.restart()
     assert brokers.values() == [*before, "later0", "later1"]
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
 def test_log_that_ends_in_a_compaction_gap_moves_too(brokers: Brokers) -> None:
@@ -201,7 +201,7 @@ def test_log_that_ends_in_a_compaction_gap_moves_too(brokers: Brokers) -> None:
     log.segments[-2].truncate_to(9)
     assert brokers.move(RIGHT) == ErrorCode.none
     brokers.wait(1_000)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.partition().log.end_offset == 10
 
 
@@ -211,7 +211,7 @@ def test_future_replica_is_described_with_its_lag(brokers: Brokers) -> None:
     ((is_future, lag),) = described[RIGHT]
     assert is_future and 0 < lag < 10
     assert described[LEFT] == [(False, 0)]
-    _, (name,) = brokers.lying()
+    _, (name,) = brokers.replica_names()
     stem, unique = name.removesuffix("-future").split(".")
     assert stem == "orders-0" and len(unique) == 32 and int(unique, 16)
 
@@ -245,7 +245,7 @@ def test_offset_lookup_during_a_move_finishes_in_the_moved_log(brokers: Brokers,
     lookup, offset = begun_lookup(brokers, timestamp)
     assert brokers.move(RIGHT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert listed(lookup) == (0, 2_000, offset, 0)
 
 
@@ -253,7 +253,7 @@ def test_offset_lookup_during_a_deletion_returns_not_leader(brokers: Brokers) ->
     lookup, _ = begun_lookup(brokers, 1_500)
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(2_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
     assert listed(lookup) == (ErrorCode.not_leader_or_follower, -1, -1, -1)
 
 
@@ -261,7 +261,7 @@ def test_records_produced_during_a_move_are_moved_too(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.fill(3, "meanwhile")
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert brokers.values()[-3:] == ["meanwhile0", "meanwhile1", "meanwhile2"]
 
 
@@ -275,7 +275,7 @@ def test_follower_moves_without_change_of_leader_and_isr() -> None:
     assert brokers.move(RIGHT, 2) is ErrorCode.none and brokers.move(RIGHT, 1) is ErrorCode.none
     brokers.wait(3_000)
     for broker_id in (1, 2):
-        assert brokers.lying(broker_id) == ([], ["orders-0"])
+        assert brokers.replica_names(broker_id) == ([], ["orders-0"])
     brokers.fill(1, "last")
     brokers.wait(2_000)
     assert brokers.values(2) == brokers.values(1) == brokers.values(3)
@@ -287,24 +287,24 @@ def test_follower_moves_without_change_of_leader_and_isr() -> None:
 def test_broker_shutdown_stops_a_move_until_the_next_start(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas.shutdown()
-    names = brokers.lying()
+    names = brokers.replica_names()
     assert all(names), "the copy stays for the next start"
     pictures = brokers.disks[1][0].pictures = brokers.disks[1][1].pictures = []
     brokers.wait(1_000)
-    assert pictures == [] and brokers.lying() == names
+    assert pictures == [] and brokers.replica_names() == names
     brokers.restart()
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
-@pytest.mark.parametrize("is_told", [True, False])
-def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_told: bool) -> None:
+@pytest.mark.parametrize("is_stopped", [True, False])
+def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_stopped: bool) -> None:
     """Either StopReplica stops the replica, or UpdateMetadata shows that the partition is assigned to other brokers."""
     brokers.move(RIGHT)
-    names = brokers.lying()
+    names = brokers.replica_names()
     replicas = brokers.broker().replicas
     outer = {"controller_id": 1, "controller_epoch": replicas.controller_epoch, "broker_epoch": -1}
-    if is_told:
+    if is_stopped:
         row = {"partition_index": 0, "leader_epoch": 0, "delete_partition": False}
         topics = [{"topic_name": "orders", "partition_states": [row]}]
         answer: Any = replicas.stop_replica(request(ApiKey.STOP_REPLICA, 4, topic_states=topics, **outer))
@@ -314,25 +314,25 @@ def test_move_stops_when_the_replica_is_no_longer_hosted(brokers: Brokers, is_to
         topics = [{"topic_name": "orders", "partition_states": [row]}]
         replicas.leave_strays(request(ApiKey.UPDATE_METADATA, 8, topic_states=topics, live_brokers=[], **outer))
     brokers.wait(1_000)
-    assert brokers.lying() == names
+    assert brokers.replica_names() == names
 
 
 def test_request_for_another_directory_cancels_the_move(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     assert brokers.move(LEFT) is ErrorCode.none
     brokers.wait(100)
-    assert brokers.lying() == (["orders-0"], [])
+    assert brokers.replica_names() == (["orders-0"], [])
     assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
 
 
 def test_repeated_request_for_the_same_directory_is_ignored(brokers: Brokers) -> None:
     brokers.move(RIGHT)
-    names = brokers.lying()
+    names = brokers.replica_names()
     assert brokers.move(RIGHT) is ErrorCode.none
-    assert brokers.lying() == names
+    assert brokers.replica_names() == names
     brokers.wait(100)
     assert brokers.move(RIGHT) is ErrorCode.none
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
 
 
 def test_invalid_moves_are_refused(brokers: Brokers) -> None:
@@ -351,17 +351,17 @@ def test_future_replica_is_created_in_the_requested_directory() -> None:
     brokers.run(brokers.client.create_topic("orders", assignment={0: [1]}))
     assert brokers.move(LEFT, 2) is ErrorCode.replica_not_available
     brokers.broker(2).replicas.logs.get_or_create(ORDERS)
-    assert brokers.lying(2) == (["orders-0", "others-0"], []), "not in the directory with fewer replicas"
+    assert brokers.replica_names(2) == (["orders-0", "others-0"], []), "not in the directory with fewer replicas"
     brokers.stop_all()
 
 
 def test_topic_deletion_removes_its_future_replica(brokers: Brokers) -> None:
     brokers.move(RIGHT)
     brokers.broker().replicas._moves.pause(ORDERS)
-    assert brokers.lying()[1]
+    assert brokers.replica_names()[1]
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(1_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
 
 
 def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers) -> None:
@@ -371,7 +371,7 @@ def test_crash_during_a_deletion_leaves_a_whole_replica_or_none(brokers: Brokers
     left.pictures = []
     brokers.run(brokers.client.delete_topic("orders"))
     brokers.wait(1_000)
-    assert brokers.lying() == ([], [])
+    assert brokers.replica_names() == ([], [])
     assert len(left.pictures) >= len(whole)
     for picture, _ in left.pictures:
         assert "orders-0" not in picture.partitions() or picture.list_files("orders-0") == whole
@@ -385,7 +385,7 @@ def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
         disk.pictures = pictures
     brokers.move(RIGHT)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     for disk in brokers.disks[1]:
         disk.pictures = None
     assert len(pictures) > 20
@@ -397,7 +397,7 @@ def test_crash_at_any_step_of_a_move_is_recovered(brokers: Brokers) -> None:
         brokers.give(1, left, right)
         brokers.restart()
         assert brokers.values() == before
-        assert brokers.lying() in ((["orders-0"], []), ([], ["orders-0"]))
+        assert brokers.replica_names() in ((["orders-0"], []), ([], ["orders-0"]))
     assert seen == {(1, 0, 0), (1, 1, 0), (2, 0, 0), (1, 0, 1)}, "every stage of the swap occurred"
 
 
@@ -431,7 +431,7 @@ def test_failed_target_of_a_move_leaves_the_replica_in_place(brokers: Brokers) -
     assert brokers.described() == {LEFT: [(False, 0)], RIGHT: []}
     brokers.disks[1][1].is_broken = False
     brokers.restart()
-    assert brokers.lying() == ([], ["orders-0"]), "the move continues when the disk returns"
+    assert brokers.replica_names() == ([], ["orders-0"]), "the move continues when the disk returns"
     assert brokers.values() == [*before, "later0"]
 
 
@@ -448,7 +448,7 @@ def test_failed_source_of_a_move_takes_the_replica_offline(brokers: Brokers) -> 
     assert (is_future, lag) == (True, -1)
     brokers.disks[1][0].is_broken = False
     brokers.restart()
-    assert brokers.values() == before and brokers.lying() == ([], ["orders-0"])
+    assert brokers.values() == before and brokers.replica_names() == ([], ["orders-0"])
 
 
 def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
@@ -460,7 +460,7 @@ def test_stale_replica_on_a_returning_disk_is_removed(brokers: Brokers) -> None:
     brokers.nodes[1].kill()
     brokers.give(1, old, brokers.disks[1][1])
     brokers.restart()
-    assert brokers.values() == after and brokers.lying() == ([], ["orders-0"])
+    assert brokers.values() == after and brokers.replica_names() == ([], ["orders-0"])
     assert [event.action for event in brokers.nodes[1].of(e.LogDamageFound)] == ["removed"]
 
 
@@ -480,14 +480,14 @@ def test_two_different_replicas_are_left_to_the_operator(brokers: Brokers) -> No
 
 def test_copy_of_a_former_topic_with_that_name_is_removed(brokers: Brokers) -> None:
     brokers.move(RIGHT)
-    (name,) = brokers.lying()[1]
+    (name,) = brokers.replica_names()[1]
     right = brokers.disks[1][1].picture()
     right._texts[name]["partition.metadata"] = f"version: 0\ntopic_id: {'B' * 21}A"
     before = brokers.values()
     brokers.nodes[1].kill()
     brokers.give(1, brokers.disks[1][0].picture(), right)
     brokers.restart()
-    assert brokers.values() == before and brokers.lying() == (["orders-0"], [])
+    assert brokers.values() == before and brokers.replica_names() == (["orders-0"], [])
 
 
 def test_moved_log_keeps_a_start_within_a_batch(brokers: Brokers) -> None:
@@ -496,7 +496,7 @@ def test_moved_log_keeps_a_start_within_a_batch(brokers: Brokers) -> None:
     assert brokers.values() == ["b", "c"]
     brokers.move(RIGHT)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"])
+    assert brokers.replica_names() == ([], ["orders-0"])
     assert (brokers.values(), brokers.partition().log.start_offset) == (["b", "c"], 11)
     brokers.restart()
     assert brokers.values() == ["b", "c"]
@@ -541,4 +541,4 @@ def test_copy_with_other_records_is_truncated_where_they_differ(brokers: Brokers
     before = brokers.values()
     moves.resume(partition)
     brokers.wait(100)
-    assert brokers.lying() == ([], ["orders-0"]) and brokers.values() == before
+    assert brokers.replica_names() == ([], ["orders-0"]) and brokers.values() == before

@@ -38,8 +38,8 @@ def fetch(replicas: ReplicaManager, min_bytes: int) -> SimFuture:
     """A consumer's fetch from the end of every partition."""
     params = FetchParams(replica_id=-1, max_wait_ms=60_000, min_bytes=min_bytes, max_bytes=50_000_000)
     ends = [replicas.partitions[each].log.end_offset for each in PARTITIONS]
-    wanted = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
-    answer = replicas.fetch(params, wanted)
+    requested = [FetchPartition(each, end, -1, -1, 1_000_000, -1) for each, end in zip(PARTITIONS, ends, strict=True)]
+    answer = replicas.fetch(params, requested)
     assert isinstance(answer, SimFuture)
     return answer
 

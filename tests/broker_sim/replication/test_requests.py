@@ -171,14 +171,14 @@ def test_follower_of_a_topic_without_id_fetches_by_name() -> None:
     assert {message.__version__ for message in cluster.fetches} == {12}
 
 
-@pytest.mark.parametrize(("version", "told"), [(15, False), (16, True), (17, True)])
-def test_fetch_from_a_non_leader_gets_the_leader_since_v16(cluster: Cluster, version: int, told: bool) -> None:
+@pytest.mark.parametrize(("version", "has_leader"), [(15, False), (16, True), (17, True)])
+def test_fetch_from_a_non_leader_gets_the_leader_since_v16(cluster: Cluster, version: int, has_leader: bool) -> None:
     refused = ask(cluster, 2, fetch_request(version, replica_state={"replica_id": 3, "replica_epoch": 100}))
     row = only_row(refused)
     assert row.error_code == ErrorCode.not_leader_or_follower
-    assert ((row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)) is told
+    assert ((row.current_leader.leader_id, row.current_leader.leader_epoch) == (1, 0)) is has_leader
     nodes = [(node.node_id, node.host) for node in getattr(refused, "node_endpoints", ())]
-    assert nodes == ([(1, "sim")] if told else [])
+    assert nodes == ([(1, "sim")] if has_leader else [])
 
 
 @pytest.mark.parametrize(("version", "leader"), [(9, None), (10, (1, 0)), (11, (1, 0))])

@@ -71,9 +71,9 @@ def test_replica_progress_is_reported_once_at_shutdown() -> None:
     cluster.create([1])
     cluster.run(1_000)
     cluster.produce(1, "a")
-    told = len(cluster.events(e.ReplicaProgressed))
+    reported = len(cluster.events(e.ReplicaProgressed))
     cluster[1].manager.shutdown()
-    (last,) = cluster.events(e.ReplicaProgressed)[told:]
+    (last,) = cluster.events(e.ReplicaProgressed)[reported:]
     assert last.replicas == [("orders", 0, 1, 1)]
     cluster.run(1_000)
-    assert len(cluster.events(e.ReplicaProgressed)) == told + 1
+    assert len(cluster.events(e.ReplicaProgressed)) == reported + 1
